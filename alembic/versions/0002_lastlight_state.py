@@ -773,6 +773,7 @@ def _ledgers() -> None:
         sa.PrimaryKeyConstraint("source_kind", "source_key", name="pk_import_ledger"),
         comment="lastlight_state: what was imported, by source, with its digest",
     )
+    _index("ix_import_ledger_target", "import_ledger", "target_kind, target_id")
     op.create_table(
         "copy_progress",
         sa.Column("receipt_id", TEXT, nullable=False),

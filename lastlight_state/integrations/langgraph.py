@@ -260,7 +260,7 @@ class LangGraphSaver(BaseCheckpointSaver):
 
         A later call brings in what the source has got since; one that was cut off can be made again. A thread goes on
         here only from a checkpoint that came from this source: one that went on here, or that another source has under
-        the same id, is named in ``kept``. A thread that was deleted here stays deleted, unless ``revive`` names it.
+        the same id, is named in ``kept``. What was deleted here of a thread stays deleted, unless ``revive`` names it.
         ``limit`` is how many checkpoints one call brings in at most. The source is only read. Its serializer must be
         able to read its values; what they become is the business of this one's.
         """

@@ -18,7 +18,8 @@ class MovedThreads(NamedTuple):
     """What a move brought in: how many checkpoints, and the threads of which nothing was written.
 
     ``kept`` are threads that went on here, or that another source has under the same id. ``removed`` are threads that
-    were moved once and deleted here. ``unknown`` are names in ``revive`` of threads that the source has not.
+    were moved once and deleted here, and those of which the last checkpoints were, also of one namespace: of these,
+    what is new in the source is brought in. ``unknown`` are names in ``revive`` of threads that the source has not.
     """
 
     checkpoints: int
@@ -30,13 +31,17 @@ class MovedThreads(NamedTuple):
 class _Thread:
     """One thread of the source: its checkpoints by namespace, the oldest first."""
 
-    def __init__(self, saver: Any, source: Any, thread: str, places: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self, saver: Any, source: Any, thread: str, places: Sequence[Mapping[str, Any]], *, revives: bool
+    ) -> None:
         self._saver, self._source, self._thread, self._places = saver, source, thread, places
         self._key = composed(saver._scope, thread)
         self._ids: dict[str, list[str]] = {}
         for place in places:
             self._ids.setdefault(place["checkpoint_ns"], []).append(place["checkpoint_id"])
         self._heads = {space: self._here(space) for space in self._ids}
+        context = saver._store._context
+        self._moved = {space: None if revives else moved_threads.last(context, self._key, space) for space in self._ids}
         self._brought: set[tuple[str, str, str]] = set()
 
     def _here(self, space: str, one: str | None = None) -> str | None:
@@ -52,7 +57,22 @@ class _Thread:
     def went_on(self) -> bool:
         """Return whether the source has more, and a latest checkpoint here did not come from it."""
         is_ours = any(head is not None and head not in self._ids[space] for space, head in self._heads.items())
-        return is_ours and any(self._here(space, ids[-1]) is None for space, ids in self._ids.items())
+        return is_ours and any(
+            ids[-1] != self._moved[space] and self._here(space, ids[-1]) is None for space, ids in self._ids.items()
+        )
+
+    def has_lost(self) -> bool:
+        """Return whether the last checkpoint that was moved into a namespace was deleted here, and none came since."""
+        return any(self._begin(space) > self._after(self._heads[space], space) for space in self._ids)
+
+    def _begin(self, space: str) -> int:
+        """Return how many checkpoints of a namespace are not brought in: they are here, or were deleted here."""
+        return max(self._after(self._heads[space], space), self._after(self._moved[space], space))
+
+    def _after(self, one: str | None, space: str) -> int:
+        """Return how many checkpoints of a namespace stand in the source up to this one: all if it is not there."""
+        ids = self._ids[space]
+        return 0 if one is None else ids.index(one) + 1 if one in ids else len(ids)
 
     def move(self, limit: int | None) -> int:
         """Bring in what comes after the latest checkpoints here, and return how many that were.
@@ -60,12 +80,12 @@ class _Thread:
         Raises `StaleVersion` if somebody went on with the thread meanwhile.
         """
         moved = 0
-        waits = {space: head is not None for space, head in self._heads.items()}
+        passed = {space: self._begin(space) for space in self._ids}
         for place in self._places:
-            space, one = place["checkpoint_ns"], place["checkpoint_id"]
-            if waits[space]:
-                waits[space] = one != self._heads[space]
-                if not waits[space]:
+            space = place["checkpoint_ns"]
+            if passed[space]:
+                passed[space] -= 1
+                if place["checkpoint_id"] == self._heads[space]:
                     self._store(place, None)
                 continue
             if moved == limit:
@@ -90,7 +110,7 @@ class _Thread:
                 parent = {**place, "checkpoint_id": (found.parent_config or _NOWHERE)["configurable"]["checkpoint_id"]}
                 config = {"configurable": parent}
                 saver._put(tx.checkpoints, config, found.checkpoint, found.metadata, versions, after=after)
-                moved_threads.note(tx._context, self._key)
+                moved_threads.note(tx._context, self._key, space, place["checkpoint_id"])
             self._put_writes(tx, place, found.pending_writes or ())
 
         saver._store.run(work, claim=saver._claim, label=type(saver).__name__)
@@ -122,12 +142,13 @@ def move(saver: Any, source: Any, limit: int | None, revive: Collection[str]) ->
     for name, places in threads.items():
         if moved == limit:
             break
-        thread = _Thread(saver, source, name, places)
+        thread = _Thread(saver, source, name, places, revives=name in revive)
         if name not in revive and thread.is_removed():
             removed.append(name)
         elif thread.went_on():
             kept.append(name)
         else:
+            removed += [name] if thread.has_lost() else []
             try:
                 moved += thread.move(None if limit is None else limit - moved)
             except StaleVersion:

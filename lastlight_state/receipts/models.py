@@ -138,6 +138,8 @@ class CopyProgressModel(Base):
 _receipt = MaintenanceReceiptModel.__table__.c
 
 Index("ix_maintenance_receipts_kind", _receipt.kind, _receipt.started_at, _receipt.id)
+# By what units became: what was imported and is not here was removed, wherever its source stands now.
+Index("ix_import_ledger_target", ImportLedgerModel.__table__.c.target_kind, ImportLedgerModel.__table__.c.target_id)
 Index("uq_maintenance_receipts_running", _receipt.kind, _receipt.scope, unique=True, **where("state = 'running'"))
 
 

@@ -238,3 +238,27 @@ def test_a_subgraph_that_is_new_there_does_not_come_into_a_thread_that_went_on_h
     theirs.put(place, empty_checkpoint(), {"source": "loop", "step": 0, "parents": {}}, {})
     assert ours.move_from(theirs) == (0, ("t",), (), ())
     assert _tuples(ours) == here
+
+
+def test_checkpoints_that_were_deleted_here_do_not_come_back(database: Database, shipped: Callable[[str], Any]) -> None:
+    """integrations AD-80: neither those of one run, nor a whole namespace; what is new of it comes in."""
+    theirs, ours = shipped("theirs"), LangGraphSaver(database.open())
+
+    def step(space: str, run: str, parent: str | None) -> str:
+        at = {**CONFIG["configurable"], "checkpoint_ns": space, "checkpoint_id": parent}
+        one: Any = {**empty_checkpoint(), "id": f"{run}-{space}"}
+        theirs.put({"configurable": at}, one, {"source": "loop", "step": 0, "parents": {}, "run_id": run}, {})
+        return str(one["id"])
+
+    first = step("", "1", None)
+    step("", "2", first)
+    step("inner", "2", None)
+    assert ours.move_from(theirs).checkpoints == 3
+    ours.delete_for_runs(["2"])
+    assert [one[2] for one in _tuples(ours)] == ["1-"]
+    assert ours.move_from(theirs) == (0, (), ("t",), ())
+    step("", "3", "2-")
+    step("inner", "3", "2-inner")
+    assert ours.move_from(theirs) == (2, (), ("t",), ())
+    assert ours.move_from(theirs) == (0, (), (), ())
+    assert [one[2] for one in _tuples(ours)] == ["1-", "3-", "3-inner"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue
 from lastlight_state.maintenance import jobs
-from lastlight_state.maintenance.imports import pieces
+from lastlight_state.maintenance.imports import foreign, origins, pieces
 from lastlight_state.maintenance.imports.kinds import KINDS
 from lastlight_state.maintenance.imports.pieces import (
     STORED,
@@ -28,6 +28,7 @@ from lastlight_state.maintenance.imports.pieces import (
     ImportTarget,
     Kind,
     Part,
+    Piece,
     Place,
     Read,
     Server,
@@ -96,9 +97,10 @@ class Imports(Repository):
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         moved: set[str] = set()
+        origin = _shown(place), _file(place)
         with closing(_parts(source, place, tally)) as parts:
             for part in parts:
-                tally.add(part, partial(self._looked, source, place, part, planned, moved, terms))
+                tally.add(part, partial(self._looked, source, origin, part, planned, moved, terms))
                 if tally.stored == limit:
                     break
             else:
@@ -136,7 +138,7 @@ class Imports(Repository):
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
         moved: set[str] = set()
-        policy = {"source": _shown(place), **terms._asdict()}
+        policy = {"source": _shown(place), "file": _file(place), **terms._asdict()}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=jobs.owner(), actor=actor)
         again = "the same command"
         with (
@@ -145,7 +147,7 @@ class Imports(Repository):
         ):
             try:
                 for part in parts:
-                    tally.add(part, partial(self._imported, receipt, place, part, moved, terms, tally))
+                    tally.add(part, partial(self._imported, receipt, part, moved, terms, tally))
                     progress.tell("importing", tally.stored, unit="units")
                     receipt = self._alive(receipt, tally)
                     if tally.stored == limit:
@@ -156,14 +158,14 @@ class Imports(Repository):
                 if error.code == "unknown_source":  # the kind that was given is not that of the source
                     receipt = jobs.refused(self._receipts, receipt, error)
                 raise
-            receipt = self._receipts.step(receipt, counts=tally.counts)
+            receipt = self._receipts.step(receipt, counts=tally.whole)
             return tally.report(source.name, self._receipts.finish(receipt))
 
     def _alive(self, receipt: Receipt, tally: Tally) -> Receipt:
         """Step the receipt once a minute, also where nothing is stored: one that is silent is taken for dead."""
         if self._now() - receipt.updated_at < _SIGN_OF_LIFE:
             return receipt
-        return self._receipts.step(receipt, counts=tally.counts)
+        return self._receipts.step(receipt, counts=tally.whole)
 
     def _kind(self, place: Place, kind: SourceKind | None, scope: str | None) -> Kind:
         if kind is not None:
@@ -185,7 +187,7 @@ class Imports(Repository):
     def _looked(
         self,
         source: Kind,
-        place: Place,
+        origin: tuple[str, Sequence[int]],
         part: Part,
         planned: defaultdict[str, dict[str, Any]],
         moved: set[str],
@@ -198,16 +200,13 @@ class Imports(Repository):
 
         def looked(view: Unit) -> Outcome:
             kind, revives = terms.of(source.name), terms.revives(part.key)
-            look = UnitLookup(view, kind, key, revives, planned, source=_shown(place), moved=moved)
-            done = Outcome(*piece.compared(look), piece.kept)
-            if done.outcome == "unchanged":
-                pieces.note_moved(look)
-            return done
+            look = UnitLookup(view, kind, key, revives, planned, "", *origin, moved)
+            return _compared(look, piece)
 
         return self._viewing(looked)
 
     def _imported(
-        self, receipt: Receipt, place: Place, part: Part, moved: set[str], terms: _Terms, tally: Tally, read: Read
+        self, receipt: Receipt, part: Part, moved: set[str], terms: _Terms, tally: Tally, read: Read
     ) -> Outcome:
         valid.identifier("name", part.key)
         piece = read(self._into(terms))
@@ -216,17 +215,28 @@ class Imports(Repository):
         def stored(view: Unit) -> Outcome:
             steps.confirm(view, receipt)
             kind, revives = terms.of(receipt.scope), terms.revives(part.key)
-            look = UnitLookup(view, kind, key, revives, receipt_id=receipt.id, source=_shown(place), moved=moved)
-            done = Outcome(*piece.compared(look), piece.kept)
-            if done[0] in STORED:
-                piece.store(view, done[0])
-                pieces.note(look, piece, done[0], receipt.id, self._now())
+            origin = receipt.policy["source"], receipt.policy["file"]
+            look = UnitLookup(view, kind, key, revives, defaultdict(dict), receipt.id, *origin, moved)
+            done = _compared(look, piece)
+            if done.outcome in STORED:
+                piece.store(view, done.outcome)
+                pieces.note(look, piece, done.outcome, receipt.id, self._now())
                 steps.step(view, receipt, counts=tally.with_(done), cursor=None, at=self._now())
-            elif done.outcome == "unchanged":
-                pieces.note_moved(look)
             return done
 
         return storing.retry_storing(partial(self._writing, stored, repeatable=True))
+
+
+def _compared(look: UnitLookup, piece: Piece) -> Outcome:
+    """Return what comes of a unit, and keep what that says of its source."""
+    outcome, rows, noticed = piece.compared(look)
+    kept = piece.kept
+    if outcome == "unchanged":
+        origins.note_moved(look)
+    elif outcome == "pruned":
+        kept = origins.removed_of_another(look, piece)
+        noticed = noticed + Counter(conflicts=len(kept))
+    return Outcome(outcome, rows, noticed, kept)
 
 
 def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
@@ -240,7 +250,7 @@ def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
         done = set(tally.keys)
         with closing(source.parts(place)) as parts:
             for part in parts:
-                if not part.key or part.key not in done:
+                if part.read is None or part.key not in done:  # what is no unit is counted at each opening
                     yield part
                 if tally.is_disturbed:
                     break
@@ -287,3 +297,10 @@ def _revived(value: Any) -> bool | tuple[str, ...]:
 def _shown(place: Place) -> str:
     """Return where a source is, as receipts name it: a path from the root, or a URL without its password."""
     return storable(os.path.abspath(place) if isinstance(place, Path) else str(place), 4_000)  # noqa: PTH100 - no link
+
+
+def _file(place: Place) -> list[int]:
+    """Return which SQLite file is at a place, nothing for what is none."""
+    with suppress(OSError):
+        return foreign.identity(place) if isinstance(place, Path) else []
+    return []

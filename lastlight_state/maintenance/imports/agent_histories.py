@@ -54,16 +54,16 @@ def parts(path: Path) -> Generator[Part]:
         rows = {row["session_id"]: row for row in source.rows(_SESSIONS)}
         named = dict.fromkeys(chain(rows, source.values(_ITEMS, "session_id")))
         for name in sorted(named, key=repr):
-            yield Part(key_text(name), partial(_piece, source, name, path, rows.get(name)))
+            yield Part(key_text(name), partial(_piece, source, name, rows.get(name)))
         yield from foreign.left(source, _TABLES)
         yield from foreign.unknown(source, {table: columns.split() for table, columns in _TABLES.items()})
 
 
-def _piece(source: Foreign, name: Any, path: Path, row: Row | None, into: ImportTarget) -> Piece:
-    return piece_of(partial(_draft, source, path, name, row, into.scope or _SCOPE))(into)
+def _piece(source: Foreign, name: Any, row: Row | None, into: ImportTarget) -> Piece:
+    return piece_of(partial(_draft, source, name, row, into.scope or _SCOPE))(into)
 
 
-def _draft(source: Foreign, path: Path, name: Any, row: Row | None, scope: str, lenient: bool) -> Draft:
+def _draft(source: Foreign, name: Any, row: Row | None, scope: str, lenient: bool) -> Draft:
     if not isinstance(name, str):
         raise InvalidValue(f"{_SESSIONS}.session_id", f"expected text, got {type(name).__name__}")
     items = list(source.rows(_ITEMS, "WHERE session_id = ? ORDER BY id", [name]))
@@ -78,7 +78,7 @@ def _draft(source: Foreign, path: Path, name: Any, row: Row | None, scope: str, 
     source.confirm()
     tree = SessionTree(session, [BranchTree(NewBranch(key, created_at=begun), messages)])
     digest, gave_later = foreign.digest((row, items)), partial(_gave_later, source)
-    return Draft(tree, digest, updated, noticed=noticed, gave_later=gave_later, file=foreign.identity(path))
+    return Draft(tree, digest, updated, noticed=noticed, gave_later=gave_later)
 
 
 def _gave_later(source: Foreign, number: int, at: datetime) -> bool:

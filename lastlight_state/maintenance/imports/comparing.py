@@ -21,7 +21,7 @@ from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.maintenance.imports import brought, drafts as sql, pieces
+from lastlight_state.maintenance.imports import brought, drafts as sql, origins, pieces
 from lastlight_state.maintenance.imports.drafts import Change, ImportedVersions, Pool, StoredBranch
 from lastlight_state.maintenance.imports.pieces import UnitLookup
 from lastlight_state.maintenance.imports.removed import RemovedParts
@@ -152,7 +152,7 @@ def compared(
     here = [] if stored is None else _linked(look.view, stored["progression_id"])
     pooled, is_shared = set(here), pool is not None
 
-    is_elsewhere = bool(base.source) and not pieces.is_of_source(look)
+    is_elsewhere = bool(base.source) and not origins.is_of_source(look)
     _refuse_other(plan, base, pool, is_elsewhere=is_elsewhere)
 
     def is_same(row: WholeMessageRow, body: MessageDraft) -> bool:

@@ -151,7 +151,7 @@ class Draft:
     ``pool`` is the order of all messages, None where the source keeps none. A source that keeps one has one row for a
     message, whichever sessions have it. ``begun`` says when orders were made, by their ids.
     ``gave_later`` is given where the ids are made of names and numbers, which another source may have, too: then
-    nothing that is stored follows, and what is new comes behind it. ``file`` says then which file the source is.
+    nothing that is stored follows, and what is new comes behind it.
     """
 
     tree: SessionTree
@@ -164,4 +164,3 @@ class Draft:
     pool: Pool | None = None
     begun: Mapping[str, Any] = field(default_factory=dict)
     gave_later: GaveLater | None = None
-    file: Sequence[int] = ()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +57,8 @@ class SourceWritten(Conflict):
 
 Row = dict[str, Any]
 
+#: Linux' FS_IOC_GETVERSION.
+_GENERATION = 0x80087601
 _MAGIC = b"SQLite format 3\0"
 #: Tables that have pages: no view, whatever it is called, and no virtual table.
 _TABLES = "FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
@@ -231,9 +235,18 @@ def digest(found: Any) -> str:
 
 
 def identity(path: Path) -> list[int]:
-    """Return which SQLite file stands at a path: its number in the file system, and how often it was changed."""
+    """Return which SQLite file stands at a path, nothing for what is none: its numbers, and how often it was changed.
+
+    A file system gives the number of a file again, and counts then its generation up, if it has one.
+    """
+    if not is_sqlite(path):
+        return []
     with open_binary(path) as file:
-        return [os.fstat(file.fileno()).st_ino, int.from_bytes(file.read(28)[24:])]
+        descriptor, generation = file.fileno(), bytes(8)
+        with suppress(OSError):
+            generation = fcntl.ioctl(descriptor, _GENERATION, generation)
+        number = os.fstat(descriptor).st_ino
+        return [number, int.from_bytes(generation[:4], sys.byteorder), int.from_bytes(file.read(28)[24:])]
 
 
 def is_sqlite(path: Path) -> bool:

@@ -13,7 +13,7 @@ from lastlight_state.conversations.kernel import branching
 from lastlight_state.conversations.projections import MessageDraft, WholeMessageRow, WholeSessionRow
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.rows.writes import as_list
-from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, pieces
+from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, origins, pieces
 from lastlight_state.maintenance.imports.comparing import SessionDifference
 from lastlight_state.maintenance.imports.drafts import GaveLater, ImportedVersions
 from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
@@ -22,7 +22,7 @@ from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
 # was begun anew has them again. A session is that of the source if it began at the same time, if both have a message,
 # and if all that both have are equal. One of which the source took back every message goes on with numbers above that
 # of the last import: a file gives none twice, and one that was begun anew gave the numbers below it later. It must be
-# the file of the last import, by its number in the file system, and not one with fewer changes.
+# the file of the last import.
 
 _ELSE = "is stored with other messages: a scope keeps both"
 _ANEW = "is stored, and began at another time: a scope keeps both"
@@ -33,32 +33,27 @@ _BOTH = "went on here, and in its source: with a scope, that of the source stand
 class LastImport:
     """What the ledger tells of a session: how its source had the order, and when it began.
 
-    ``number`` and ``at`` are those of the last message that the source ever had. ``file`` says which file it was.
+    ``number`` and ``at`` are those of the last message that the source ever had.
     """
 
     order: Sequence[Any]
     began: str
     number: int
     at: str
-    file: Sequence[int] = ()
-
-    def is_file(self, file: Sequence[int]) -> bool:
-        """Return whether this is the file of the last import: the same one, which has no fewer changes than then."""
-        return bool(self.file) and self.file[:1] == file[:1] and self.file[1] <= file[1]
 
     @classmethod
     def of(cls, known: Sequence[Any] | None, stored: WholeSessionRow) -> LastImport:
         """Return what a line of the ledger tells, or what is stored tells for one that tells nothing."""
-        return cls(known[:2], *known[2:6]) if known else cls((0, ""), iso_text(stored["created_at"]), -1, "")
+        return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored["created_at"]), -1, "")
 
 
-def told(plan: Plan, known: Sequence[Any] | None, file: Sequence[int]) -> Sequence[Any]:
-    """Return what the ledger is to tell of a session of this file; ``known`` is what it told before."""
+def told(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
+    """Return what the ledger is to tell of a session; ``known`` is what it told before."""
     [branch] = plan.branches
     number, at = known[3:5] if known else (-1, "")
     if branch.order and _number(branch, branch.order[-1]) >= number:
         number, at = _number(branch, branch.order[-1]), iso_text(branch.bodies[branch.order[-1]]["created_at"])
-    return [*brought.order(_said(branch))[:2], iso_text(plan.session["created_at"]), number, at, list(file)]
+    return [*brought.order(_said(branch))[:2], iso_text(plan.session["created_at"]), number, at]
 
 
 def compared(
@@ -68,7 +63,6 @@ def compared(
     stored: WholeSessionRow,
     bodies: Mapping[str, MessageDraft],
     gave_later: GaveLater,
-    file: Sequence[int],
 ) -> SessionDifference:
     """Return what a session of the same source has more than the stored one.
 
@@ -79,8 +73,7 @@ def compared(
     last = LastImport.of(base.source.get(branch_id), stored)
     is_here = bool(look.view.rows(sql.HEADS, {"ids": as_list([{"id": branch_id}])}))
     order = branching.whole_order(look.view, branch_id) if is_here else []
-    is_file = bool(last.at) and last.is_file(file)
-    goes_on = is_file and not gave_later(last.number, datetime.fromisoformat(last.at))
+    goes_on = bool(last.at) and not gave_later(last.number, datetime.fromisoformat(last.at))
     _refuse_other(look, piece, plan, last, order, may_go_on=goes_on)
     if not is_here and branch_id in base.source and not look.revives:  # deleted here
         found.gone, found.kept_messages = {branch_id}, set(bodies)
@@ -108,7 +101,7 @@ def _refuse_other(
         may_go_on
         and all(_number(branch, one) > last.number for one in branch.order)
         and (began == last.began or began >= last.at)
-        and pieces.is_of_source(look)
+        and origins.is_of_file(look)
     )
     if goes_on:
         return
@@ -125,7 +118,7 @@ def _following(
     """Return the messages of the source that are to come in; of one that is revived also those that were removed."""
     both = set(stored) & set(branch.order)
     here = max((at for at, one in enumerate(stored) if one in both), default=-1)
-    if stored[here + 1 :] and not pieces.is_from_here(look):
+    if stored[here + 1 :] and not origins.is_from_here(look):
         pieces.refuse_other(piece, _ELSE)
     end = last.number if last.at else max((_number(branch, one) for one in stored), default=-1)
     new = [one for one in branch.order if one not in both and (look.revives or _number(branch, one) > end)]

@@ -47,9 +47,9 @@ class CopyPiece:
 
     kept: Sequence[str] = ()
 
-    def __init__(self, key: str, source: Path, target: Path) -> None:
-        self._source, self._path = source, target
-        self.target = (_RECORD, key)
+    def __init__(self, name: str, source: Path, tree: LogTree, target: Path) -> None:
+        self._source, self._tree, self._path = source, tree, target
+        self.target = (_RECORD, name)
         self._there: int | None = None
         with _opened(source) as file:
             found = os.fstat(file.fileno())
@@ -63,11 +63,15 @@ class CopyPiece:
         """
         self._there = self._common()
         is_known = pieces.known(look) == self.digest
-        if self._there is None and pieces.is_removed(look, self):
+        if self._there is None and pieces.is_removed(look, self) and not self._is_elsewhere(look):
             return "pruned", Counter(), Counter()
         if self._there is not None and self._there >= self._size:
             return ("unchanged", Counter(), Counter()) if is_known else ("imported", Counter(), Counter(kept=1))
         return "imported" if self._there is None else "grown", Counter({_COUNTED: 1}), Counter()
+
+    def _is_elsewhere(self, look: UnitLookup) -> bool:
+        """Return whether the file is here in the folder of another project, where its source stood before."""
+        return any(os.path.lexists(self._tree.projects / one["source_key"]) for one in pieces.keys(look, self))
 
     def store(self, _: Unit, outcome: str) -> None:
         """Copy it, or append what is new. At every instant the path names nothing, or a beginning of the source."""
@@ -280,7 +284,8 @@ def _piece(tree: LogTree, names: tuple[str, ...], key: str, into: ImportTarget) 
     here = LogTree(into.settings.agent_sessions)
     if here.projects == tree.projects:
         raise InvalidValue("path", "must not be the folder of logs that is imported into")
-    return CopyPiece(key, tree.projects.joinpath(*names), _target(here, *names))
+    name = key if _is_agent(names[1]) else key_of(names[1:])  # its session is known by its id, in any project
+    return CopyPiece(name, tree.projects.joinpath(*names), here, _target(here, *names))
 
 
 def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:

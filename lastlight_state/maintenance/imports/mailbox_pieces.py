@@ -161,7 +161,7 @@ class CopyPiece:
         with sources.opened(place.path, sources.AT_REST) as files:
             self._contents = sources.contents(files)
         self._attachments = Attachments(place.path)
-        self.target = (MAILBOX, place.key)
+        self.target = (MAILBOX, target.key)
         self.digest = _digest([self._contents.sums, [one[:3] for one in self._attachments.found]])
         self._is_there = False
 

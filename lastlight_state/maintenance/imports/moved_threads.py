@@ -1,8 +1,10 @@
-"""The ledger lines of threads that were moved from another checkpointer: one that was deleted here stays deleted."""
+"""The ledger lines of threads that were moved from another checkpointer: what was deleted here stays deleted."""
 
 from __future__ import annotations
 
 from lastlight_state.db.repository import Context
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports import pieces
 from lastlight_state.maintenance.imports.pieces import UnitLookup
 
@@ -11,13 +13,22 @@ _KIND, _TARGET = "langgraph", "thread"
 
 def has(context: Context, key: str) -> bool:
     """Return whether a thread was moved once."""
-    return context.scope.reading(lambda unit: pieces.known(UnitLookup(unit, _KIND, key, revives=False)) is not None)
+    return context.scope.reading(lambda unit: pieces.is_brought(unit, (_TARGET, key)))
 
 
-def note(context: Context, key: str) -> None:
-    """Keep that a thread was moved. No receipt stands behind it: a move is a call of a saver."""
-    at = context.clock.now()
+def last(context: Context, key: str, namespace: str) -> str | None:
+    """Return the last checkpoint that was moved into a namespace of a thread, None if none was."""
+    return context.scope.reading(lambda unit: pieces.known(_look(unit, key, namespace)))
+
+
+def note(context: Context, key: str, namespace: str, checkpoint_id: str) -> None:
+    """Keep that a checkpoint was moved. No receipt stands behind it: a move is a call of a saver."""
+    at, target = context.clock.now(), (_TARGET, key)
     context.scope.writing(
-        lambda unit: pieces.note_unit(UnitLookup(unit, _KIND, key, revives=False), (_TARGET, key), "", "imported", at),
+        lambda unit: pieces.note_unit(_look(unit, key, namespace), target, checkpoint_id, "imported", at),
         repeatable=True,
     )
+
+
+def _look(unit: Unit, key: str, namespace: str) -> UnitLookup:
+    return UnitLookup(unit, _KIND, composed(key, namespace), revives=False)

@@ -23,7 +23,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.keys import composed
 from lastlight_state.receipts import Receipt
-from lastlight_state.receipts.models import LEDGER, RECEIPTS, TOMBSTONES
+from lastlight_state.receipts.models import LEDGER, TOMBSTONES
 from lastlight_state.settings import Settings
 from lastlight_state.special_files import REGULAR
 
@@ -52,7 +52,7 @@ class FailedUnit(Record):
 
 
 class ImportConflict(Record):
-    """Something of a unit that differs from its source, and was kept because it was changed or has ended here."""
+    """Something of a unit that differs from its source, and was kept as it was changed, ended or removed here."""
 
     unit: str
     kept: str
@@ -65,7 +65,8 @@ class ImportReport(Record):
     ``ignored`` and ``failed``. ``rows`` counts what was added, by table or kind of file. ``noticed`` counts what a
     source says and no row does.
     ``failures`` are the first 500 units that failed. ``conflicts`` are the first 500 things that differ from the source
-    and stay as they are here; ``noticed`` counts them all.
+    and stay as they are here, and units that another source brought in and that were removed here; ``noticed`` counts
+    them all.
     """
 
     kind: str
@@ -107,8 +108,9 @@ class UnitLookup:
 
     ``key`` names the unit in a source of ``kind``, which ends with the scope that was given. ``planned`` has what
     earlier units of the same dry run would store, by table and key: it is empty in a run, where they are stored.
-    ``receipt_id`` is that of the run, ``source`` is where it reads, as its receipt says. ``moved`` are paths from which
-    this source has come: a unit of theirs is as it was, and nothing stands there any more.
+    ``receipt_id`` is that of the run. ``source`` is where it reads and ``file`` which file stands there, as its receipt
+    says. ``moved`` are paths from which this source has come: a unit of theirs is as it was, and nothing else stands
+    there any more.
     """
 
     view: Unit
@@ -118,6 +120,7 @@ class UnitLookup:
     planned: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     receipt_id: str = ""
     source: str = ""
+    file: Sequence[int] = ()
     moved: set[str] = field(default_factory=set)
 
 
@@ -192,11 +195,15 @@ class Kind:
     has_names: bool = False
     #: Whether units are found by the names of their files, which say nothing of what is in them.
     has_files: bool = False
+    #: Whether units have ids in their files, which stay where a file gets another name.
+    has_ids: bool = False
     #: What a path must lead to.
     wants: str = REGULAR
 
     def unit(self, part: Part, piece: Piece) -> str:
         """Return the name of a unit in the ledger."""
+        if self.has_ids:
+            return piece.target[1]
         return valid.identifier("name", key_of((part.key, piece.target[1])) if self.has_files else part.key)
 
     def takes(self, place: Place) -> bool:
@@ -214,8 +221,9 @@ def key_of(names: tuple[str, ...]) -> str:
 
 
 class UnitKey(TypedDict):
-    """The name of a unit in the ledger."""
+    """A kind of source with its scope, and the name of a unit there, as the ledger has them."""
 
+    source_kind: str
     source_key: str
 
 
@@ -227,15 +235,11 @@ _CHANGED = ("target_kind", "target_id", "digest", "outcome", "receipt_id", "impo
 _of_unit = (_l.source_kind == bind("source_kind", _l.source_kind), _l.source_key == bind("source_key", _l.source_key))
 _IMPORTED = prepared(sa.select(_l.digest).where(*_of_unit))
 _TARGET = prepared(sa.select(_l.target_id).where(*_of_unit))
-_POLICY = prepared(
-    sa.select(RECEIPTS.c.policy).select_from(LEDGER.join(RECEIPTS, RECEIPTS.c.id == _l.receipt_id)).where(*_of_unit)
-)
+_of_target = tuple(_l[name] == bind(name, _l[name]) for name in ("target_kind", "target_id"))
+_BROUGHT = prepared(sa.select(_l.target_id).where(*_of_target).limit(1))
 _KEYS = prepared(
-    sa.select(_l.source_key)
-    .where(
-        _l.source_kind == bind("source_kind", _l.source_kind),
-        *(_l[name] == bind(name, _l[name]) for name in ("target_kind", "target_id")),
-    )
+    sa.select(_l.source_kind, _l.source_key)
+    .where(*_of_target)
     .order_by(_l.imported_at.desc(), _l.source_key != bind("source_key", _l.source_key)),
     UnitKey,
 )
@@ -268,40 +272,23 @@ def is_same(look: UnitLookup, piece: Piece) -> bool:
 
 
 def is_removed(look: UnitLookup, piece: Piece) -> bool:
-    """Return whether a unit that is not here stays away: it was imported once, or was pruned."""
+    """Return whether a unit that is not here stays away: it was imported once, from wherever, or was pruned."""
     kind, target_id = piece.target
     if look.revives:
         return False
-    return known_target(look) == target_id or look.view.value(_BURIED, {"kind": kind, "id": target_id}) is not None
+    is_buried = look.view.value(_BURIED, {"kind": kind, "id": target_id}) is not None
+    return is_buried or is_brought(look.view, piece.target)
+
+
+def is_brought(view: Unit, target: tuple[str, str]) -> bool:
+    """Return whether an import brought this in once, from wherever."""
+    return view.value(_BROUGHT, {"target_kind": target[0], "target_id": target[1]}) is not None
 
 
 def refuse_other(piece: Piece, problem: str) -> NoReturn:
     """Raise `AlreadyExists` for a unit whose name is here, with the content of another source."""
     kind, target_id = piece.target
     raise AlreadyExists(kind, target_id, problem=f"{problem}; nothing of it is written")
-
-
-def is_from_here(look: UnitLookup) -> bool:
-    """Return whether the last import of the unit was from the same path or server."""
-    return last_source(look) == look.source
-
-
-def is_of_source(look: UnitLookup) -> bool:
-    """Return whether the last import of the unit was from the same path or server, or from one that has moved here."""
-    return last_source(look) in {look.source, *look.moved}
-
-
-def last_source(look: UnitLookup) -> str | None:
-    """Return where the last import of the unit read, None if it was never imported."""
-    policy = look.view.value(_POLICY, {"source_kind": look.kind, "source_key": look.key})
-    return policy.get("source") if isinstance(policy, dict) else None
-
-
-def note_moved(look: UnitLookup) -> None:
-    """Keep, of a unit that is as it was, that its source has moved here."""
-    found = last_source(look)
-    if found is not None and found != look.source and found.startswith(os.sep) and not os.path.lexists(found):
-        look.moved.add(found)
 
 
 def known(look: UnitLookup) -> str | None:
@@ -314,11 +301,10 @@ def known_target(look: UnitLookup) -> str | None:
     return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
-def keys(look: UnitLookup, piece: Piece) -> list[str]:
-    """Return under which names units of such sources became the target of this one, the newest first."""
+def keys(look: UnitLookup, piece: Piece) -> Sequence[UnitKey]:
+    """Return under which names units of any source became the target of this one, the newest first."""
     target_kind, target_id = piece.target
-    values = {"source_kind": look.kind, "source_key": look.key, "target_kind": target_kind, "target_id": target_id}
-    return [row["source_key"] for row in look.view.rows(_KEYS, values)]
+    return look.view.rows(_KEYS, {"source_key": look.key, "target_kind": target_kind, "target_id": target_id})
 
 
 def revision(look: UnitLookup, message_id: str) -> int | None:

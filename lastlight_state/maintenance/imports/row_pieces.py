@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,11 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.copy.tables import is_json
-from lastlight_state.maintenance.imports import brought, pieces
+from lastlight_state.maintenance.imports import brought, origins, pieces
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 Row = Mapping[str, Any]
-#: What to do where a source stands at another place than before, and nothing else says that it is the same one.
+#: What to do with a source that nothing shows to be the one of the last import.
 _REPLACED = "to follow this source instead, remove it here and revive it"
 #: What one unit stores: rows by table.
 Given = Mapping[str, Sequence[Row]]
@@ -62,17 +62,23 @@ class RowDraft:
 class RowPiece:
     """A unit of rows that was read and checked."""
 
+    #: By what a unit of another file is known as the one of the last import.
+    proof = "executions or events"
+
     def __init__(self, draft: RowDraft, growths: Mapping[str, Growth], into: ImportTarget) -> None:
         self.draft, self._growths, self._into = draft, growths, into
         self.digest, self.target = draft.digest, draft.target
         if draft.is_alone:
             self.digest += f" {self._left(draft.given[draft.head][0])}"
-        self.told = {"executions": sorted(brought.mark(row["id"]) for row in draft.given.get("executions", ()))}
+        self.told: dict[str, Any] = {
+            "executions": sorted(brought.mark(row["id"]) for row in draft.given.get("executions", ()))
+        }
         if not draft.is_alone:
             self.digest = brought.line(draft.digest, self.told)
         self._given: Given = draft.given
         self._moves: list[tuple[sa.Table, Growth, Row, Row, list[str]]] = []
         self._kept: list[str] = []
+        self._is_unproved = False  # nothing tells that the source is the one of the last import
 
     @property
     def kept(self) -> Sequence[str]:
@@ -86,13 +92,13 @@ class RowPiece:
         found = pieces.outcome(look, self, is_stored=bool(stored_head))
         if found not in STORED:
             return found, Counter(), Counter()
-        if stored_head:
-            self._refuse_copy(look)
+        self._is_unproved = bool(stored_head) and not self._is_proved(look)
         noticed = Counter(self.draft.noticed)
         self._moves, self._kept = [], []
         for subject, row, stored in row_merge.stored_pairs(look.view, self._given):
             self._follow(look, subject.table, row, stored, noticed)
         added = row_merge.missing_rows(look.view, self._given, keeps=True)
+        self._refuse_unproved(look, added)
         if (self._moves or added) and any(one.get("claim_epoch") for one in stored_head):
             pieces.refuse_other(self, "went on here, and in its source")
         if pieces.is_same(look, self) and found == "grown" and not (self._moves or added):
@@ -100,18 +106,31 @@ class RowPiece:
             return "unchanged", Counter(), Counter()
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
 
-    def _refuse_copy(self, look: UnitLookup) -> None:
-        """Raise `AlreadyExists` for a copy at another place that lacks executions or events of the last import."""
+    def _is_proved(self, look: UnitLookup) -> bool:
+        """Return whether anything tells that the source is the one of the last import.
+
+        Raises `AlreadyExists` for another file that lacks something of it.
+        """
         before = brought.told_by(pieces.known(look))
-        if not before or pieces.is_of_source(look):
-            return
+        if not before or origins.is_of_file(look):
+            return True
+        has_all = self._has_all(before)
+        if has_all is False:
+            pieces.refuse_other(self, f"has {self.proof} that this source lacks, and {origins.came_from(look)}")
+        return has_all is True
+
+    def _has_all(self, before: Mapping[str, Any]) -> bool | None:
+        """Return whether the source has what it is known by of its last import; None if that had nothing of it."""
+        if not before.get("executions") and not before.get("run_events"):
+            return None
         numbers = [row["seq"] for row in self.draft.given.get("run_events", ())]
         has_events = brought.joined(before.get("run_events", ()), numbers) == brought.joined((), numbers)
-        if not has_events or not set(before.get("executions", ())) <= set(self.told["executions"]):
-            problem = (
-                f"has executions or events that this source lacks, and came from {pieces.last_source(look)!r:.200}"
-            )
-            pieces.refuse_other(self, problem)
+        return has_events and set(before.get("executions", ())) <= set(self.told["executions"])
+
+    def _refuse_unproved(self, look: UnitLookup, added: Sized) -> None:
+        """Raise `AlreadyExists` for what would follow a source that nothing tells to be the one of the last import."""
+        if self._is_unproved and (self._moves or added):
+            pieces.refuse_other(self, f"is stored, and {origins.came_from(look)}: {_REPLACED}")
 
     def store(self, view: Unit, outcome: str) -> None:
         """Add what is new of it, and change what went on."""
@@ -140,8 +159,8 @@ class RowPiece:
         """Return whether a row that is a unit is as its last import left it. Raises for a row of another source."""
         if not self.draft.is_alone or table.name != self.draft.head:
             return True
-        if not pieces.is_of_source(look):
-            pieces.refuse_other(self, f"is stored, and came from {pieces.last_source(look)!r:.200}: {_REPLACED}")
+        if not origins.is_of_file(look):
+            pieces.refuse_other(self, f"is stored, and {origins.came_from(look)}: {_REPLACED}")
         given = self.draft.given[self.draft.head][0]
         return self._left({name: stored[name] for name in given}) == (pieces.known(look) or "").partition(" ")[2]
 

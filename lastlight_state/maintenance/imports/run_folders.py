@@ -25,6 +25,7 @@ from lastlight_state.conversations.arguments import (
     SessionTimes,
     SessionTree,
 )
+from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance.imports.drafts import Draft
@@ -219,7 +220,7 @@ def _session(
     noticed["started_at_approximate"] += rough
     running = status in (words.RUNNING, "pending")
     return NewSession(
-        id=folder.name,
+        id=_id(folder, manifest),
         name=manifest.get("name") or kind or "agent",
         provenance=Provenance(
             playbook_name=manifest.get("playbook_name") or manifest.get("playbook"),
@@ -234,6 +235,12 @@ def _session(
         status=status,  # type: ignore[arg-type]
         reason=Reason("legacy.imported", source="system"),
     )
+
+
+def _id(folder: Path, manifest: dict[str, Any]) -> str:
+    """Return the id of a run: a copy of its folder under another name has the same one."""
+    told = manifest.get("run_id")
+    return told if isinstance(told, str) and valid.is_identifier(told) else folder.name
 
 
 def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
@@ -286,4 +293,4 @@ def moment_of(value: Any) -> datetime | None:
 
 
 #: The kind of source.
-KIND = Kind("lionagi-runs", "folders with run.json", found_at, parts, wants=DIRECTORY)
+KIND = Kind("lionagi-runs", "folders with run.json", found_at, parts, has_ids=True, wants=DIRECTORY)

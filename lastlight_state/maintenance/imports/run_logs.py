@@ -26,7 +26,7 @@ from lastlight_state.files.jsonl import files
 from lastlight_state.files.run_log import RunLog, SessionState, paths, storage
 from lastlight_state.files.run_log.states import INDEX, check, files as states_files, refuse_backwards
 from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
-from lastlight_state.maintenance.imports import foreign, pieces
+from lastlight_state.maintenance.imports import foreign, origins, pieces
 from lastlight_state.maintenance.imports.foreign import Foreign, Row
 from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import ImportTarget, UnitLookup
@@ -54,8 +54,8 @@ class LogPiece:
         tree = target_tree(source, into)
         self._source = _run_file(source)
         self.target = (paths.RUN, paths.checked_id("run_id", self._source.run_id))
-        folder = tree.sessions.joinpath(*source.parent.parts[-3:])
-        self._stored = [self._source._replace(path=folder / name) for name in self._source.names]
+        self._sessions, self._day = tree.sessions, source.parent.parts[-3:]
+        self._stored = self._files(self._day)
         self._lock = tree.lock_path(self._source.run_id)
         self._there = 0
         with _opened(self._source) as file:
@@ -66,7 +66,7 @@ class LogPiece:
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return what happens with the file. Raises `AlreadyExists` for a log that is stored with other bytes."""
-        before, stored = pieces.known(look), self._found()
+        before, stored = pieces.known(look), self._looked_for(look)
         outcome = "imported"
         if stored is None and pieces.is_removed(look, self):
             return "pruned", Counter(), Counter()
@@ -96,6 +96,19 @@ class LogPiece:
                 raise Conflict(f"run {self.target[1]!r} was changed meanwhile", code="unique")
             if stored is None or outcome == "grown":
                 self._copy(size)
+
+    def _looked_for(self, look: UnitLookup) -> RunFile | None:
+        """Return the stored file: of the day of the source, or of another day that its source had before."""
+        days = [Path(one["source_key"]).parent.parts for one in pieces.keys(look, self)]
+        for day in (self._day, *days):
+            self._stored = self._files(day)
+            if (found := self._found()) is not None:
+                return found
+        self._stored = self._files(self._day)
+        return None
+
+    def _files(self, day: Sequence[str]) -> list[RunFile]:
+        return [self._source._replace(path=self._sessions.joinpath(*day, name)) for name in self._source.names]
 
     def _found(self) -> RunFile | None:
         return next((one for one in self._stored if os.path.lexists(one.path)), None)
@@ -205,7 +218,7 @@ class StatePiece:
         outcome = "imported" if stored is None or stored.to_json() == self._state.to_json() else "grown"
         if stored is not None:
             refuse_backwards(self._state, stored)
-            if not self._continues(stored, before if pieces.is_of_source(look) else None):
+            if not self._continues(stored, before if origins.is_of_source(look) else None):
                 raise AlreadyExists(*self.target, problem="is stored with other messages or fields")
         return outcome, Counter(session_states=1), self._noticed
 

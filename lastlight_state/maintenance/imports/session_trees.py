@@ -22,7 +22,7 @@ from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
-from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, growing, pieces
+from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, growing, origins, pieces
 from lastlight_state.maintenance.imports.comparing import SessionDifference
 from lastlight_state.maintenance.imports.drafts import DIFFERS, Change, Draft, ImportedVersions
 from lastlight_state.maintenance.imports.lenient import fitting
@@ -117,8 +117,8 @@ class SessionPiece:
             return found, Counter(), Counter()
         noticed = Counter(self._draft.noticed)
         if self._draft.gave_later is not None and self._stored is not None:
-            of_file = self._draft.gave_later, self._draft.file
-            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies, *of_file)
+            gave_later = self._draft.gave_later
+            self._found = growing.compared(look, self, self.plan, self._stored, self._bodies, gave_later)
         else:
             self._refuse_older(look)
             self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
@@ -139,8 +139,8 @@ class SessionPiece:
 
     def _refuse_older(self, look: UnitLookup) -> None:
         """Raise `AlreadyExists` for a copy at another place that is of an earlier time than the last import."""
-        if self._base.at > iso_text(self._draft.updated_at) and not pieces.is_from_here(look):
-            pieces.refuse_other(self, f"is older here than at its last import, from {pieces.last_source(look)!r:.200}")
+        if self._base.at > iso_text(self._draft.updated_at) and not origins.is_from_here(look):
+            pieces.refuse_other(self, f"is older here than at its last import, from {origins.last_source(look)!r:.200}")
 
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
         """Find which fields follow; the names of those that do not."""
@@ -286,9 +286,7 @@ class SessionPiece:
         """Return how the source has its orders; how it had them, where they were ``kept`` here or are shorter there."""
         if self._draft.gave_later is not None:
             [branch] = self.plan.branches
-            return {
-                branch.row["id"]: growing.told(self.plan, self._base.source.get(branch.row["id"]), self._draft.file)
-            }
+            return {branch.row["id"]: growing.told(self.plan, self._base.source.get(branch.row["id"]))}
         before, pool = self._base.source, self._draft.pool
         found = {branch.row["id"]: brought.order(branch.order) for branch in self.plan.branches}
         if pool is not None:

@@ -34,6 +34,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self._left: Counter[str] = Counter()  # parts that are no units, since the source was opened last
         self.failures: list[FailedUnit] = []
         self.conflicts: list[ImportConflict] = []
         self.keys: set[str] = set()
@@ -45,7 +46,7 @@ class Tally:
         self.keys.add(part.key)
         if part.read is None:
             name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
-            self.counts[name] += part.left or 1
+            self._left[name] += part.left or 1
             return
         try:
             done = treat(part.read)
@@ -75,6 +76,7 @@ class Tally:
     def again(self) -> None:
         """Begin with a source that was opened anew."""
         self.is_disturbed, self._read, self._openings = False, 0, self._openings + 1
+        self._left.clear()
 
     def name_unknown(self, names: Iterable[str]) -> None:
         """Name what was to be revived and is no unit of the source."""
@@ -94,6 +96,11 @@ class Tally:
         found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
         return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
 
+    @property
+    def whole(self) -> Counter[str]:
+        """Return all counts, with what is no unit of the source."""
+        return self.counts + self._left
+
     def report(self, kind: str, receipt: Receipt | None) -> ImportReport:
         """Return the report as a record."""
         units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
@@ -108,4 +115,4 @@ class Tally:
         )
 
     def _under(self, prefix: str) -> Iterator[tuple[str, int]]:
-        return ((name.removeprefix(prefix), n) for name, n in self.counts.items() if name.startswith(prefix))
+        return ((name.removeprefix(prefix), n) for name, n in self.whole.items() if name.startswith(prefix))

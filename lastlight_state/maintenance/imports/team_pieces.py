@@ -25,7 +25,7 @@ from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
-from lastlight_state.maintenance.imports import brought, comparing, pieces
+from lastlight_state.maintenance.imports import brought, comparing, origins, pieces
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 
@@ -162,6 +162,7 @@ class TeamPiece:
         self._read: list[ReadHere] = []
         self._found = comparing.SessionDifference()
         self._look: UnitLookup
+        self._takes_scope = False
 
     @property
     def kept(self) -> Sequence[str]:
@@ -170,13 +171,14 @@ class TeamPiece:
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
-        team, look = self._team, self._renamed(look)
+        team, self._takes_scope = self._team, look.kind.partition(" ")[0] == _WITH_SCOPES
+        look = self._renamed(look)
         is_same = pieces.known_target(look) == team.id
         if is_same:
             self._refuse_other(look)
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
         if not is_same and (stored or team.id in look.planned["teams"] or pieces.keys(look, self)):
-            raise AlreadyExists("team", team.id, problem="was stored already, and came from another file or database")
+            raise AlreadyExists("team", team.id, problem="was stored already, and came from elsewhere")
         found = pieces.outcome(look, self, is_stored=is_same)
         if found not in STORED:
             return found, Counter(), Counter()
@@ -196,12 +198,16 @@ class TeamPiece:
         return brought.line(f"{self._team.digest} {self._marks[-1]}", told)
 
     def _renamed(self, look: UnitLookup) -> UnitLookup:
-        """Return the look under the name that the file had at its last import, if it was renamed since."""
-        names = pieces.keys(look, self)
-        others = [one for one in names if one != look.key]
-        if others and not any(self._is_there(one.removesuffix(f"/{self.target[1]}")) for one in others):
-            return replace(look, key=names[0])
-        return look
+        """Return the look under the name that the team had at its last import.
+
+        Its file was renamed since, or it has moved from a file into a database. A copy of the file beside is another.
+        """
+        found = pieces.keys(look, self)
+        others = [one for one in found if (one["source_kind"], one["source_key"]) != (look.kind, look.key)]
+        files = (one["source_key"] for one in others if one["source_kind"] == look.kind)
+        if any(self._is_there(one.removesuffix(f"/{self.target[1]}")) for one in files):
+            return look
+        return replace(look, kind=found[0]["source_kind"], key=found[0]["source_key"]) if others else look
 
     def _removed_inboxes(self, view: Unit, noted: str | None, members: AbstractSet[str]) -> frozenset[str]:
         """Return the names of inboxes that the last import had, and that are no inbox and no member here any more."""
@@ -250,10 +256,11 @@ class TeamPiece:
         return frozenset(one.message.id for one in self._team.letters[:count])
 
     def _refuse_other(self, look: UnitLookup) -> None:
-        if _mark_in(pieces.known(look) or "") not in self._marks:
-            takes_scope = look.kind.partition(" ")[0] == _WITH_SCOPES
-            problem = "is stored with other messages than those with which this source begins"
-            pieces.refuse_other(self, f"{problem}: a scope keeps both" if takes_scope else problem)
+        mark, both = _mark_in(pieces.known(look) or ""), ": a scope keeps both" if self._takes_scope else ""
+        if mark not in self._marks:
+            pieces.refuse_other(self, f"is stored with other messages than those with which this source begins{both}")
+        if mark == self._marks[0] and not pieces.is_same(look, self) and not origins.is_of_source(look):
+            pieces.refuse_other(self, f"is stored, was empty at its last import, and {origins.came_from(look)}{both}")
 
     def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], DeliveredRow]:
         """Return the stored deliveries of these messages, by owner and message."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.clock import of_file
+from lastlight_state.clock import iso_text, of_file
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
@@ -28,8 +28,8 @@ _FIELDS = ("id", "from", "to", "content", "timestamp", "read_by")
 #: What a team file has that arrives. A channel has no name of its own, and none of the rest.
 _TEAM = ("id", "members", "created_at", "messages")
 _EVERYBODY = "*"
-#: What a message says for ever: the rest may change in the file.
-_SAID = ("id", "from", "content", "timestamp")
+#: What a message says for ever, beside its time: the rest may change in the file.
+_SAID = ("id", "from", "content")
 
 
 def found_at(path: Path) -> bool:
@@ -78,7 +78,7 @@ def piece(
         reader.letter(f"messages[{i}]", one, began) for i, one in enumerate(_list("messages", told.get("messages")))
     ]
     members = tuple(reader.owner("members", one) for one in reader.members)
-    seed = ascii([team_id, told.get("created_at")])
+    seed = ascii([team_id, _time(told.get("created_at"))])
     return TeamPiece(Team(reader.channel, members, began, tuple(letters), digest, noticed, seed), into, is_there)
 
 
@@ -114,7 +114,7 @@ class _Reader:
         read = self._read_by(f"{where}.read_by", told.get("read_by"), sent or began)
         self.noticed["read_by_others"] += len(read.keys() - set(owners))
         message = self._message(where, told, sent or began, owners)
-        said = ascii([told.get(name) for name in _SAID])
+        said = ascii([*(told.get(name) for name in _SAID), _time(told.get("timestamp"))])
         return Letter(message, tuple(owners), {one: at for one, at in read.items() if one in owners}, said)
 
     def _message(self, where: str, told: dict[str, Any], sent: datetime, owners: list[str]) -> NewMessage:
@@ -144,6 +144,12 @@ class _Reader:
         """Return who has read a message, and when. Older files list the names only."""
         marks = told if isinstance(told, dict) else dict.fromkeys(_names(where, told))
         return {self.owner(where, name): moment_of(at) or sent for name, at in marks.items()}
+
+
+def _time(told: Any) -> str | None:
+    """Return a time as a file and a database say it alike."""
+    found = moment_of(told)
+    return None if found is None else iso_text(found)
 
 
 def _list(where: str, told: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion
 from lastlight_state.maintenance import row_merge
-from lastlight_state.maintenance.imports import foreign, servers, workflow_rows
+from lastlight_state.maintenance.imports import brought, foreign, origins, pieces, servers, workflow_rows
 from lastlight_state.maintenance.imports.cells import ExtraFields
 from lastlight_state.maintenance.imports.foreign import Foreign, Row as ForeignRow, digest, unit_name
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Kind, Part, Piece, Place, UnitLookup
@@ -36,6 +36,7 @@ _MESSAGES = prepared(
     sa.select(*_m).where(_m.session_id == bind("session_id", _m.session_id)).order_by(_m.session_id, _m.id),
     MessagingMessageRow,
 )
+_SESSION = prepared(sa.select(_s.id).where(_s.id == bind("id", _s.id)))
 _METADATA = prepared(sa.select(_s.metadata).where(_s.id == bind("id", _s.id)))
 _RIVAL = prepared(
     sa.select(_s.id).where(
@@ -59,13 +60,19 @@ _COUNT = prepared(
 class ChatPiece(RowPiece):
     """A chat session that was read and checked, with its messages in their order.
 
-    Its messages keep their numbers where nobody here has them, and all come after those that are stored of it.
+    Its messages keep their numbers where nobody here has them, and all come after those that are stored of it. A source
+    that lacks messages of the last import is an older one, or another, wherever it stands.
     """
+
+    proof = "messages"
 
     def __init__(
         self, draft: RowDraft, messages: Sequence[Row], growths: Mapping[str, Growth], into: ImportTarget
     ) -> None:
         super().__init__(draft, growths, into)
+        self._said = [repr([one[name] for name in _TOLD]) for one in messages]
+        self.told = {"messages": brought.order(self._said)[:2]}
+        self.digest = brought.line(draft.digest, self.told)
         self._messages, self._new = messages, messages
         self._keeps_numbers = True
 
@@ -78,14 +85,22 @@ class ChatPiece(RowPiece):
             stored = look.view.value(_METADATA, {"id": session["id"]})
             session = {**session, "metadata": {**(stored or {}), **session["metadata"]}}
         self._given = {"messaging_sessions": [retired(session) if is_rival else session]}
+        if self._has_all(brought.told_by(pieces.known(look))) is False and look.view.row(_SESSION, session) is not None:
+            pieces.refuse_other(self, f"has messages that this source lacks, and {origins.came_from(look)}")
         found, rows, noticed = super().compared(look)
         if found not in STORED:
             return found, rows, noticed
         noticed["active_retired"] += bool(is_rival) and found == "imported"
         known = look.view.rows(_MESSAGES, {"session_id": session["id"]})
         self._new = self._not_stored(known)
+        self._refuse_unproved(look, self._new)
         self._keeps_numbers = not any(row_merge.stored_pairs(look.view, {"messaging_messages": self._new}))
         return found, rows + Counter(messaging_messages=len(self._new)), noticed
+
+    def _has_all(self, before: Mapping[str, Any]) -> bool | None:
+        """Return whether the source begins with the messages of its last import; None if that had none."""
+        known = before.get("messages")
+        return bool(brought.beginning(self._said, known)) if known and known[0] else None
 
     def _not_stored(self, stored: Sequence[Row]) -> Sequence[Row]:
         """Return the messages that follow those which are stored."""

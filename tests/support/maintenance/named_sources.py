@@ -1,4 +1,4 @@
-"""Sources whose units are known by names that another source may have, too, each with one unit."""
+"""Sources of each kind with one unit, whose name another source may have, too."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from support.mailbox.files import send, sql
-from support.maintenance import node_databases
+from support.maintenance import homes, node_databases, state_databases, workflow_databases
 from support.maintenance.mailbox_trees import write_session
+from support.maintenance.run_folders import branch, message, write_run
 from support.maintenance.team_files import letter, told, write_team
+from support.migrations.eras import CHAT, ERAS, ROWS
+from support.run_log.logs import RUN, SESSION, lines_of
 
+from lastlight_state.codec import dump_line
 from lastlight_state.conversations import NewMessage, runtime
 from lastlight_state.keys import composed
 from lastlight_state.maintenance import PrunePolicy
@@ -34,6 +38,10 @@ class Named:
     remove: Callable[[Any], object]
     #: Whether what is said here and what the source appends are one after the other, and never in conflict.
     is_shared: bool = False
+    #: Whether names may be given a scope.
+    has_scope: bool = True
+    #: Whether what the source appends comes in behind, where nothing was said here.
+    grows: bool = True
 
 
 def _sdk(root: Path, said: str, items: int) -> Path:
@@ -130,6 +138,106 @@ def _read_mailbox(store: Any, scope: str | None) -> list[str]:
     return [json.loads(content)["text"] for (content,) in rows]
 
 
+def _state_database(root: Path, said: str, items: int) -> Path:
+    path = root / "state.db"
+    path.unlink(missing_ok=True)
+    state_databases.made(path)
+    ids = [f"{said} {i}" for i in range(items)]
+    for i, one in enumerate(ids):
+        state_databases.put_message(path, one, i)
+    state_databases.put_session(path, "s", ids, updated_at=state_databases.BEGIN + 60 + items)
+    state_databases.put_branch(path, "s", f"branch of {said}", ids)
+    return path
+
+
+def _run_folder(root: Path, said: str, items: int) -> Path:
+    home = root / "runs"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    messages = [message(f"{said} {i}", i) for i in range(items)]
+    write_run(home, "s", branch(f"branch of {said}", messages), agent_name=said)
+    return home
+
+
+def _read_session(store: Any, _: str | None) -> list[str]:
+    found = store.conversations.branches.list(session_id="s").items
+    told = (store.conversations.branches.history(one.id, limit=50) for one in found)
+    return [one.message.id if one.message.id.startswith(_SAID) else "here" for said in told for one in said]
+
+
+def _append_session(store: Any) -> None:
+    [one] = store.conversations.branches.list(session_id="s").items
+    store.conversations.branches.append(one.id, [NewMessage("user", "here")])
+
+
+def _chats(root: Path, said: str, items: int) -> Path:
+    path = root / "theirs.db"
+    path.unlink(missing_ok=True)
+    workflow_databases.made(path, next(era for era in ERAS if era.stem == workflow_databases.NEWEST))
+    with closing(sqlite3.connect(path)) as raw, raw:
+        for (table,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            raw.execute(f"DELETE FROM {table}")
+    row = {
+        **ROWS["messaging_sessions"][0],
+        "created_at": "2026-01-01T00:00:00.000Z",
+        "last_activity_at": f"2026-01-02T00:00:0{items}.000Z",
+    }
+    workflow_databases.put(path, "messaging_sessions", **row)
+    for i in range(items):
+        told = {"id": i + 1, "role": "user", "content": f"{said} {i}", "timestamp": f"2026-01-02T00:00:0{i}.000Z"}
+        workflow_databases.put(path, "messaging_messages", session_id=CHAT, **told)
+    return path
+
+
+def _read_chat(store: Any, _: str | None) -> list[str]:
+    return [one.content for one in store.messaging.messages.history(CHAT)]
+
+
+def _ended_chat(root: Path, said: str, items: int) -> Path:
+    path, at = _chats(root, said, items), "2026-01-02T00:00:09.000Z"
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE messaging_sessions SET active = 0, last_activity_at = ?", [at])
+    return path
+
+
+def _remove_chat(store: Any) -> None:
+    store.maintenance.prune.run(PrunePolicy("messaging", keep_days=1, keep_n=0))
+
+
+def _home(root: Path, said: str, items: int) -> Path:
+    homes.write_log(root, homes.begin(), *(homes.said(f"{said} {i}") for i in range(items)))
+    return root
+
+
+def _logs(root: Path, said: str, items: int) -> Path:
+    path = root / "projects" / "-app" / f"{SESSION}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(dump_line(homes.said(f"{said} {i}")) for i in range(items)))
+    return root
+
+
+def _files(store: Any) -> list[Path]:
+    roots = [store.settings.agent_sessions, store.settings.run_logs]
+    return sorted({one for root in roots if root.is_dir() for one in root.rglob("*.jsonl")})
+
+
+def _read_file(store: Any, _: str | None) -> list[str]:
+    return [one["content"] for path in _files(store) for one in lines_of(path) if "content" in one]
+
+
+def _append_file(store: Any) -> None:
+    [path] = _files(store)
+    with path.open("ab") as file:
+        file.write(dump_line(homes.said("here")))
+
+
+def _remove_file(store: Any) -> None:
+    [path] = _files(store)
+    path.unlink()
+
+
+#: With what the ids of messages that a source has begin.
+_SAID = ("said", "shop", "clinic", "first", "second")
 SOURCES = {
     "openai-agents-db": Named(
         "user_1", _sdk, _read_sdk, _append_sdk, lambda store: store.conversations.sessions.delete(_sdk_key())
@@ -155,7 +263,34 @@ SOURCES = {
         _read_mailbox,
         lambda store: send(store.mailbox.host("ag-1", "sess-1")),
         lambda store: store.mailbox.prune("ag-1", "sess-1", dry_run=False),
+        grows=False,
     ),
+    "lionagi-db": Named(
+        "s",
+        _state_database,
+        _read_session,
+        _append_session,
+        lambda store: store.conversations.sessions.delete("s"),
+        has_scope=False,
+    ),
+    "lionagi-runs": Named(
+        "s",
+        _run_folder,
+        _read_session,
+        _append_session,
+        lambda store: store.conversations.sessions.delete("s"),
+        has_scope=False,
+    ),
+    "lastlight-db": Named(
+        f"messaging_sessions/{CHAT}",
+        _chats,
+        _read_chat,
+        lambda store: store.messaging.messages.append(CHAT, role="user", content="here"),
+        _remove_chat,
+        has_scope=False,
+    ),
+    "codelia": Named(f"2026/02/03/{RUN}.jsonl", _home, _read_file, _append_file, _remove_file, has_scope=False),
+    "lastlight-logs": Named(f"-app/{SESSION}.jsonl", _logs, _read_file, _append_file, _remove_file, has_scope=False),
 }
-#: Of a run that has ended, which a prune removes.
-ENDED_RUN = _run
+#: Sources of a run and a chat that have ended, which a prune removes.
+ENDED = {"smithers-db": _run, "lastlight-db": _ended_chat}

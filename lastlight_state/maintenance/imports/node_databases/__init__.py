@@ -10,6 +10,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from lastlight_state.clock import iso_text
 from lastlight_state.conversations import checks, similarity
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.db import valid
@@ -17,14 +18,23 @@ from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import Conflict, InvalidValue
+from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue
 from lastlight_state.keys import composed
-from lastlight_state.maintenance.imports import cells, foreign, pieces, servers
+from lastlight_state.maintenance.imports import cells, foreign, origins, pieces, servers
 from lastlight_state.maintenance.imports.cells import Row
 from lastlight_state.maintenance.imports.foreign import Foreign, digest, unit_name
 from lastlight_state.maintenance.imports.node_databases import known, units
 from lastlight_state.maintenance.imports.node_databases.source_rows import SourceRow, Terms, moment
-from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, Place, UnitLookup, key_of
+from lastlight_state.maintenance.imports.pieces import (
+    STORED,
+    ImportTarget,
+    Kind,
+    Part,
+    Piece,
+    Place,
+    UnitLookup,
+    key_of,
+)
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row as Placed, RowDraft, RowPiece, change
 from lastlight_state.outputs import models as outputs
 from lastlight_state.outputs.models import CACHE
@@ -54,35 +64,52 @@ def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) 
     return (ChunkPiece if head == "vectors" else RowPiece)(draft, _GROWTHS, into)
 
 
-_NAMESPACE = prepared(
-    sa.select(NAMESPACES.c.namespace).where(NAMESPACES.c.namespace == bind("namespace", NAMESPACES.c.namespace))
+_BEGUN = prepared(
+    sa.select(NAMESPACES.c.created_at).where(NAMESPACES.c.namespace == bind("namespace", NAMESPACES.c.namespace))
 )
 
 
 class ChunkPiece(RowPiece):
-    """A chunk of text with its embedding. Its namespace belongs to the source that began it."""
+    """A chunk of text with its embedding. Its namespace belongs to the source that began it.
+
+    The ledger has when it began: one that was removed here and begun anew is another one.
+    """
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
-        namespace = self.draft.given[str(NAMESPACES.name)][0]["namespace"]
+        [head] = self.draft.given[str(NAMESPACES.name)]
+        namespace = head["namespace"]
         self._space = replace(look, key=key_of((str(NAMESPACES.name), namespace)))
-        is_known = pieces.known(self._space) is not None
+        known, begun = pieces.known(self._space), look.view.value(_BEGUN, {"namespace": namespace})
+        self._began = iso_text(head["created_at"] if begun is None else begun)
         if pieces.is_same(look, self):
             return super().compared(look)
-        if look.view.value(_NAMESPACE, {"namespace": namespace}) is None:
-            return ("pruned", Counter(), Counter()) if is_known and not look.revives else super().compared(look)
-        if not is_known or not pieces.is_of_source(self._space):
+        if begun is None and known is not None and not look.revives:
+            return "pruned", Counter(), Counter()
+        if begun is not None and (known != self._began or not origins.is_of_file(self._space)):
             problem = (
                 f"is of the namespace {namespace!r:.200}, which is here, and not from this source: a scope keeps both"
             )
             pieces.refuse_other(self, problem)
-        return super().compared(look)
+        return self._planned(look, head, super().compared(look))
+
+    def _planned(
+        self, look: UnitLookup, head: Placed, done: tuple[str, Counter[str], Counter[str]]
+    ) -> tuple[str, Counter[str], Counter[str]]:
+        """Return what comes of the unit after those that a dry run has seen before: they begin a namespace once."""
+        spaces, found = look.planned[str(NAMESPACES.name)], done[0]
+        if found in STORED and spaces.setdefault(head["namespace"], head) is not head:
+            if head["dimensions"] != spaces[head["namespace"]]["dimensions"]:
+                problem = "is stored already with another dimensions"
+                raise AlreadyExists(str(NAMESPACES.name), head["namespace"], problem=problem, fields=("dimensions",))
+            del done[1][str(NAMESPACES.name)]
+        return done
 
     def store(self, view: Unit, outcome: str) -> None:
         """Add or change the chunk, and note whose its namespace is."""
         super().store(view, outcome)
         target = ("vector_namespace", self.draft.given[str(NAMESPACES.name)][0]["namespace"])
-        pieces.note_unit(self._space, target, "", "imported", self._into.now)
+        pieces.note_unit(self._space, target, self._began, "imported", self._into.now)
 
 
 def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:

@@ -1,0 +1,77 @@
+"""Tells whether a unit came from the source that is read now: by the path, and by the file that stood there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
+from lastlight_state.receipts.models import LEDGER, RECEIPTS
+
+_l = LEDGER.c
+_policies = sa.select(RECEIPTS.c.policy).select_from(LEDGER.join(RECEIPTS, RECEIPTS.c.id == _l.receipt_id))
+_POLICY = prepared(_policies.where(*(_l[name] == bind(name, _l[name]) for name in ("source_kind", "source_key"))))
+_BROUGHT_BY = prepared(
+    _policies.where(*(_l[name] == bind(name, _l[name]) for name in ("target_kind", "target_id")))
+    .order_by(_l.imported_at.desc())
+    .limit(1)
+)
+
+
+def removed_of_another(look: UnitLookup, piece: Piece) -> Sequence[str]:
+    """Return what a report says of a unit that was removed here, and that another source had brought in."""
+    target_kind, target_id = piece.target
+    policy = look.view.value(_BROUGHT_BY, {"target_kind": target_kind, "target_id": target_id})
+    where = policy.get("source") if isinstance(policy, dict) else None
+    if where is None or where in {look.source, *look.moved}:
+        return ()
+    return (f"was removed here, and came from {where!r:.200}",)
+
+
+def is_from_here(look: UnitLookup) -> bool:
+    """Return whether the last import of the unit was from the same path or server."""
+    return last_source(look) == look.source
+
+
+def is_of_source(look: UnitLookup) -> bool:
+    """Return whether the last import of the unit was from the same path or server, or from one that has moved here."""
+    return last_source(look) in {look.source, *look.moved}
+
+
+def is_of_file(look: UnitLookup) -> bool:
+    """Return whether it is of this source, and the file there was not begun anew since."""
+    policy = _last_policy(look)
+    where = policy.get("source")
+    return where in look.moved or (where == look.source and _is_file(policy.get("file") or (), look.file))
+
+
+def _is_file(before: Sequence[int], now: Sequence[int]) -> bool:
+    """Return whether a file is the one of an earlier import: it has no fewer changes. A folder is, by its path."""
+    return not before or (before[:-1] == now[:-1] and before[-1] <= now[-1])
+
+
+def came_from(look: UnitLookup) -> str:
+    """Return where the last import of the unit read, as a refusal says it."""
+    where = last_source(look)
+    return f"came from {'another file at ' if where == look.source else ''}{where!r:.200}"
+
+
+def last_source(look: UnitLookup) -> str | None:
+    """Return where the last import of the unit read, None if it was never imported."""
+    return _last_policy(look).get("source")
+
+
+def _last_policy(look: UnitLookup) -> dict[str, Any]:
+    policy = look.view.value(_POLICY, {"source_kind": look.kind, "source_key": look.key})
+    return policy if isinstance(policy, dict) else {}
+
+
+def note_moved(look: UnitLookup) -> None:
+    """Keep, of a unit that is as it was, that its source has moved here, or was written anew in its place."""
+    found = last_source(look)
+    if found is not None and (found == look.source or (found.startswith(os.sep) and not os.path.lexists(found))):
+        look.moved.add(found)
