@@ -11,14 +11,13 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from lastlight_state.checkpoints import checks, copying, lineage, models, removal, statements as sql, values
+from lastlight_state.checkpoints import checks, copying, lineage, models, removal, statements as sql, values, wholes
 from lastlight_state.checkpoints.checks import NewCheckpoint, NewWrite
 from lastlight_state.checkpoints.models import CHECKPOINTS
-from lastlight_state.checkpoints.projections import WholeRow
+from lastlight_state.checkpoints.projections import CheckpointSummaryRow
 from lastlight_state.checkpoints.records import ChannelHistory, Checkpoint, CheckpointSummary, CheckpointThread
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.lists.pages import split_damaged
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Statement
@@ -26,6 +25,9 @@ from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData, StaleVersion
 from lastlight_state.ids import new_id
+
+#: How many writes go in one statement, where the database puts them with the change of their thread.
+_MOST_AT_ONCE = 4
 
 
 class Checkpoints(Repository):
@@ -93,16 +95,21 @@ class Checkpoints(Repository):
         rows = checks.writes(writes)
         statement = sql.PUT_WRITE[valid.word("taken", taken, models.TAKEN)]
         place = {**checks.place(thread, scope), **own, "updated_at": self._now()}
+        # What is sealed is bound to the id of its thread, which one statement learns too late.
+        is_one = self._backend.writes_in_ctes and self._backend.sealing is None and len(rows) <= _MOST_AT_ONCE
 
         def work(unit: Unit) -> None:
-            found = unit.row(sql.TOUCH_WITH, place)
+            if is_one:
+                found = unit.row(sql.touch_and_put_writes(len(rows), taken), {**place, **sql.numbered(rows)})
+            else:
+                found = unit.row(sql.TOUCH_WITH, place)
             if found is None:
                 raise valid.not_found(models.CHECKPOINT, (scope, thread, namespace, checkpoint_id))
-            for row in rows:
+            for row in () if is_one else rows:
                 unit.change(statement, {**row, **own, "thread_id": found["id"]})
 
         if rows:
-            self._writing(work, repeatable=True)
+            (self._once if is_one else self._writing)(work, repeatable=True)
 
     def get(self, thread: str, checkpoint_id: str | None = None, *, namespace: str = "", scope: str = "") -> Checkpoint:
         """Return the whole checkpoint, without an id the latest of the namespace. Raises `NotFound`, `CorruptData`."""
@@ -117,8 +124,8 @@ class Checkpoints(Repository):
         """Return the whole checkpoint, or None. As `get`."""
         given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
         if checkpoint_id is None:
-            return self._whole(sql.LATEST, given)
-        return self._whole(sql.GET, {**given, "id": valid.sought("checkpoint_id", checkpoint_id)})
+            return self._whole(wholes.LATEST, given)
+        return self._whole(wholes.GET, {**given, "id": valid.sought("checkpoint_id", checkpoint_id)})
 
     def list(
         self,
@@ -152,7 +159,7 @@ class Checkpoints(Repository):
         limit: int = 20,
         page_token: str | None = None,
     ) -> Page[Checkpoint]:
-        """Return a page of whole checkpoints, as `list`, in four statements.
+        """Return a page of whole checkpoints, as `list`, in two statements. One that goes in between is left out.
 
         ``id_before`` is a text that need be no checkpoint's: those whose ids sort before it, where ids have an order. A
         checkpoint of which a part cannot be read is in ``damaged``, with the place of that part.
@@ -162,12 +169,10 @@ class Checkpoints(Repository):
         valid.page_limit(limit)
 
         def work(unit: Unit) -> Page[Checkpoint]:
-            found = sql.HISTORY.page(unit, _row, limit=limit, page_token=page_token, given=given)
-            made, damaged = split_damaged(values.whole(unit, found.items), _whole)
-            token = found.next_page_token
-            return Page.of({"items": made, "next_page_token": token, "damaged": found.damaged + damaged})
+            found = sql.LIST.page(unit, _row, limit=limit, page_token=page_token, given=given)
+            return wholes.page(unit, found)
 
-        return self._viewing(work)
+        return self._reading(work)
 
     def channel_histories(
         self,
@@ -308,15 +313,14 @@ class Checkpoints(Repository):
             "user": checks.user(user),
         }
 
-    def _whole(self, statement: Statement[WholeRow], given: Row) -> Checkpoint | None:
+    def _whole(self, statement: Statement, given: Row) -> Checkpoint | None:
         def work(unit: Unit) -> Checkpoint | None:
-            row = unit.row(statement, given)
-            found = None if row is None else values.whole(unit, [row])[0]
+            found = next(iter(wholes.read(unit, statement, given).values()), None)
             if isinstance(found, CorruptData):
                 raise found
             return found
 
-        return self._viewing(work)
+        return self._reading(work)
 
     def _filters(
         self, thread: str, scope: str, namespace: str | None, before: str | None, where: dict[str, Any] | None
@@ -344,12 +348,8 @@ def _touched(unit: Unit, place: Row) -> str:
     return found["id"]
 
 
-def _row(row: WholeRow) -> WholeRow:
+def _row(row: CheckpointSummaryRow) -> CheckpointSummaryRow:
     return row
-
-
-def _whole(found: Checkpoint) -> Checkpoint:
-    return found
 
 
 def _refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:

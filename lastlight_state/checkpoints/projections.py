@@ -44,6 +44,7 @@ class WriteRow(TypedDict):
 class NamedRow(TypedDict):
     """A value as it is named by its version, without its bytes."""
 
+    thread_id: str
     namespace: str
     channel: str
     version: str
@@ -52,16 +53,6 @@ class NamedRow(TypedDict):
     encoding: str
     format: str
     size: int
-    digest: str
-
-
-class LastRow(TypedDict):
-    """The last value of a channel."""
-
-    channel: str
-    number: int
-    anchor: int
-    format: str
     digest: str
 
 
@@ -75,6 +66,24 @@ class StoredRow(TypedDict):
     anchor: int
     encoding: str
     body: bytes
+
+
+class BeforeRow(TypedDict):
+    """What there is of the channel of a new value: None where there is nothing. A row for each of its base."""
+
+    new_channel: str
+    known_format: str | None
+    known_digest: str | None
+    last_number: int | None
+    last_anchor: int | None
+    last_digest: str | None
+    thread_id: str | None
+    namespace: str | None
+    channel: str | None
+    number: int | None
+    anchor: int | None
+    encoding: str | None
+    body: bytes | None
 
 
 class ThreadIdRow(TypedDict):

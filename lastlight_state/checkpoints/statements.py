@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 
 from lastlight_state.backends.sql.json import has_members, member_of
-from lastlight_state.checkpoints.models import CHECKPOINTS, THREADS, VALUES, WRITES
+from lastlight_state.checkpoints.models import CHECKPOINTS, THREADS, VALUES, WHOLE_INTERVAL, WRITES
 from lastlight_state.checkpoints.projections import (
+    BeforeRow,
     CheckpointSummaryRow,
-    LastRow,
     NamedRow,
     ParentRow,
     StoredRow,
     ThreadIdRow,
-    WholeRow,
     WriteRow,
 )
 from lastlight_state.checkpoints.rows import CheckpointThreadRow
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
-from lastlight_state.db.rows.writes import insert_computed, listed
+from lastlight_state.db.rows.writes import insert_computed, listed, shaped
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import LookedUp
@@ -64,14 +64,14 @@ _c_id = sa.and_(
     CHECKPOINTS.c.namespace == bind("namespace", CHECKPOINTS.c.namespace),
     CHECKPOINTS.c.id == bind("checkpoint_id", CHECKPOINTS.c.id),
 )
-#: Note that a thread has changed that has this checkpoint, and lock it. Nothing is made.
-TOUCH_WITH = prepared(
+_touch_with = (
     sa.update(THREADS)
     .where(_HERE, sa.exists().where(_c_id))
     .values(updated_at=later_of(_t.updated_at, bind("updated_at", _t.updated_at)))
-    .returning(_t.id),
-    IdRow,
+    .returning(_t.id)
 )
+#: Note that a thread has changed that has this checkpoint, and lock it. Nothing is made.
+TOUCH_WITH = prepared(_touch_with, IdRow)
 GET_THREAD = prepared(sa.select(*_t).where(_HERE), CheckpointThreadRow)
 THREAD_OF = prepared(sa.select(*_t).where(_t.id == bind("thread_id", _t.id)), CheckpointThreadRow)
 LOCK = prepared(sa.select(_t.id).where(_HERE).with_for_update(), IdRow)
@@ -103,8 +103,9 @@ def _in_namespace(table: sa.FromClause) -> sa.ColumnElement[bool]:
 # Checkpoints.
 
 _SUMMARY = [_c[name] for name in CheckpointSummaryRow.__annotations__]
-_WHOLE = [*_SUMMARY, _c.versions, _c.body]
-_of_this = sa.and_(_c.thread_id == _THREAD, _c.namespace == bind("namespace", _c.namespace))
+#: The checkpoints of a namespace of the thread that is named by its key, and one of them.
+IS_HERE = sa.and_(_c.thread_id == _THREAD, _c.namespace == bind("namespace", _c.namespace))
+IS_THIS = (IS_HERE, _c.id == bind("id", _c.id))
 
 _seq = sa.select(sa.func.coalesce(sa.func.max(_c.seq), number(0)) + number(1)).where(of_thread(CHECKPOINTS))
 _put = insert_computed(
@@ -121,13 +122,11 @@ PUT = prepared(
     CheckpointSummaryRow,
 )
 LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)), IdRow)
-LATEST = prepared(sa.select(*_WHOLE).where(_of_this).order_by(_c.seq.desc()).limit(number(1)), WholeRow)
-GET = prepared(sa.select(*_WHOLE).where(_of_this, _c.id == bind("id", _c.id)), WholeRow)
-_LINK = sa.select(_c.thread_id, _c.parent_id).where(_of_this)
+_LINK = sa.select(_c.thread_id, _c.parent_id).where(IS_HERE)
 #: The parent of the latest checkpoint of a namespace, or of one.
 LATEST_PARENT = prepared(_LINK.order_by(_c.seq.desc()).limit(number(1)), ParentRow)
 PARENT = prepared(_LINK.where(_c.id == bind("id", _c.id)), ParentRow)
-SEQ = prepared(sa.select(_c.seq).where(_of_this, _c.id == bind("id", _c.id)), SeqRow)
+SEQ = prepared(sa.select(_c.seq).where(*IS_THIS), SeqRow)
 #: True if a thread has checkpoints or writes.
 IS_FILLED = prepared(
     sa.select(sa.or_(*(sa.exists().where(of_thread(table)) for table in (CHECKPOINTS, WRITES))).label("is_filled"))
@@ -141,7 +140,6 @@ _FILTERS = {
     "where": has_members(_c.metadata, sa.bindparam("where", type_=columns.Text)),
 }
 LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=CheckpointSummaryRow)
-HISTORY = Listing("checkpoints.history", _WHOLE, order=(_c.seq,), filters=_FILTERS, row=WholeRow)
 
 
 def _threads_of_runs(*conditions: sa.ColumnElement[bool]) -> Statement[ThreadIdRow]:
@@ -172,7 +170,7 @@ def _names(name: str) -> sa.ColumnElement[str]:
 _named = [_v[name] for name in NamedRow.__annotations__]
 
 
-def _wanted(*members: str) -> Any:
+def wanted(*members: str) -> Any:
     """Return the rows of the parameter ``wanted``, with these members as texts.
 
     Where rows of a table are looked up for them, each names the thread: a condition of its own on the thread would have
@@ -184,7 +182,7 @@ def _wanted(*members: str) -> Any:
 
 _found = VALUES.alias("found")  # by an alias, because a column of a table in a named schema says the schema, too
 _f = _found.c
-_by_version = _wanted("thread", "namespace", "channel", "version")
+_by_version = wanted("thread", "namespace", "channel", "version")
 #: The values of versions, without their bytes.
 NAMED = prepared(
     sa.select(*(_f[name] for name in NamedRow.__annotations__)).select_from(
@@ -203,39 +201,59 @@ NAMED = prepared(
 )
 _IS_STORED = _f.encoding != constant("same")
 
-_by_channel = _wanted("thread", "namespace", "channel")
-_others = VALUES.alias("others")
+_new = wanted("thread", "namespace", "channel", "version", "digest")
+_known, _last, _others = (VALUES.alias(name) for name in ("known", "last", "others"))
+
+
+def _of_new(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Return the values of the channel of a new one."""
+    c = table.c
+    return sa.and_(c.thread_id == _new.c.thread, c.namespace == _new.c.namespace, c.channel == _new.c.channel)
+
+
+def _is_base() -> sa.ColumnElement[bool]:
+    """Return the rows that a new value is a change of, where it is stored as one: see `values.chain`."""
+    size, last = WHOLE_INTERVAL // 2, _last.c
+    behind = last.number + number(1) - last.anchor
+    numbers: list[sa.ColumnElement[int]] = [last.anchor]
+    while size > 1:
+        numbers.append(last.anchor + behind // number(size) * number(size))
+        size //= 2
+    return sa.and_(
+        _of_new(_found),
+        _f.number.in_(numbers),
+        _IS_STORED,
+        behind < number(WHOLE_INTERVAL),
+        last.digest != _new.c.digest,
+        _known.c.version.is_(None),
+    )
+
+
 _greatest = (
     sa.select(_others.c.number)
-    .where(
-        _others.c.thread_id == _by_channel.c.thread,
-        _others.c.namespace == _by_channel.c.namespace,
-        _others.c.channel == _by_channel.c.channel,
-        _others.c.encoding != constant("same"),
-    )
+    .where(_of_new(_others), _others.c.encoding != constant("same"))
     .order_by(_others.c.number.desc())
     .limit(number(1))
     .scalar_subquery()
 )
-#: The last values of channels.
-LASTS = prepared(
-    sa.select(_f.channel, _f.number, _f.anchor, _f.format, _f.digest).select_from(
-        LookedUp(
-            _by_channel,
-            _found,
-            sa.and_(
-                _f.thread_id == _by_channel.c.thread,
-                _f.namespace == _by_channel.c.namespace,
-                _f.channel == _by_channel.c.channel,
-                _f.number == _greatest,
-                _IS_STORED,
-            ),
-        )
-    ),
-    LastRow,
+_is_known = sa.and_(_of_new(_known), _known.c.version == _new.c.version)
+_is_last = sa.and_(_of_new(_last), _last.c.number == _greatest, _last.c.encoding != constant("same"))
+_line = LookedUp(LookedUp(_new, _known, _is_known, isouter=True), _last, _is_last, isouter=True)
+#: What there is of the channels of new values: a value of the same version, the last value, and the rows of its base.
+BEFORE = prepared(
+    sa.select(
+        _new.c.channel.label("new_channel"),
+        _known.c.format.label("known_format"),
+        _known.c.digest.label("known_digest"),
+        _last.c.number.label("last_number"),
+        _last.c.anchor.label("last_anchor"),
+        _last.c.digest.label("last_digest"),
+        *(_f[name] for name in StoredRow.__annotations__),
+    ).select_from(LookedUp(_line, _found, _is_base(), isouter=True)),
+    BeforeRow,
 )
 
-_by_number = _wanted("thread", "namespace", "channel", "number")
+_by_number = wanted("thread", "namespace", "channel", "number")
 #: Stored values of these numbers, in no order: to sort them would copy their bytes.
 STORED = prepared(
     sa.select(*(_f[name] for name in StoredRow.__annotations__)).select_from(
@@ -259,35 +277,44 @@ ADD_VALUE = prepared(sa.insert(VALUES).values({column.name: bind(column.name, co
 # Writes.
 
 
-def _putting(*, replace: bool) -> Statement:
-    row = insert(WRITES).values({column.name: bind(column.name, column) for column in WRITES.columns})
+def _or(row: Insert, *, replace: bool) -> Insert:
+    """Return an INSERT of writes of which one whose place is taken replaces the first, or is passed over."""
     if not replace:
-        return prepared(row.on_conflict_do_nothing())
+        return row.on_conflict_do_nothing()
     changed = {name: row.excluded[name] for name in ("path", "channel", "format", "body")}
-    return prepared(row.on_conflict_do_update(index_elements=list(WRITES.primary_key), set_=changed))
+    return row.on_conflict_do_update(index_elements=list(WRITES.primary_key), set_=changed)
 
 
+_write = insert(WRITES).values({column.name: bind(column.name, column) for column in WRITES.columns})
 #: By what happens to one whose place is taken.
-PUT_WRITE = {"keep": _putting(replace=False), "replace": _putting(replace=True)}
+PUT_WRITE = {"keep": prepared(_or(_write, replace=False)), "replace": prepared(_or(_write, replace=True))}
+#: What each write of a call has of its own, as parameters with its number.
+OWN_OF_WRITE = ("idx", "path", "channel", "format", "body")
+
+
+@shaped
+def touch_and_put_writes(number_of: int, taken: str) -> Statement[IdRow]:
+    """Return `TOUCH_WITH` and `PUT_WRITE` for so many writes as one statement, where the database has such."""
+    thread = _touch_with.cte("thread")
+    rows = [
+        sa.select(thread.c.id, *(bind(_numbered(column.name, at), column) for column in [*_w][1:]))
+        for at in range(number_of)
+    ]
+    put = _or(insert(WRITES).from_select([*_w.keys()], sa.union_all(*rows)), replace=taken == "replace")
+    return prepared(sa.select(thread.c.id).add_cte(put.cte("put")), IdRow)
+
+
+def _numbered(name: str, at: int) -> str:
+    return f"{name}_{at}" if name in OWN_OF_WRITE else name
+
+
+def numbered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what writes have of their own as parameters of `touch_and_put_writes`."""
+    return {f"{name}_{at}": value for at, row in enumerate(rows) for name, value in row.items()}
+
+
 _found_writes = WRITES.alias("found_writes")
-_by_checkpoint = _wanted("thread", "namespace", "id")
-WRITES_OF = prepared(
-    sa.select(*(_found_writes.c[name] for name in WriteRow.__annotations__))
-    .select_from(
-        LookedUp(
-            _by_checkpoint,
-            _found_writes,
-            sa.and_(
-                _found_writes.c.thread_id == _by_checkpoint.c.thread,
-                _found_writes.c.namespace == _by_checkpoint.c.namespace,
-                _found_writes.c.checkpoint_id == _by_checkpoint.c.id,
-            ),
-        )
-    )
-    .order_by(_found_writes.c.path, _found_writes.c.task, _found_writes.c.idx),
-    WriteRow,
-)
-_by_ancestor = _wanted("thread", "namespace", "id", "channel")
+_by_ancestor = wanted("thread", "namespace", "id", "channel")
 #: What tasks wrote to one channel after a checkpoint, for any number of both.
 WRITES_TO = prepared(
     sa.select(*(_found_writes.c[name] for name in WriteRow.__annotations__))

@@ -13,14 +13,14 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from lastlight_state.checkpoints import models, statements as sql
 from lastlight_state.checkpoints.changes import change_between, changed
 from lastlight_state.checkpoints.checks import Content
 from lastlight_state.checkpoints.models import VALUES
-from lastlight_state.checkpoints.projections import LastRow, NamedRow, StoredRow, WholeRow
-from lastlight_state.checkpoints.records import Checkpoint, CheckpointWrite, WholeCheckpoint
+from lastlight_state.checkpoints.projections import NamedRow, StoredRow
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
@@ -34,6 +34,27 @@ Name: TypeAlias = tuple[str, str, str]
 Line: TypeAlias = tuple[str, str]
 #: The stored rows of a channel by their numbers, or why one cannot be read.
 Stored: TypeAlias = Mapping[int, "StoredRow | CorruptData"]
+
+
+_NAME = ("thread_id", "namespace", "channel", "version")
+#: What a row of `statements.BEFORE` says besides a row of the base: its number is the last of these.
+_BEFORE = ("new_channel", "known_format", "known_digest", "last_number", "last_anchor", "last_digest", "number")
+
+
+class Last(NamedTuple):
+    """The last value of a channel."""
+
+    number: int
+    anchor: int
+    digest: str
+
+
+class Before(NamedTuple):
+    """What there is of a channel: format and digest under the new version, the last value, and the rows of its base."""
+
+    known: tuple[str, str] | None
+    last: Last | None
+    stored: dict[int, StoredRow | CorruptData]
 
 
 def digest(data: bytes) -> str:
@@ -62,35 +83,24 @@ def store(
 
     A version that has its value already keeps it. Raises `AlreadyExists` where that is another one, unless ``keep``.
     """
-    named = {(namespace, channel, versions[channel]): value for channel, value in values.items()}
-    for known in _named(unit, thread_id, named):
-        given_one = named.pop(_name(known))
-        if not keep:
-            _refuse_other(known, given_one)
-    if not named:
-        return
-    given = {"thread_id": thread_id, "namespace": namespace}
-    channels = as_list([{"thread": thread_id, "namespace": namespace, "channel": channel} for _, channel, _ in named])
-    last = {row["channel"]: row for row in unit.rows(sql.LASTS, {"wanted": channels})}
-    digests = {channel: digest(value.data) for (_, channel, _), value in named.items()}
-    bases = {
-        (namespace, channel): chain(row["anchor"], row["number"] + 1)[:-1]
-        for channel, row in last.items()
-        if digests[channel] != row["digest"] and not _is_full(row)
-    }
-    stored = _stored(unit, thread_id, bases)
-    rows = [
-        {
-            **given,
-            "channel": channel,
-            "version": version,
-            "format": value.format,
-            "size": len(value.data),
-            "digest": digests[channel],
-            **_encoded(value.data, digests[channel], last.get(channel), stored[namespace, channel]),
-        }
-        for (_, channel, version), value in named.items()
+    digests = {channel: digest(value.data) for channel, value in values.items()}
+    place = {"thread": thread_id, "namespace": namespace}
+    wanted = [
+        {**place, "channel": channel, "version": versions[channel], "digest": sha256}
+        for channel, sha256 in digests.items()
     ]
+    before = _before(unit, {"wanted": as_list(wanted)}) if wanted else {}
+    rows = []
+    for channel, value in values.items():
+        found, name = before[channel], (namespace, channel, versions[channel])
+        if found.known is None:
+            encoded = _encoded(channel, value.data, digests[channel], found)
+            shown = {"format": value.format, "size": len(value.data), "digest": digests[channel]}
+            rows.append({**dict(zip(_NAME, (thread_id, *name), strict=True)), **shown, **encoded})
+        elif not keep and found.known != (value.format, digests[channel]):
+            raise AlreadyExists(models.VALUE, name, problem="already exists with other content")
+    if not rows:
+        return
     if len(rows) == 1:
         unit.change(sql.ADD_VALUE, rows[0])
     else:
@@ -104,17 +114,24 @@ def read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name
     for row in rows:
         numbers[_line(row)].update(chain(row["anchor"], row["number"]))
     stored = _stored(unit, thread_id, numbers)
-    rebuilt: dict[tuple[Line, int], bytes | CorruptData] = {}
+    return rebuilt(rows, stored)
+
+
+def rebuilt(
+    rows: Iterable[NamedRow], stored: Mapping[Line, Stored]
+) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
+    """Return the values of these rows, made of the stored ones, and the errors of those that cannot be rebuilt."""
+    made: dict[tuple[Line, int], bytes | CorruptData] = {}
     found, damaged = {}, {}
     for row in rows:
         at = (_line(row), row["number"])
-        if at not in rebuilt:
-            data = _rebuilt(stored[_line(row)], chain(row["anchor"], row["number"]))
+        if at not in made:
+            data = _rebuilt(stored.get(_line(row), {}), chain(row["anchor"], row["number"]))
             if data is None or (isinstance(data, bytes) and digest(data) != row["digest"]):
-                key = (thread_id, *_name(row))
+                key = (row["thread_id"], *_name(row))
                 data = CorruptData(str(VALUES.name), key, "body", problem="does not rebuild the value that was stored")
-            rebuilt[at] = data
-        value = rebuilt[at]
+            made[at] = data
+        value = made[at]
         if isinstance(value, CorruptData):
             damaged[_name(row)] = value
         else:
@@ -130,9 +147,30 @@ def _line(row: NamedRow | StoredRow) -> Line:
     return row["namespace"], row["channel"]
 
 
-def _is_full(last: LastRow) -> bool:
-    """True if the value behind this one is stored whole."""
-    return last["number"] + 1 - last["anchor"] >= models.WHOLE_INTERVAL
+def _before(unit: Unit, given: Row) -> dict[str, Before]:
+    """Return what there is of the channels of new values."""
+    found: dict[str, Before] = {}
+    try:
+        for row in unit.rows(sql.BEFORE, given):
+            _note(found, [*itemgetter(*_BEFORE)(row)], cast(StoredRow, row))
+    except CorruptData:  # rare: then each row by itself
+        found, several = {}, unit.readable(sql.BEFORE, given)
+        for at, one in enumerate(several.rows):
+            seen = several.columns(at, _BEFORE)
+            if seen is None:
+                raise cast(CorruptData, one) from None
+            _note(found, seen, cast("StoredRow | CorruptData", one))
+    return found
+
+
+def _note(found: dict[str, Before], seen: Sequence[Any], row: StoredRow | CorruptData) -> None:
+    channel, known_format, known_digest, number, anchor, last_digest, of_base = seen
+    if channel not in found:
+        known = None if known_digest is None else (known_format, known_digest)
+        last = None if number is None else Last(number, anchor, last_digest)
+        found[channel] = Before(known, last, {})
+    if of_base is not None:
+        found[channel].stored[of_base] = row
 
 
 def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedRow]:
@@ -167,21 +205,22 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
     return found
 
 
-def _encoded(data: bytes, sha256: str, last: LastRow | None, stored: Stored) -> Row:
-    """Return how a value is stored behind the last one of its channel. ``stored`` are the rows of its base."""
+def _encoded(channel: str, data: bytes, sha256: str, before: Before) -> Row:
+    """Return how a value is stored behind the last one of its channel."""
+    last = before.last
     if last is None:
         return {"number": 0, "anchor": 0, "encoding": "whole", "body": data}
-    if sha256 == last["digest"]:
-        return {"number": last["number"], "anchor": last["anchor"], "encoding": "same", "body": b""}
-    number, anchor = last["number"] + 1, last["anchor"]
-    if not _is_full(last):
-        base = _rebuilt(stored, chain(anchor, number)[:-1])
+    if sha256 == last.digest:
+        return {"number": last.number, "anchor": last.anchor, "encoding": "same", "body": b""}
+    number = last.number + 1
+    if number - last.anchor < models.WHOLE_INTERVAL:
+        base = _rebuilt(before.stored, chain(last.anchor, number)[:-1])
         if not isinstance(base, bytes):
-            _log.warning("a value of %r is stored whole, because those before cannot be rebuilt", last["channel"])
+            _log.warning("a value of %r is stored whole, because those before cannot be rebuilt", channel)
         else:
             change = change_between(base, data)
-            if sum(_size(row) for row in stored.values()) + len(change) <= 2 * len(data):
-                return {"number": number, "anchor": anchor, "encoding": "change", "body": change}
+            if sum(map(_size, before.stored.values())) + len(change) <= 2 * len(data):
+                return {"number": number, "anchor": last.anchor, "encoding": "change", "body": change}
     return {"number": number, "anchor": number, "encoding": "whole", "body": data}
 
 
@@ -203,73 +242,3 @@ def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | No
         except ValueError:
             return None
     return data
-
-
-def _refuse_other(known: NamedRow, value: Content) -> None:
-    if known["digest"] != digest(value.data) or known["format"] != value.format:
-        raise AlreadyExists(models.VALUE, _name(known), problem="already exists with other content")
-
-
-# Whole checkpoints, made of their rows, values and writes, in three statements for any number of them.
-
-
-def whole(unit: Unit, rows: Sequence[WholeRow]) -> list[Checkpoint | CorruptData]:
-    """Return these checkpoints of one thread; in place of one of which a part cannot be read, the error of that."""
-    if not rows:
-        return []
-    thread_id = rows[0]["thread_id"]
-    named = {(row["namespace"], *one) for row in rows for one in (row["versions"] or {}).items()}
-    found, damaged = read(unit, thread_id, sorted(named))
-    wanted = as_list([{"thread": thread_id, "namespace": row["namespace"], "id": row["id"]} for row in rows])
-    writes, broken = _writes(unit, {"wanted": wanted})
-    return [
-        _damage(row, damaged, broken) or _made(row, found, tuple(writes[row["namespace"], row["id"]])) for row in rows
-    ]
-
-
-def _writes(
-    unit: Unit, given: Row
-) -> tuple[dict[tuple[str, str], list[CheckpointWrite]], dict[tuple[str, str], CorruptData]]:
-    """Return the writes of checkpoints, and the errors of those that have one that cannot be read."""
-    found: dict[tuple[str, str], list[CheckpointWrite]] = defaultdict(list)
-    broken: dict[tuple[str, str], CorruptData] = {}
-    try:
-        for row in unit.rows(sql.WRITES_OF, given):
-            found[row["namespace"], row["checkpoint_id"]].append(CheckpointWrite.of(row))
-    except CorruptData:  # rare: then each row by itself
-        several = unit.readable(sql.WRITES_OF, given)
-        for at, one in enumerate(several.rows):
-            if not isinstance(one, CorruptData):
-                found[one["namespace"], one["checkpoint_id"]].append(CheckpointWrite.of(one))
-                continue
-            place = several.columns(at, ("namespace", "checkpoint_id"))
-            if place is None:
-                raise one from None
-            broken[place[0], place[1]] = one
-    return found, broken
-
-
-def _damage(
-    row: WholeRow, damaged: Mapping[Name, CorruptData], broken: Mapping[tuple[str, str], CorruptData]
-) -> CorruptData | None:
-    """Return why a checkpoint cannot be made of its parts, if so."""
-    if row["versions"] is None:  # JSON null
-        return CorruptData(str(models.CHECKPOINTS.name), row["id"], "versions")
-    if damaged:
-        named = ((row["namespace"], *one) for one in row["versions"].items())
-        if (name := next((one for one in named if one in damaged), None)) is not None:
-            return damaged[name]
-    return broken.get((row["namespace"], row["id"])) if broken else None
-
-
-def _made(row: WholeRow, found: dict[Name, Content], writes: tuple[CheckpointWrite, ...]) -> Checkpoint:
-    space = row["namespace"]
-    valued = {
-        channel: found[space, channel, version]
-        for channel, version in row["versions"].items()
-        if (space, channel, version) in found
-    }
-    shown = {name: value for name, value in row.items() if name != "body"}
-    content = Content(row["format"], row["body"])
-    made: Any = {**shown, "content": content, "values": valued, "writes": writes}
-    return Checkpoint.of(cast(WholeCheckpoint, made))

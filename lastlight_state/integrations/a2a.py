@@ -77,29 +77,8 @@ class _OfOwners:
         self._calls = Calls(store, claim, label=type(self).__name__)
 
 
-class A2ATasks(_OfOwners, TaskStore):
-    """A task store for servers of the A2A protocol. The store stays the caller's, who closes it.
-
-    ``scope`` keeps its tasks apart from others. ``owner_of`` names the owner of a call's tasks, by default its user;
-    nobody sees the tasks of another one, and `erase` removes them. ``ttl`` is how long a task lives after each save,
-    until a prune removes it. With the ``claim`` of a run only the holder of that claim writes: a second runner gets
-    `ClaimLost`. Raises `MisuseError` without the SDK.
-    """
-
-    async def save(self, task: Task, context: ServerCallContext) -> None:
-        """Store a task, in the place of the one that is there."""
-        owner, data = self._owner_of(context), task.SerializeToString()
-        given: dict[str, Any] = {"scope": self._scoped(owner), "user": owner or None, "ttl": self._ttl}
-        task_id = valid.identifier("task.id", task.id, MOST_ID)
-        await self._calls.transact(lambda tx: tx.states.put(task_id, data, **given), repeatable=True)
-
-    async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
-        """Return a task of the owner, or None."""
-        scope = self._scoped(self._owner_of(context))
-        if not valid.are_storable(task_id, scope):
-            return None
-        found = await self._calls.view(lambda view: view.states.find(task_id, scope=scope))
-        return None if found is None else Task.FromString(found.value)
+class OwnedTasks(_OfOwners):
+    """What the task stores have in common: where the tasks of an owner are, and lists of them."""
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """Return a page of the owner's tasks that pass the filters, the last changed first.
@@ -134,14 +113,39 @@ class A2ATasks(_OfOwners, TaskStore):
         token = encode_list_tasks_cursor(_cursor(page[-1])) if len(found) > size else None
         return ListTasksResponse(tasks=page, next_page_token=token, total_size=total, page_size=size)
 
+    def _scoped(self, owner: str) -> str:
+        return composed(self._scope, TASKS, owner)
+
+
+class A2ATasks(OwnedTasks, TaskStore):
+    """A task store for servers of the A2A protocol. The store stays the caller's, who closes it.
+
+    ``scope`` keeps its tasks apart from others. ``owner_of`` names the owner of a call's tasks, by default its user;
+    nobody sees the tasks of another one, and `erase` removes them. ``ttl`` is how long a task lives after each save,
+    until a prune removes it. With the ``claim`` of a run only the holder of that claim writes: a second runner gets
+    `ClaimLost`. Raises `MisuseError` without the SDK.
+    """
+
+    async def save(self, task: Task, context: ServerCallContext) -> None:
+        """Store a task, in the place of the one that is there."""
+        owner, data = self._owner_of(context), task.SerializeToString()
+        given: dict[str, Any] = {"scope": self._scoped(owner), "user": owner or None, "ttl": self._ttl}
+        task_id = valid.identifier("task.id", task.id, MOST_ID)
+        await self._calls.transact(lambda tx: tx.states.put(task_id, data, **given), repeatable=True)
+
+    async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
+        """Return a task of the owner, or None."""
+        scope = self._scoped(self._owner_of(context))
+        if not valid.are_storable(task_id, scope):
+            return None
+        found = await self._calls.view(lambda view: view.states.find(task_id, scope=scope))
+        return None if found is None else Task.FromString(found.value)
+
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
         """Remove a task of the owner, if it is there."""
         scope = self._scoped(self._owner_of(context))
         if valid.are_storable(task_id, scope):
             await self._calls.transact(lambda tx: tx.states.remove(task_id, scope=scope), repeatable=True)
-
-    def _scoped(self, owner: str) -> str:
-        return composed(self._scope, TASKS, owner)
 
 
 class A2APushConfigs(_OfOwners, PushNotificationConfigStore):

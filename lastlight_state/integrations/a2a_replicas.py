@@ -20,7 +20,7 @@ of versions. A save writes all three or nothing. A call that is cancelled learns
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -29,11 +29,10 @@ from lastlight_state.db import valid
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import CorruptData, MisuseError, StaleVersion
 from lastlight_state.ids import new_id
-from lastlight_state.integrations.a2a import MOST_ID, A2ATasks
+from lastlight_state.integrations.a2a import MOST_ID, OwnedTasks
 from lastlight_state.integrations.conversing import EVENTS, VERSIONS, Calls
 from lastlight_state.keys import composed, parts_of
 from lastlight_state.states import State
-from lastlight_state.workflows import Claim
 
 try:
     from a2a.server.cluster import (
@@ -46,7 +45,7 @@ try:
     )
     from a2a.server.context import ServerCallContext
     from a2a.server.events.event_queue import Event
-    from a2a.types import ListTasksRequest, ListTasksResponse, StreamResponse, Task, TaskState
+    from a2a.types import StreamResponse, Task, TaskState
     from a2a.utils.proto_utils import to_stream_response
 except ImportError:  # the module can be looked at without the SDK; a store cannot be made
     TaskEventStream = VersionedTaskStore = object
@@ -73,26 +72,12 @@ class _Write(NamedTuple):
     tag: str
 
 
-class A2AVersionedTasks(VersionedTaskStore):
+class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
     """A versioned task store for servers of the A2A protocol. The store stays the caller's, who closes it.
 
     The arguments are those of `A2ATasks`, and the tasks are the same: a server that gets replicas goes on with them. A
     version grows with each save, also over a removal. Raises `MisuseError` without the SDK.
     """
-
-    def __init__(
-        self,
-        store: AsyncStateStore,
-        *,
-        scope: str = "a2a",
-        owner_of: Callable[[ServerCallContext], str] | None = None,
-        ttl: timedelta | None = None,
-        claim: Claim | None = None,
-    ) -> None:
-        self._tasks = A2ATasks(store, scope=scope, owner_of=owner_of, ttl=ttl, claim=claim)
-        self._scope = scope
-        self._ttl = ttl
-        self._calls = Calls(store, claim, label=type(self).__name__)
 
     async def save(
         self,
@@ -110,7 +95,7 @@ class A2AVersionedTasks(VersionedTaskStore):
         """
         valid.identifier("task.id", task.id, MOST_ID)
         expected = None if prev_version.is_missing else _parts(prev_version)[0]
-        write = _Write(task, event, self._tasks._owner_of(context), expected, new_id())
+        write = _Write(task, event, self._owner_of(context), expected, new_id())
         while True:
             try:
                 number = await self._calls.transact(lambda tx: self._save(tx, write), repeatable=True)
@@ -122,12 +107,12 @@ class A2AVersionedTasks(VersionedTaskStore):
 
     async def get(self, task_id: str, context: ServerCallContext) -> StoredTask | None:
         """Return a task of the owner with its version, or None."""
-        owner = self._tasks._owner_of(context)
+        owner = self._owner_of(context)
         if not valid.are_storable(task_id, owner):
             return None
 
         def read(view: View) -> StoredTask | None:
-            found = view.states.find(task_id, scope=self._tasks._scoped(owner))
+            found = view.states.find(task_id, scope=self._scoped(owner))
             if found is None:
                 return None
             mark = view.states.find(task_id, scope=self._versions(owner))
@@ -136,18 +121,14 @@ class A2AVersionedTasks(VersionedTaskStore):
 
         return await self._calls.view(read)
 
-    async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        """Return a page of the owner's tasks, as `A2ATasks.list`."""
-        return await self._tasks.list(params, context)
-
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
         """Remove a task of the owner with its events, if it is there."""
-        owner = self._tasks._owner_of(context)
+        owner = self._owner_of(context)
         if not valid.are_storable(task_id, owner):
             return
 
         def remove(tx: Transaction) -> None:
-            tx.states.remove(task_id, scope=self._tasks._scoped(owner))
+            tx.states.remove(task_id, scope=self._scoped(owner))
             tx.states.remove(task_id, scope=self._versions(owner))
             tx.states.clear(_events(self._scope, owner, task_id))
 
@@ -161,7 +142,7 @@ class A2AVersionedTasks(VersionedTaskStore):
             return _number(mark)
         found = None if mark is None else _number(mark)
         if mark is None or _is_cancel(write.task):
-            stored = tx.states.find(task_id, scope=self._tasks._scoped(owner))
+            stored = tx.states.find(task_id, scope=self._scoped(owner))
             found = _UNVERSIONED if mark is None and stored is not None else found
             if _is_cancel(write.task) and (stored is None or _has_ended(Task.FromString(stored.value))):
                 raise ConcurrentTaskModificationError(task_id)
@@ -173,7 +154,7 @@ class A2AVersionedTasks(VersionedTaskStore):
         tx.states.put(
             task_id, value, scope=self._versions(owner), expected=None if mark is None else mark.version, **given
         )
-        tx.states.put(task_id, write.task.SerializeToString(), scope=self._tasks._scoped(owner), **given)
+        tx.states.put(task_id, write.task.SerializeToString(), scope=self._scoped(owner), **given)
         if write.event is not None:
             body = to_stream_response(write.event).SerializeToString()
             tx.states.put(

@@ -35,7 +35,7 @@ from lastlight_state.checkpoints.models import Taken
 from lastlight_state.db import valid
 from lastlight_state.db.lists.pages import iterate
 from lastlight_state.db.repository import UNSET, UnsetType
-from lastlight_state.errors import InvalidValue, MisuseError, NotFound
+from lastlight_state.errors import MisuseError, NotFound
 from lastlight_state.integrations.langgraph_deltas import histories
 from lastlight_state.integrations.langgraph_metadata import REBUILT, filterable, is_filterable, passes
 from lastlight_state.integrations.langgraph_moving import MovedThreads, move
@@ -170,11 +170,10 @@ class LangGraphSaver(BaseCheckpointSaver):
         asked = config["configurable"]
         thread, space = str(asked["thread_id"]), asked.get("checkpoint_ns") or ""
         whole = dict(get_checkpoint_metadata(config, metadata))
-        values = checkpoint["channel_values"]
+        parent, values = asked.get("checkpoint_id") or None, checkpoint["channel_values"]
         kept = {name: value for name, value in checkpoint.items() if name != "channel_values"}
-        run = whole.get("run_id")
-        user = asked.get(self._user_key)
-        parent = asked.get("checkpoint_id") or None
+        named = whole.get("run_id"), asked.get(self._user_key)
+        run, user = (one if isinstance(one, str) and one else None for one in named)
         versions = {name: str(version) for name, version in checkpoint["channel_versions"].items()}
         unversioned = {name: checkpoint["id"] for name in values if name not in versions}
         brought = values if parent is None else {*new_versions, *unversioned}  # the first one inherits no value
@@ -185,11 +184,10 @@ class LangGraphSaver(BaseCheckpointSaver):
             {name: self._content(values[name]) for name in brought if name in values},
             space,
             parent,
-            run if isinstance(run, str) and run else None,
+            run,
             filterable(whole),
         )
-        whose = user if isinstance(user, str) and user else None
-        checkpoints.put(thread, new, scope=self._scope, user=whose, ttl=self._ttl, after=after, other="keep")
+        checkpoints.put(thread, new, scope=self._scope, user=user, ttl=self._ttl, after=after, other="keep")
 
     def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store what a task wrote. The first of a place stays, but for errors, interrupts and the like.
@@ -233,7 +231,7 @@ class LangGraphSaver(BaseCheckpointSaver):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, and their writes."""
-        runs = [one for one in map(str, _several("run_ids", run_ids)) if valid.is_identifier(one)]
+        runs = [one for one in map(str, valid.several("run_ids", run_ids)) if valid.is_identifier(one)]
         self._write(lambda checkpoints: checkpoints.delete_runs(runs, scope=self._scope))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -247,7 +245,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         With ``strategy="delete"`` nothing is left. Raises `InvalidValue` for another word, before anything is removed.
         """
         act = self.delete_thread if valid.word("strategy", strategy, _STRATEGIES) == "delete" else self._keep_latest
-        for thread in map(str, _several("thread_ids", thread_ids)):
+        for thread in map(str, valid.several("thread_ids", thread_ids)):
             act(thread)
 
     def get_next_version(self, current: Any, channel: None) -> str:
@@ -356,13 +354,6 @@ class LangGraphSaver(BaseCheckpointSaver):
             self._write(
                 lambda checkpoints: checkpoints.keep_latest(thread, from_ancestors=sorted(channels), scope=self._scope)
             )
-
-
-def _several(name: str, given: Sequence[str]) -> Sequence[str]:
-    """Return ids. Raises `InvalidValue` for one text, whose letters are not meant as ids."""
-    if isinstance(given, str):
-        raise InvalidValue(name, "expected several ids, got one text")
-    return given
 
 
 def _config(thread: str, space: str, one: str) -> dict[str, Any]:

@@ -20,11 +20,13 @@ def grown(store: Any) -> None:
         store.checkpoints.put("t", step(number, {"a": "x" * 99 * number}, run_ref=f"run-{number}"))
 
 
+#: More writes than go in one statement on Postgres.
+many = [write(number, "w") for number in range(5)]
 LOOKS: dict[str, Look] = {
     f"{name}, {rival}": Look(grown, call, act, since=2)
     for name, call in {
         "Checkpoints.put": lambda store, _: store.checkpoints.put("t", step(9, {"a": "nine"})),
-        "Checkpoints.put_writes": lambda store, _: store.checkpoints.put_writes("t", "step-3", "x", [write(0, "w")]),
+        "Checkpoints.put_writes": lambda store, _: store.checkpoints.put_writes("t", "step-3", "x", many),
         "Checkpoints.copy": lambda store, _: store.checkpoints.copy("t", "u"),
         "Checkpoints.delete": lambda store, _: store.checkpoints.delete("t"),
         "Checkpoints.keep_latest": lambda store, _: store.checkpoints.keep_latest("t"),

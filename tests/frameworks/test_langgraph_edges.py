@@ -24,9 +24,9 @@ def test_one_text_as_ids_of_threads_is_refused(database: Database, strategy: str
     with database.open() as store:
         saver = LangGraphSaver(store)
         saver.put(THREAD, checkpoint("1", {}, {}), {}, {})
-        with pytest.raises(InvalidValue, match="got one text"):
+        with pytest.raises(InvalidValue, match="expected a list"):
             saver.prune("t", strategy=strategy)
-        with pytest.raises(InvalidValue, match="got one text"):
+        with pytest.raises(InvalidValue, match="expected a list"):
             saver.delete_for_runs("t")
         assert saver.get_tuple(THREAD) is not None
 

@@ -121,7 +121,8 @@ def _lateral(element: LookedUp, compiler: SQLCompiler, **options: Any) -> str:
     few, table, found = (compiler.process(one, **options) for one in parts)
     quote, name = compiler.preparer.quote, cast("Alias", element.right).name
     shown = ", ".join(f"{quote(name)}.{quote(column.name)}" for column in element.right.columns)
-    return f"{few} CROSS JOIN LATERAL (SELECT {shown} FROM {table} WHERE {found} OFFSET 0) AS {quote(name)}"
+    join, condition = ("LEFT JOIN", " ON true") if element.isouter else ("CROSS JOIN", "")
+    return f"{few} {join} LATERAL (SELECT {shown} FROM {table} WHERE {found} OFFSET 0) AS {quote(name)}{condition}"
 
 
 def only(product: Literal["sqlite", "postgresql"], index: Index) -> None:

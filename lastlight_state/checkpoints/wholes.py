@@ -1,0 +1,233 @@
+"""Whole checkpoints with their values and writes, read by one statement, which sees one moment.
+
+Its rows are of four kinds: checkpoints, the values that they name without their bytes, the stored rows that those are
+rebuilt from, each once, and writes. A row has the columns of all tables, and NULL in those of others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import sqlalchemy as sa
+
+from lastlight_state.backends.sql.json import members_of
+from lastlight_state.checkpoints import models, statements as sql, values
+from lastlight_state.checkpoints.checks import Content
+from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES, WRITES
+from lastlight_state.checkpoints.projections import CheckpointSummaryRow, StoredRow, WholeRow, WriteRow
+from lastlight_state.checkpoints.records import Checkpoint, CheckpointWrite, WholeCheckpoint
+from lastlight_state.db.lists.pages import split_damaged
+from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.statements import Row, Statement, constant, number, prepared
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.schema.indexes import LookedUp
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import CorruptData
+
+#: A namespace and the id of a checkpoint.
+Place = tuple[str, str]
+
+# The statement.
+
+_CHECKPOINT, _VALUE, _STORED, _WRITE = "checkpoint", "value", "stored", "write"
+#: The columns of each table that a row has, behind a letter that stands for the table.
+_SHOWN = {
+    "c": [*WholeRow.__annotations__],
+    "v": [column.name for column in VALUES.columns],
+    "w": [*WriteRow.__annotations__],
+}
+
+
+def _of_kind(kind: str, letter: str, table: sa.FromClause, without: Sequence[str] = ()) -> sa.Select[Any]:
+    """Return a SELECT of rows of one kind, which have the columns of one table but those ``without``."""
+    shown = [
+        (table.c[name] if one == letter and name not in without else sa.null()).label(f"{one}_{name}")
+        for one, names in _SHOWN.items()
+        for name in names
+    ]
+    return sa.select(constant(kind).label("kind"), *shown)
+
+
+def _no_rows() -> sa.Select[Any]:
+    """Return a SELECT without rows, whose columns say of which type those of the others are."""
+    tables = {"c": CHECKPOINTS.alias("c"), "v": VALUES.alias("v"), "w": WRITES.alias("w")}
+    shown = [tables[one].c[name].label(f"{one}_{name}") for one, names in _SHOWN.items() for name in names]
+    return sa.select(constant("none").label("kind"), *shown).where(sa.false())
+
+
+def _reading(checkpoints: sa.Select[Any]) -> Statement:
+    """Return the statement for these checkpoints, which are given with their versions."""
+    asked = checkpoints.cte("asked")
+    named = _named(asked)
+    one, stored, write = CHECKPOINTS.alias("one"), VALUES.alias("stored"), WRITES.alias("write")
+    numbers = _numbers(named)
+    is_stored = sa.and_(
+        *(stored.c[name] == numbers.c[name] for name in ("thread_id", "namespace", "channel", "number")),
+        stored.c.encoding != constant("same"),
+    )
+    rows = [
+        _no_rows(),
+        _of_kind(_CHECKPOINT, "c", one).select_from(LookedUp(asked, one, _is_of(one, asked, "id"))),
+        _of_kind(_VALUE, "v", named, ["body"]).select_from(named),
+        _of_kind(_STORED, "v", stored).select_from(LookedUp(numbers, stored, is_stored)),
+        _of_kind(_WRITE, "w", write).select_from(LookedUp(asked, write, _is_of(write, asked, "checkpoint_id"))),
+    ]
+    return prepared(sa.union_all(*rows))
+
+
+def _is_of(table: sa.FromClause, asked: sa.FromClause, column: str) -> sa.ColumnElement[bool]:
+    """Return the rows of a table that belong to the checkpoints that are asked for."""
+    return sa.and_(
+        table.c.thread_id == asked.c.thread_id, table.c.namespace == asked.c.namespace, table.c[column] == asked.c.id
+    )
+
+
+def _named(asked: sa.CTE) -> sa.CTE:
+    """Return the values of the versions that checkpoints name, each once, without their bytes."""
+    value = VALUES.alias("value")
+    versions = members_of(asked.c.versions).table_valued("key", "value", name="version")
+    pairs = (
+        sa.select(asked.c.thread_id, asked.c.namespace, versions.c.key, versions.c.value)
+        .select_from(asked, versions)
+        .distinct()
+        .subquery("pairs")
+    )
+    is_named = sa.and_(
+        value.c.thread_id == pairs.c.thread_id,
+        value.c.namespace == pairs.c.namespace,
+        value.c.channel == pairs.c.key,
+        value.c.version == pairs.c.value,
+    )
+    shown = [column for column in value.c if column.name != "body"]
+    return sa.select(*shown).select_from(LookedUp(pairs, value, is_named)).cte("named")
+
+
+def _numbers(named: sa.CTE) -> sa.Subquery:
+    """Return the numbers of the rows that values are rebuilt from, as `values.chain` does, each once."""
+    sizes = [2**power for power in range(models.WHOLE_INTERVAL.bit_length())]
+    cut = sa.union_all(*(sa.select(number(size).label("size")) for size in sizes)).subquery("cut")
+    behind = (named.c.number - named.c.anchor) // cut.c.size * cut.c.size
+    place = [named.c.thread_id, named.c.namespace, named.c.channel]
+    chosen = sa.select(*place, (named.c.anchor + behind).label("number")).select_from(named.join(cut, sa.true()))
+    return chosen.distinct().subquery("numbers")
+
+
+def _versions(checkpoints: sa.FromClause) -> sa.Select[Any]:
+    return sa.select(*(checkpoints.c[name] for name in ("thread_id", "namespace", "id", "versions")))
+
+
+def _these() -> sa.Select[Any]:
+    """Return the checkpoints of the parameter ``wanted``."""
+    named, found = sql.wanted("thread_id", "namespace", "id"), CHECKPOINTS.alias("found")
+    return _versions(found).select_from(LookedUp(named, found, _is_of(found, named, "id")))
+
+
+_latest = _versions(CHECKPOINTS).where(sql.IS_HERE).order_by(CHECKPOINTS.c.seq.desc()).limit(number(1))
+#: One checkpoint, the latest of a namespace, or those of the parameter ``wanted``.
+GET, LATEST, THESE = map(_reading, (_versions(CHECKPOINTS).where(*sql.IS_THIS), _latest, _these()))
+
+
+# What is made of its rows.
+
+
+class _Parts(NamedTuple):
+    """The rows of some checkpoints by their kinds, or why one cannot be read."""
+
+    checkpoints: dict[Place, WholeRow | CorruptData]
+    named: list[Any]
+    stored: Mapping[values.Line, dict[int, StoredRow | CorruptData]]
+    writes: Mapping[Place, list[WriteRow]]
+    broken: dict[Place, CorruptData]
+
+
+def page(unit: Unit, found: Page[CheckpointSummaryRow]) -> Page[Checkpoint]:
+    """Return these checkpoints of one thread whole, as far as they are there."""
+    wanted = [{name: row[name] for name in ("thread_id", "namespace", "id")} for row in found.items]
+    made = read(unit, THESE, {"wanted": as_list(wanted)}) if wanted else {}
+    places = ((row["namespace"], row["id"]) for row in found.items)
+    shown, damaged = split_damaged([made[place] for place in places if place in made], _same)
+    return Page.of({"items": shown, "next_page_token": found.next_page_token, "damaged": found.damaged + damaged})
+
+
+def _same(found: Checkpoint) -> Checkpoint:
+    return found
+
+
+def read(unit: Unit, statement: Statement, given: Row) -> dict[Place, Checkpoint | CorruptData]:
+    """Return the checkpoints that a statement of this module finds, or why one cannot be read."""
+    parts = _parts(unit, statement, given)
+    found, damaged = values.rebuilt(parts.named, parts.stored)
+    made: dict[Place, Checkpoint | CorruptData] = {}
+    for place, row in parts.checkpoints.items():
+        problem = row if isinstance(row, CorruptData) else _damage(row, damaged) or parts.broken.get(place)
+        made[place] = problem or _made(cast(WholeRow, row), found, parts.writes[place])
+    return made
+
+
+def _parts(unit: Unit, statement: Statement, given: Row) -> _Parts:
+    parts = _Parts({}, [], defaultdict(dict), defaultdict(list), {})
+    try:
+        for row in unit.rows(statement, given):
+            _sort(parts, row)
+    except CorruptData:  # rare: then each row by itself
+        parts = _Parts({}, [], defaultdict(dict), defaultdict(list), {})
+        several = unit.readable(statement, given)
+        for at, one in enumerate(several.rows):
+            if isinstance(one, CorruptData):
+                _sort_damaged(parts, one, lambda *names, at=at: several.columns(at, names))
+            else:
+                _sort(parts, one)
+    return parts
+
+
+def _sort(parts: _Parts, row: Row) -> None:
+    kind = row["kind"]
+    if kind == _VALUE:
+        parts.named.append(_only("v", row))
+    elif kind == _STORED:
+        parts.stored[row["v_namespace"], row["v_channel"]][row["v_number"]] = cast(StoredRow, _only("v", row))
+    elif kind == _WRITE:
+        parts.writes[row["w_namespace"], row["w_checkpoint_id"]].append(cast(WriteRow, _only("w", row)))
+    else:
+        parts.checkpoints[row["c_namespace"], row["c_id"]] = cast(WholeRow, _only("c", row))
+
+
+def _only(letter: str, row: Row) -> Row:
+    return {name: row[f"{letter}_{name}"] for name in _SHOWN[letter]}
+
+
+def _sort_damaged(parts: _Parts, error: CorruptData, columns: Any) -> None:
+    """Put an error in the place of what cannot be read. Raises the error where that place cannot be read either."""
+    [kind] = columns("kind")
+    if kind == _STORED and (place := columns("v_namespace", "v_channel", "v_number")) is not None:
+        parts.stored[place[0], place[1]][place[2]] = error
+    elif kind == _WRITE and (place := columns("w_namespace", "w_checkpoint_id")) is not None:
+        parts.broken[place[0], place[1]] = error
+    elif kind == _CHECKPOINT and (place := columns("c_namespace", "c_id")) is not None:
+        parts.checkpoints[place[0], place[1]] = error
+    else:
+        raise error
+
+
+def _damage(row: WholeRow, damaged: Mapping[values.Name, CorruptData]) -> CorruptData | None:
+    """Return why the values of a checkpoint cannot be read, if so."""
+    if row["versions"] is None:  # JSON null
+        return CorruptData(str(CHECKPOINTS.name), row["id"], "versions")
+    named = ((row["namespace"], *one) for one in row["versions"].items()) if damaged else ()
+    return next((damaged[one] for one in named if one in damaged), None)
+
+
+def _made(row: WholeRow, found: Mapping[values.Name, Content], writes: Sequence[WriteRow]) -> Checkpoint:
+    space = row["namespace"]
+    valued = {
+        channel: found[space, channel, version]
+        for channel, version in row["versions"].items()
+        if (space, channel, version) in found
+    }
+    ordered = sorted(writes, key=lambda one: (one["path"], one["task"], one["idx"]))
+    shown = {name: value for name, value in row.items() if name != "body"}
+    content = Content(row["format"], row["body"])
+    made: Any = {**shown, "content": content, "values": valued, "writes": tuple(map(CheckpointWrite.of, ordered))}
+    return Checkpoint.of(cast(WholeCheckpoint, made))
