@@ -187,5 +187,5 @@ def test_health_says_how_much_waits_for_whom_and_since_when(fresh_database: Data
     assert numbers == {"questions": 1, "without_worker": 2, "late_crons": 1}
     assert (data["backlog"]["queued"]["value"], data["workers"]) == (1, {"seen": 2, "gone": 1})
     page = " ".join(Parsed(client.get("/health").text).text.split())
-    for text in ("1 question, the longest since 2 h", "2 runs, the longest since", "1 schedule", "1 at work, 1 gone"):
+    for text in ("1 question, the oldest 2 h", "2 runs, the oldest", "1 schedule", "1 at work, 1 gone"):
         assert text in page, text
