@@ -71,18 +71,17 @@ def told_crons(moment: Moment, crons: Collection[CronSummary], now: datetime) ->
 
 
 def _cron_row(moment: Moment, cron: CronSummary, health: CronHealth, now: datetime) -> Told:
-    is_late = cron.next_run_at is not None and cron.next_run_at <= now - LATE
-    story, error, well = "", None, True
-    if cron.retired_at is not None:
-        story = "no program defines it any more"
-    elif not cron.effective_enabled:
-        story = "switched off"
-    elif is_late and cron.next_run_at is not None:
-        story, well = f"due {ago(cron.next_run_at, now)}, and no scheduler has taken it", False
-    elif health.failure_streak and health.latest is not None:
+    told, error = [], None
+    if cron.retired_at is not None or not cron.effective_enabled:
+        off = "switched off" if cron.retired_at is None else "no program defines it any more"
+        return {**cron.model_dump(), "health": health, "story": off, "error": None, "well": True}
+    if cron.next_run_at is not None and cron.next_run_at <= now - LATE:
+        told.append(f"due {ago(cron.next_run_at, now)}, and no scheduler has taken it")
+    if health.failure_streak and health.latest is not None:
         count = "its last fire" if health.failure_streak == 1 else f"its last {health.failure_streak} fires"
-        story, error, well = f"{count} ended {health.latest.status}", _error_of(moment, health), False
-    return {**cron.model_dump(), "health": health, "story": story or None, "error": error, "well": well}
+        told.append(f"{count} ended {health.latest.status}")
+        error = _error_of(moment, health)
+    return {**cron.model_dump(), "health": health, "story": "; ".join(told) or None, "error": error, "well": not told}
 
 
 def _error_of(moment: Moment, health: CronHealth) -> str | None:

@@ -6,6 +6,7 @@ import csv
 import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,8 +18,9 @@ from lastlight_state import StateStore
 from lastlight_state.inspector import inspector
 from lastlight_state.inspector.pages import health
 from lastlight_state.maintenance import PrunePolicy
+from lastlight_state.schedules import CronSpec
 from lastlight_state.testing import Database
-from lastlight_state.workflows import ExecutionOptions, RunOptions, Trigger, Usage
+from lastlight_state.workflows import ExecutionOptions, Gate, RunOptions, Trigger, Usage
 
 MODELS = {"big": "1.25", "small": "0.0004", "=1+1": "0.5"}
 
@@ -159,3 +161,31 @@ def test_receipts_are_listed_and_shown(filled: StateStore) -> None:
     assert client.get(f"/health/receipts/{receipt.id}", headers=JSON).json()["receipt"]["kind"] == "prune"
     assert receipt.id in client.get(f"/health/receipts/{receipt.id}").text
     assert client.get("/health?kind=odd").status_code == 400
+
+
+def test_health_says_how_much_waits_for_whom_and_since_when(fresh_database: Database) -> None:
+    """inspector IN-128."""
+    store, clock = fresh_database.open(), fresh_database.clock
+    w = store.workflows
+    client = TestClient(inspector(store, clock=clock))
+    page = Parsed(client.get("/health").text).text
+    assert "none was seen" in page
+    assert "the newest (0002" in page
+    for run_id, options in (
+        ("asks", RunOptions(id="asks")),
+        ("lost", RunOptions(id="lost", offered=True)),
+        ("queued", RunOptions(id="queued", status="queued")),
+    ):
+        w.runs.create(run_id, trigger=Trigger("t"), phase="p", options=options)
+    w.approvals.pause("asks", Gate("ship", "Ship?"))
+    store.schedules.crons.put("nightly", CronSpec("* * * * *", "sweep"))
+    w.workers.announce("away", workflow_names=["other"])
+    clock.advance(timedelta(hours=2))
+    w.workers.announce("here", workflow_names=["other"])
+    data = client.get("/health", headers=JSON).json()
+    numbers = {name: data["backlog"][name] for name in ("questions", "without_worker", "late_crons")}
+    assert numbers == {"questions": 1, "without_worker": 2, "late_crons": 1}
+    assert (data["backlog"]["queued"]["value"], data["workers"]) == (1, {"seen": 2, "gone": 1})
+    page = " ".join(Parsed(client.get("/health").text).text.split())
+    for text in ("1 question, the oldest 2 h", "2 runs, the oldest", "1 schedule", "1 at work, 1 gone"):
+        assert text in page, text

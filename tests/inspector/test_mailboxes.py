@@ -82,7 +82,7 @@ def test_a_mailbox_shows_both_sides(client: TestClient) -> None:
     assert len(data["tasks"]["items"]) == 1
     page = Parsed(client.get(AT).text)
     assert f"{AT}/messages/hostile" in [attributes.get("href") for _, attributes in page.tags]
-    assert [tag for tag, _ in page.tags if tag in ("i", "b")] == ["b"] * 8  # the numbers
+    assert [tag for tag, _ in page.tags if tag in ("i", "b")] == []
     assert client.get(f"{AT}?status=pending&kind=chat&limit=1", headers=JSON).json()["inbox"]["next_page_token"]
 
 

@@ -55,6 +55,7 @@ ADDRESSES = {
     "/transcripts/agents/{session_id}": [
         "/transcripts/agents/log-0",
         "/transcripts/agents/log-0?order=oldest&limit=1&project=-work-here",
+        "/transcripts/agents/log-0?find=look",
     ],
     "/transcripts/agents/{session_id}/results/{sha256}": [
         f"/transcripts/agents/log-0/results/{sha256(LONG.encode()).hexdigest()}"

@@ -1,15 +1,19 @@
-"""Health: what the doctor finds and the commands that mend it, sizes, and what maintenance did."""
+"""Health: what the doctor finds and the commands that mend it, backlog, workers, sizes, and what maintenance did."""
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta
 from threading import Lock
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from lastlight_state.inspector.page import Ask, Page, View
+from lastlight_state.inspector.page import MOST_ROWS, Ask, Page, View
+from lastlight_state.inspector.stories import LATE, questions
 from lastlight_state.maintenance import Report, Stats
 from lastlight_state.receipts.models import KINDS, STATES
 from lastlight_state.store import StateStore
+from lastlight_state.workflows import RunFilter
 
 page = Page("health", "Health", "/health", "h")
 
@@ -30,7 +34,15 @@ def shown(ask: Ask) -> View:
     at, report, stats = found or (None, None, None)
     kind, state = ask.text("kind"), ask.text("state")
     receipts = ask.store.receipts.list(kind=kind, state=state, **ask.part)  # type: ignore[arg-type] # it refuses others
-    data = {"examined_at": at, "busy": busy, "report": report, "stats": stats, "receipts": receipts}
+    data = {
+        "examined_at": at,
+        "busy": busy,
+        "report": report,
+        "severities": Counter(one.severity for one in report.findings) if report else {},
+        "stats": stats,
+        "receipts": receipts,
+        **_backlog(ask),
+    }
     return View("health.html", data, "Health", {"kinds": sorted(KINDS), "states": sorted(STATES)})
 
 
@@ -39,6 +51,31 @@ def receipt(ask: Ask) -> View:
     """Show a receipt with its policy and why it ended."""
     found = ask.store.receipts.get(ask.path["id"])
     return View("receipt.html", {"receipt": found}, f"Receipt of {found.kind}")
+
+
+def _backlog(ask: Ask) -> dict[str, Any]:
+    """Return how much waits for whom, since when, and the workers that were seen."""
+    now = ask.clock.now()
+    with ask.store.view() as moment:
+        w = moment.workflows
+        oldest = questions(moment, 1)
+        lacking = w.workers.list_waiting()
+        workers = w.workers.list(limit=MOST_ROWS).items
+        late = moment.schedules.crons.list(enabled=True, due_before=now - LATE, limit=MOST_ROWS).items
+        queue = w.queue.list(limit=1).items
+        return {
+            "backlog": {
+                "questions": w.approvals.count_pending() + w.human_requests.count_pending(),
+                "asked_at": oldest[0]["asked_at"] if oldest else None,
+                "without_worker": sum(one.runs for one in lacking),
+                "free_since": lacking[0].since if lacking else None,
+                "queued": w.lookups.count(RunFilter(statuses=["queued"])),
+                "queued_at": queue[0].started_at if queue else None,
+                "late_crons": len(late),
+                "due_at": min((one.next_run_at for one in late if one.next_run_at), default=None),
+            },
+            "workers": {"seen": len(workers), "gone": sum(one.is_gone for one in workers)},
+        }
 
 
 def _examination(ask: Ask) -> tuple[Examined | None, bool]:
