@@ -30,6 +30,7 @@ PACKAGES = (
     "lastlight_state.maintenance",
     "lastlight_state.receipts",
     "lastlight_state.migrations",
+    "lastlight_state.tenants",
     "lastlight_state.inspector",
     "lastlight_state.testing",
 )

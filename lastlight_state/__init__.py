@@ -22,6 +22,7 @@ from lastlight_state.lazy import load
 if TYPE_CHECKING:
     from lastlight_state import errors
     from lastlight_state.aio import AsyncStateStore, AsyncTransaction, AsyncView
+    from lastlight_state.aio.tenants import AsyncTenants
     from lastlight_state.db.lists.pages import aiterate, iterate
     from lastlight_state.db.rows.records import Page
     from lastlight_state.db.schema.sealing import Codec, ContextCodec
@@ -58,12 +59,14 @@ if TYPE_CHECKING:
     from lastlight_state.settings import Settings
     from lastlight_state.stopping import stop_on_sigterm
     from lastlight_state.store import StateStore
+    from lastlight_state.tenants import Tenants
 
 __version__ = "0.1.0"
 
 #: Where the names live that are no errors.
 _HOMES = {
     "AsyncStateStore": "aio",
+    "AsyncTenants": "aio.tenants",
     "AsyncTransaction": "aio",
     "AsyncView": "aio",
     "Codec": "db.schema.sealing",
@@ -71,6 +74,7 @@ _HOMES = {
     "Page": "db.rows.records",
     "Settings": "settings",
     "StateStore": "store",
+    "Tenants": "tenants",
     "Transaction": "domains",
     "View": "domains",
     "aiterate": "db.lists.pages",
@@ -82,6 +86,7 @@ __all__ = [
     "AlreadyAnswered",
     "AlreadyExists",
     "AsyncStateStore",
+    "AsyncTenants",
     "AsyncTransaction",
     "AsyncView",
     "BackendBusy",
@@ -113,6 +118,7 @@ __all__ = [
     "StateError",
     "StateStore",
     "StoreClosed",
+    "Tenants",
     "Transaction",
     "UnsafePath",
     "View",

@@ -24,7 +24,7 @@ from lastlight_state.backends.waiting import Retry
 from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context
-from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, sealing_of
+from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, Sealing, sealing_of
 from lastlight_state.db.units.external_transactions import joined, undo
 from lastlight_state.db.units.scope import OpenedScope, StoreScope, TransactionScope
 from lastlight_state.db.units.unit import Unit, complete, labelled, run_hooks
@@ -106,19 +106,23 @@ class StateStore(Domains):
         ).anchored()
         KeptClock(clock).now()  # a clock that cannot be used is refused before anything is created
         sealing = sealing_of(codec, plain)
-        backend = connect(in_force, engine)
+        store = cls._on(connect(in_force, engine), in_force, clock, sealing)
+        store._engine = engine
+        return store
+
+    @classmethod
+    def _on(cls, backend: Backend, settings: Settings, clock: Clock, sealing: Sealing | None) -> Self:
+        """Open a store on a backend, which is closed if that fails."""
         backend.sealing = sealing
         try:
-            replica_url(in_force, backend)
-            wanted = backend.migrates_on_open if in_force.migrate is None else in_force.migrate
-            (bring_up if wanted and not in_force.read_only else verify)(backend)
+            replica_url(settings, backend)
+            wanted = backend.migrates_on_open if settings.migrate is None else settings.migrate
+            (bring_up if wanted and not settings.read_only else verify)(backend)
             log_faults(backend.known_faults())
         except BaseException:
             backend.close()
             raise
-        store = cls(backend, in_force, clock)
-        store._engine = engine
-        return store
+        return cls(backend, settings, clock)
 
     #: What happened in runs, in order. Followers ask the runs whether they have ended.
     journal: Part[Journal] = Part(

@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 from lastlight_state.aio.blocks import Tasks, refuse_inside
 from lastlight_state.aio.judging import Judge
 from lastlight_state.aio.lanes import Lane
-from lastlight_state.aio.outcomes import Limit
+from lastlight_state.aio.outcomes import Limit, Outcome
+from lastlight_state.backends.base import Backend
 from lastlight_state.backends.waiting import all_in_use, line_too_long
 from lastlight_state.errors import NestedTransaction
+from lastlight_state.settings import Settings
 from lastlight_state.store import StateStore
 
 T = TypeVar("T")
@@ -23,25 +25,49 @@ READERS = 4
 FILE_WRITERS = 2
 
 
-class StoreRunner:
-    """Readers and writers on their lanes, unless the task is inside a transaction of the store."""
+class Lanes:
+    """The threads of an async store, or of the stores of many tenants."""
 
-    def __init__(self, store: StateStore) -> None:
-        self._scope = store._scope
-        backend, settings = store.backend, store.settings
-        self.judge = Judge(store, store._context, store._scope)
-        threads = Limit(settings.pool_timeout, partial(all_in_use, "threads for such calls"), self.judge)
+    def __init__(self, backend: Backend, settings: Settings, judge: Callable[[Outcome], object]) -> None:
+        threads = Limit(settings.pool_timeout, partial(all_in_use, "threads for such calls"), judge)
         if backend.writers is None:  # a thread for each connection, so that no thread waits for one of another
-            connections = Limit(settings.pool_timeout, all_in_use, self.judge)
+            connections = Limit(settings.pool_timeout, all_in_use, judge)
             self.readers = self.writers = Lane("call", settings.pool_size, limit=connections)
         else:
             self.readers = Lane("reader", READERS, limit=threads)
-            self.writers = Lane(
-                "writer", backend.writers, limit=Limit(settings.queue_timeout, line_too_long, self.judge)
-            )
+            self.writers = Lane("writer", backend.writers, limit=Limit(settings.queue_timeout, line_too_long, judge))
         self.file_readers = Lane("file-reader", READERS, limit=threads)
         self.files = Lane("files", FILE_WRITERS, limit=threads)
-        self._lanes = {self.readers, self.writers, self.file_readers, self.files}
+
+    def close(self) -> None:
+        """Take no more calls."""
+        for lane in self._all:
+            lane.close()
+
+    def join(self) -> None:
+        """Wait for the calls that were taken."""
+        for lane in self._all:
+            lane.join()
+
+    @property
+    def _all(self) -> set[Lane]:
+        return {self.readers, self.writers, self.file_readers, self.files}
+
+
+class StoreRunner:
+    """Readers and writers on their lanes, unless the task is inside a transaction of the store.
+
+    Lanes that are ``lent`` belong to several stores, and end with none of them.
+    """
+
+    def __init__(self, store: StateStore, lent: Lanes | None = None) -> None:
+        self._scope = store._scope
+        self.judge = Judge(store, store._context, store._scope)
+        lanes = lent or Lanes(store.backend, store.settings, self.judge)
+        self._own = None if lent is not None else lanes
+        self.readers, self.writers = lanes.readers, lanes.writers
+        self.file_readers, self.files = lanes.file_readers, lanes.files
+        self.is_open = True
         #: The blocks that tasks are inside of.
         self.blocks: Tasks = WeakKeyDictionary()
 
@@ -64,13 +90,14 @@ class StoreRunner:
 
     def close(self) -> None:
         """Take no more calls."""
-        for lane in self._lanes:
-            lane.close()
+        self.is_open = False
+        if self._own is not None:
+            self._own.close()
 
     def then(self, close: Callable[[], None]) -> None:
         """Wait for the calls that were taken, then close what they used."""
-        for lane in self._lanes:
-            lane.join()
+        if self._own is not None:
+            self._own.join()
         self.judge.lane.close()
         close()
 

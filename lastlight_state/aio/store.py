@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 from lastlight_state.aio.blocks import JoinedBlock, PinnedBlock, PinnedRunner, entered, sync_of
 from lastlight_state.aio.forward import Runner
 from lastlight_state.aio.lanes import Lane
-from lastlight_state.aio.runners import FileRunner, StoreRunner
+from lastlight_state.aio.runners import FileRunner, Lanes, StoreRunner
 from lastlight_state.domains import Domains, Transaction, View
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
@@ -48,25 +48,34 @@ P = ParamSpec("P")
 A = TypeVar("A")
 
 
-class Opening(Generic[P]):
-    """A class method that opens a sync store, as a coroutine that gives the async one."""
+class Closing(Protocol):
+    """What is opened, and must be closed."""
 
-    def __init__(self, opens: Callable[P, StateStore]) -> None:
+    def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=Closing)
+
+
+class Opening(Generic[P, S]):
+    """A class method that opens a sync store or tenants, as a coroutine that gives the async ones."""
+
+    def __init__(self, opens: Callable[P, S]) -> None:
         self._opens = opens
         self.__doc__ = opens.__doc__
 
     def __get__(self, store: object, owner: type[A]) -> Callable[P, Coroutine[Any, Any, A]]:
         @wraps(self._opens)
         async def opened(*args: P.args, **kwargs: P.kwargs) -> A:
-            return await _opened(owner, partial(self._opens, *args, **kwargs))
+            return await opened_as(owner, partial(self._opens, *args, **kwargs))
 
         return opened
 
 
-async def _opened(kind: Callable[[StateStore], A], opens: Callable[[], StateStore]) -> A:
-    """Return the async store. A task that is cancelled meanwhile leaves none open."""
+async def opened_as(kind: Callable[[S], A], opens: Callable[[], S]) -> A:
+    """Return the async store of what ``opens`` gives. A task that is cancelled meanwhile leaves none open."""
     lane = Lane("open")
-    stores: list[StateStore] = []
+    stores: list[S] = []
 
     def work() -> None:
         stores.append(opens())
@@ -161,9 +170,10 @@ class AsyncView(AsyncDomains):
 class AsyncStateStore(AsyncDomains):
     """The store from coroutines. Open one per process; any task, in any event loop, may use it."""
 
-    def __init__(self, store: StateStore) -> None:
+    def __init__(self, store: StateStore, lanes: Lanes | None = None) -> None:
+        """Make the async face of a store. ``lanes`` are threads that other stores use, too."""
         self._store = store
-        self._lanes = StoreRunner(store)
+        self._lanes = StoreRunner(store, lanes)
         super().__init__(store, self._lanes)
         self._replica: AsyncStateStore | None = None
 
@@ -260,7 +270,7 @@ class AsyncStateStore(AsyncDomains):
     async def close(self) -> None:
         """Close the store after the calls under way. Idempotent; not inside a transaction."""
         lanes = self._lanes
-        if lanes.writers.is_open:
+        if lanes.is_open:
             lanes.refuse_closed()
             if self._replica is not None:
                 self._replica._lanes.refuse_closed()

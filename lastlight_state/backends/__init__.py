@@ -79,6 +79,8 @@ def connect_replica(
     What it adds to ``after_commits`` is to be called after each commit of the store of ``primary``.
     """
     url = replica_url(settings, primary)
+    if url is None and primary.borrows:
+        return primary.beside(str(primary.schema), read_only=True)
     if url is None:
         if engine is None and primary.location == "sqlite:///:memory:":
             raise MisuseError("a database in memory is its store's alone: nothing else can read it")

@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection, Dialect
 from lastlight_state.backends import urls
 from lastlight_state.backends.facts import Catalogue, Joinable, Listened, Measures, NamedLocks, Upkeep, logged
 from lastlight_state.backends.fair_lock import Turn
+from lastlight_state.backends.schemas import Schemas
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit
@@ -144,7 +145,7 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Backend(NamedLocks, Listened, Joinable, Upkeep, ABC):
+class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
     """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
 
     Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.
@@ -189,10 +190,15 @@ class Backend(NamedLocks, Listened, Joinable, Upkeep, ABC):
         """Return this command of ours for this very database, to be pasted into a shell as it stands."""
         return urls.command(("lastlight-state", *words), self.location, self.options.named_by, self.schema)
 
+    @property
+    def schema_in_texts(self) -> str | None:
+        """Return the schema that compiled statements name. Backends that share connections share these texts, too."""
+        return self.options.schema
+
     @cached_property
     def key(self) -> tuple[Any, ...]:
         """Return what compiled statements are kept by."""
-        return self.name, self.options.schema, self.sealing
+        return self.name, self.schema_in_texts, self.sealing
 
     @property
     def exists(self) -> bool:

@@ -195,6 +195,10 @@ class Upkeep:
         """Return the product and version of the server; None for a file."""
         return None
 
+    def distribution(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return what a server that distributes schemas says of itself, and what is amiss; None for any other."""
+        return None
+
     def versions(self) -> dict[str, str]:
         """Return the versions of the products that the database is used by: of the engine, and of the driver."""
         return {}

@@ -62,6 +62,7 @@ COMMANDS = {
     "copy": "Copy everything into an empty database, and prove that it arrived.",
     "redact": "Empty messages of conversations, and keep their rows and their order.",
     "erase": "Take one person out of conversations and chats.",
+    "tenants": "List, make, migrate, export, erase or move the schemas that are tenants.",
     "checkpoint": "Bring the write-ahead log of a SQLite file into the file.",
     "vacuum": "Give back the space of deleted rows.",
     "reencrypt": "Seal contents with the present key of a codec.",

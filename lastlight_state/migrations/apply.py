@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -31,16 +32,19 @@ def environment_kept() -> Iterator[None]:
     """Run a block that may run Alembic, and put Alembic's current environment back.
 
     Alembic keeps one environment and one set of operations in these modules. Without this, a host that calls us from
-    its ``env.py`` or from a revision would lose its own.
+    its ``env.py`` or from a revision would lose its own. Other threads wait: they would work in this environment.
     """
-    before = [(vars(module), dict(vars(module))) for module in (context, op)]
-    try:
-        yield
-    finally:
-        for names, kept in before:
-            names.update(kept)
+    with _running_alembic:
+        before = [(vars(module), dict(vars(module))) for module in (context, op)]
+        try:
+            yield
+        finally:
+            for names, kept in before:
+                names.update(kept)
 
 
+#: Held by the thread that runs Alembic. A revision may run it again.
+_running_alembic = threading.RLock()
 MOST_NAMED = 20
 #: What the files import that Alembic runs, in any thread.
 _OF_REVISIONS = ("adoption.existing", "operations", "plain_command")

@@ -247,7 +247,8 @@ def test_a_store_that_is_closed_while_the_pool_is_full_closes_when_the_waits_are
         calls = [asyncio.create_task(_timed(lambda: store.journal.events.append(run_id, "t"))) for _ in range(MANY)]
         await asyncio.sleep(0)
         began = time.monotonic()
-        for lane in store._lanes._lanes:
+        assert store._lanes._own is not None
+        for lane in store._lanes._own._all:
             lane.close()
         await asyncio.gather(*calls)
         took = time.monotonic() - began

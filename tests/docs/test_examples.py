@@ -54,8 +54,9 @@ FIRST_PAGES = (
 )
 
 
-#: Pages that need an empty place: one moves into an empty database, one fills tables of its own with known rows.
-ONCE = {"docs/moving-to-postgres.md", "docs/guides/your-own-queries.md"}
+#: Pages that need an empty place: one moves into an empty database, one fills tables of its own with known rows, one
+#: lists all tenants.
+ONCE = {"docs/moving-to-postgres.md", "docs/guides/your-own-queries.md", "docs/guides/tenants.md"}
 
 
 def run_programs(name: str) -> ModuleType:

@@ -37,6 +37,21 @@ def test_an_analyst_reads_tables_by_their_plain_names(store: StateStore, run_id:
     assert not found.truncated
 
 
+def test_plain_names_mean_the_schema_of_the_store(postgres_database: Database) -> None:
+    """outputs A-4: beside tables of the same names in another one."""
+    other = postgres_database.open()
+    a_run(other)
+    with StateStore.open(postgres_database.url, schema="Apart %", migrate=True) as store:
+        assert store.outputs.query.rows("SELECT id FROM workflow_runs").rows == ()
+        run_id = a_run(store)
+        assert store.outputs.query.rows("SELECT id FROM workflow_runs").rows == ((run_id,),)
+        assert "workflow_runs" in str(store.outputs.query.explain("SELECT id FROM workflow_runs").rows)
+        with store.view() as view:
+            path = view.connection.exec_driver_sql("SHOW search_path").scalar()
+            view.outputs.query.rows("SELECT 1")
+            assert view.connection.exec_driver_sql("SHOW search_path").scalar() == path
+
+
 def test_times_are_utc_at_rest(database: Database, frozen_clock: FrozenClock) -> None:
     """outputs A-1: ISO text on SQLite."""
     store = database.open(migrate=True)

@@ -47,12 +47,12 @@ from lastlight_state.backends.postgres.connections import (
 from lastlight_state.backends.postgres.driver import UNDEFINED, Dialect, fetched, fetched_sets, translate
 from lastlight_state.backends.postgres.examining import PostgresLocks, examined, framed, grants, measured, vacuumed
 from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
+from lastlight_state.backends.postgres.schemas import PostgresSchemas
 from lastlight_state.backends.postgres.table_paths import TablePaths
-from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.errors import (
     BackendBusy,
     BackendUnavailable,
-    InvalidValue,
     ReadOnlyTransaction,
     StateError,
 )
@@ -64,7 +64,7 @@ DDL_WAIT_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 
 
-class PostgresBackend(CitusPart, Moving, TablePaths, PostgresLocks, Backend):
+class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLocks, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"
@@ -187,6 +187,7 @@ class PostgresBackend(CitusPart, Moving, TablePaths, PostgresLocks, Backend):
         self.refuse_foreign(connection)
         checkout = joined(connection, self)
         refuse_elsewhere(self, connection, checkout)
+        self.put_in_place(checkout)
         return checkout
 
     def places(self, checkout: Checkout) -> tuple[str, str]:
@@ -204,7 +205,7 @@ class PostgresBackend(CitusPart, Moving, TablePaths, PostgresLocks, Backend):
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        return examining.ask(checkout.driver, sql, params, limit, timeout, plan=plan)
+        return examining.ask(checkout.driver, sql, params, limit, timeout, plan=plan, schema=self.schema)
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
         try:
@@ -291,7 +292,7 @@ class PostgresBackend(CitusPart, Moving, TablePaths, PostgresLocks, Backend):
             self._pool.forked()
 
     def close(self) -> None:
-        if self._pool is not None:
+        if self._pool is not None and not self.borrows:
             self._pool.close()
 
     def _lend(self, checkout: Checkout) -> None:
@@ -302,6 +303,7 @@ class PostgresBackend(CitusPart, Moving, TablePaths, PostgresLocks, Backend):
             checkout.lend(owner.dbapi_connection, owner=owner)
             borrow(checkout, self._engine)
             checkout.driver.autocommit = True
+        self.put_in_place(checkout)
         if not self._server_checked:
             self._check_server(checkout)
         if not self.options.read_only and (refusal := refusal_of(checkout.driver, writes=checkout.mode.writes)):
@@ -325,22 +327,6 @@ class PostgresBackend(CitusPart, Moving, TablePaths, PostgresLocks, Backend):
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
         return Connection(self._engine, connection=lent)
 
-    def _place(self) -> tuple[str, bool, str]:
-        """Return the schema, whether it exists, and the database."""
-        named = literal(self.schema) if self.schema else "current_schema()"
-        [(schema, exists, database)] = self.peek(
-            f"SELECT {named}, to_regnamespace(quote_ident({named})) IS NOT NULL, current_database()"
-        ) or [(None, False, "")]
-        return self._known(schema), exists, database
-
-    def _known(self, schema: str | None) -> str:
-        if schema is None:
-            raise InvalidValue("schema", "the connection's search_path names no schema that exists")
-        return schema
-
-    def _current_schema(self, checkout: Checkout) -> str:
-        return self._known(checkout.driver.execute("SELECT current_schema()").fetchone()[0])
-
     def _lock_migration(self, checkout: Checkout, schema: str, lock_timeout: float) -> None:
         """Take the advisory lock by polling, so that the wait ends after ``lock_timeout``."""
         number, deadline = lock_number(schema, "migration"), time.monotonic() + lock_timeout
@@ -348,13 +334,3 @@ class PostgresBackend(CitusPart, Moving, TablePaths, PostgresLocks, Backend):
             if time.monotonic() >= deadline:
                 raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s")
             time.sleep(_POLL_SECONDS)
-
-    def _enter_schema(self, checkout: Checkout, schema: str) -> None:
-        """Make the schema the place of everything that follows, and make it at all if it is not there.
-
-        Functions keep this search path. Temporary tables come last in it, so that none can pose as one of ours.
-        """
-        name = quoted(schema)
-        if checkout.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
-            checkout.driver.execute(f"CREATE SCHEMA {name}")
-        checkout.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")

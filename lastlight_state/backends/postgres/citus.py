@@ -49,6 +49,21 @@ class Citus:
         settings = f"schema-based sharding {self.distributes_schemas}, unsafe triggers {self.unsafe_triggers}"
         return f"{place} of Citus {self.version}, schema {schema}, {settings}"
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what keeps a schema from being distributed, or its guards from being made."""
+        amiss = {
+            "the server is a worker, by which nobody should enter": self.is_worker,
+            "the schema is not distributed": not self.is_distributed,
+            "citus.enable_schema_based_sharding is not on, so that new schemas are not distributed": (
+                self.distributes_schemas != "on"
+            ),
+            "citus.enable_unsafe_triggers is not on, so that a migration of a distributed schema is refused": (
+                self.unsafe_triggers != "on"
+            ),
+        }
+        return tuple(problem for problem, is_so in amiss.items() if is_so)
+
     def refusal(self) -> NotSupported | None:
         """Return why this server is not entered by; None if it is the coordinator."""
         if not self.is_worker:
@@ -89,6 +104,9 @@ class CitusPart:
         if not self.options.any_server and (refusal := self.citus.refusal()):
             raise refusal
         self.writes_in_ctes = not self.citus.is_distributed  # passed on as a whole, one takes longer than two
+
+    def distribution(self) -> tuple[str, tuple[str, ...]] | None:
+        return None if self.citus is None else (str(self.citus), self.citus.problems)
 
     def distributed_measures(self, checkout: Checkout, found: Measures, tables: Sequence[str]) -> Measures:
         """Return the measures with the bytes on all servers. Rows are not counted there."""

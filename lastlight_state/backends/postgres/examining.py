@@ -17,7 +17,7 @@ from lastlight_state.backends.host_connections import lock_number
 from lastlight_state.backends.postgres.connections import BEGIN_WRITE
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers
-from lastlight_state.backends.sql.expressions import quoted
+from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction, StateError
 
 # Size and settings of a Postgres database. Works for a role that may only SELECT.
@@ -104,6 +104,7 @@ _CURSOR = "lastlight_question"
 _PLAN = f"EXPLAIN DECLARE {_CURSOR} CURSOR FOR "
 #: Locks of the session outlive a rollback, and the connection is used again; ours are all of transactions.
 _TAKE_BACK = "ROLLBACK TO SAVEPOINT lastlight_question; SELECT pg_advisory_unlock_all()"
+_ENTER = "; SELECT set_config('search_path', {first} || current_setting('search_path'), true)"
 #: Texts, quoted names, dollar-quoted texts, comments and casts, in which a colon names nothing; then a name; then %.
 _TOKENS = re.compile(
     r"""
@@ -121,15 +122,26 @@ _READ_ONLY = frozenset({"25006", "25001", "0A000"})
 
 
 def ask(
-    driver: psycopg.Connection[Any], sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
+    driver: psycopg.Connection[Any],
+    sql: str,
+    params: Mapping[str, Any],
+    limit: int,
+    timeout: float,
+    *,
+    plan: bool,
+    schema: str | None = None,
 ) -> tuple[list[str], list[Any]]:
-    """Return the names of the columns, and at most ``limit`` rows of the statement, or of its ``plan``."""
+    """Return the names of the columns, and at most ``limit`` rows of the statement, or of its ``plan``.
+
+    Names without a schema are looked up in ``schema`` first.
+    """
     text = _TOKENS.sub(_placed, sql)
     usual = driver.answer_seconds if isinstance(driver, AnsweredConnection) else None
     try:
         driver.execute("SAVEPOINT lastlight_question")
         try:
-            driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}")
+            enters = "" if schema is None else _ENTER.format(first=literal(f"{quoted(schema)}, "))
+            driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}{enters}")
             await_answers(driver, timeout)
             with driver.cursor(binary=True) if plan else driver.cursor(_CURSOR) as cursor:
                 cursor.execute(_PLAN + text if plan else text, dict(params))

@@ -153,7 +153,8 @@ class Pool:
         """Take the connections from their users in a child process: none may speak to the parent's server process."""
         for checkout in list(self._lent.values()):
             checkout.driver = None
-        self._kept_open, self._all, self._lent, self._returned = [*self._all, *self._lent], [], {}, []
+        self._kept_open += [*self._all, *self._lent]  # each store over the pool says it
+        self._all, self._lent, self._returned = [], {}, []
 
     def _enter(self, checkout: Checkout) -> None:
         if not self._line.enter(checkout, self._timeout):

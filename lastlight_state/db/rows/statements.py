@@ -54,9 +54,8 @@ class Compiled:
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
         self._table = batches.table_of(element)
         dialect = backend.dialect
-        schema = (
-            {"schema_translate_map": {None: backend.schema}, "render_schema_translate": True} if backend.schema else {}
-        )
+        name = backend.schema_in_texts
+        schema = {"schema_translate_map": {None: name}, "render_schema_translate": True} if name else {}
         compiled = element.compile(dialect=dialect, **schema)  # type: ignore[attr-defined]
         if compiled.post_compile_params or compiled.literal_execute_params:
             raise TypeError(f"write constants with constant() and lists with Family, not as values: {compiled}")

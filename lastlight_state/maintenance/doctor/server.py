@@ -1,4 +1,4 @@
-"""DOC-01 to DOC-03, DOC-05 to DOC-07 and DOC-18: the database as a whole, its engine, and who may use its files."""
+"""DOC-01 to 03, DOC-05 to 07, DOC-18 and DOC-19: the database as a whole, its engine, and who may use its files."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _status(path: Path) -> os.stat_result | None:
 PERMISSION_CHECKS = (Check(PERMISSIONS, files=_permissions),)
 
 
-SETTINGS, GROWTH, INTEGRITY, ENGINE = "DOC-03", "DOC-06", "DOC-07", "DOC-18"
+SETTINGS, GROWTH, INTEGRITY, ENGINE, DISTRIBUTION = "DOC-03", "DOC-06", "DOC-07", "DOC-18", "DOC-19"
 
 #: By setting: the value that is expected, the severity of another one, and what it means.
 _EXPECTED = {
@@ -242,9 +242,19 @@ def _engine(look: CheckContext) -> Iterator[Finding]:
         yield found(ENGINE, "info" if fault.avoided else "warning", fault.product, fault.sentence, [version])
 
 
+def _distribution(look: CheckContext) -> Iterator[Finding]:
+    """Yield what a server that distributes schemas says of itself."""
+    said = look.backend.distribution()
+    if said is not None:
+        told, problems = said
+        message = "; ".join([f"the server is {told}", *problems])
+        yield found(DISTRIBUTION, "warning" if problems else "info", "citus", message, problems or [told])
+
+
 CHECKS = (
     Check(SETTINGS, rows=_settings),
     Check(GROWTH, rows=_growth),
     Check(INTEGRITY, rows=_integrity),
     Check(ENGINE, files=_engine),
+    Check(DISTRIBUTION, files=_distribution),
 )

@@ -72,3 +72,29 @@ def test_check_says_what_the_server_is_and_how_it_is_set(postgres_database: Data
     url = make_url(postgres_database.url).render_as_string(hide_password=False)
     told = lastlight_state("check", "--url", url)
     assert "the coordinator of Citus 13.2-1, schema distributed" in " ".join(told.out.split())
+
+
+@pytest.mark.parametrize("distributed", [True, False])
+def test_the_doctor_says_what_the_server_is_and_what_is_amiss(postgres_database: Database, distributed: bool) -> None:
+    """backends B-198: nothing on a server that is not Citus."""
+    with postgres_database.open() as store:
+        assert not store.maintenance.doctor.examine(only=["DOC-19"]).findings
+    says(postgres_database.url, group=0, distributed=distributed)
+    with connect(postgres_database.url) as connection:
+        for setting in ("schema_based_sharding", "unsafe_triggers"):
+            name = make_url(postgres_database.url).database
+            connection.execute(f"ALTER DATABASE {name} SET citus.enable_{setting} = 'on'")
+    with postgres_database.open() as store:
+        [finding] = store.maintenance.doctor.examine(only=["DOC-19"]).findings
+    assert "the coordinator of Citus 13.2-1" in finding.message
+    assert finding.severity == ("info" if distributed else "warning")
+    assert ("the schema is not distributed" in finding.samples) is not distributed
+
+
+def test_the_doctor_warns_of_settings_that_distribution_needs(postgres_database: Database) -> None:
+    """backends B-198."""
+    says(postgres_database.url, group=2, distributed=True)
+    with StateStore.open(settings=Settings(url=postgres_database.url, any_server=True)) as store:
+        [finding] = store.maintenance.doctor.examine(only=["DOC-19"]).findings
+    assert finding.severity == "warning"
+    assert len(finding.samples) == 3

@@ -1,0 +1,100 @@
+"""`AsyncTenants`: the tenants of a Postgres database from coroutines.
+
+The stores of all tenants share one set of threads, as they share one pool of connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Self, TypeVar
+
+from lastlight_state.aio.forward import Face, reading, writing
+from lastlight_state.aio.lanes import Lane
+from lastlight_state.aio.runners import Lanes
+from lastlight_state.aio.store import AsyncStateStore, Opening, opened_as
+from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain
+from lastlight_state.metrics import Metrics
+from lastlight_state.tenants import Tenants
+
+T = TypeVar("T")
+
+#: Calls of `AsyncTenants` itself that run at a time.
+THREADS = 4
+
+
+class _Runner:
+    """Calls about tenants, which may take long, on threads of their own."""
+
+    def __init__(self) -> None:
+        self.lane = Lane("tenants", THREADS)
+
+    def read(self, call: Callable[[], T]) -> Awaitable[T]:
+        return self.lane.run(call)
+
+    write = finish = read
+
+    def refuse_closed(self) -> None:
+        """Do nothing: the lane refuses by itself."""
+
+
+class AsyncTenants(Face[Tenants]):
+    """The tenants from coroutines. Open it once per process; its stores share its connections and its threads."""
+
+    def __init__(self, tenants: Tenants) -> None:
+        self._calls = _Runner()
+        super().__init__(tenants, self._calls)
+        self._lanes = Lanes(tenants.backend, tenants.settings, lambda _: None)
+
+    #: As `Tenants.open`, with the same parameters; awaited.
+    open = Opening(Tenants.open)
+
+    create = writing(Tenants.create)
+    list = reading(Tenants.list)
+    migrate = writing(Tenants.migrate)
+    due = reading(Tenants.due)
+    export = reading(Tenants.export)
+    erase = writing(Tenants.erase)
+    move = writing(Tenants.move)
+
+    @property
+    def sync_tenants(self) -> Tenants:
+        """Return the sync tenants beneath, for threads of your own. They are closed with these."""
+        return self._target
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return the counters of the calls about tenants; each store has its own."""
+        return self._target.metrics
+
+    async def store(
+        self, name: str, *, codec: Codec | ContextCodec | None = None, plain: Plain = "read"
+    ) -> AsyncStateStore:
+        """See `Tenants.store`."""
+        return await opened_as(
+            lambda store: AsyncStateStore(store, self._lanes),
+            partial(self._target.store, name, codec=codec, plain=plain),
+        )
+
+    async def close(self) -> None:
+        """Close the stores of all tenants after the calls under way. Idempotent."""
+        if self._calls.lane.is_open:
+            self._calls.lane.close()
+            self._lanes.close()
+            closing = Lane("closing")
+            await closing.finish(self._end)
+            closing.close()
+
+    def _end(self) -> None:
+        self._calls.lane.join()
+        self._lanes.join()
+        self._target.close()
+
+    def __repr__(self) -> str:
+        return f"Async{self._target!r}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

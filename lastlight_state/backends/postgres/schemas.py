@@ -1,0 +1,192 @@
+"""The schemas of a Postgres database: entering one, and backends of several schemas over the same connections.
+
+Statements are compiled once for all schemas that share connections, with a name that stands for the schema; each unit
+puts the name of its own in. So a further schema costs no memory for statements, and a session has no search path to
+remember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
+
+import psycopg
+
+from lastlight_state.backends.base import Checkout, Mode, Options
+from lastlight_state.backends.postgres.citus import Citus
+from lastlight_state.backends.postgres.driver import translate
+from lastlight_state.backends.postgres.pool import await_answers
+from lastlight_state.backends.schemas import Schemas
+from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.errors import Conflict, InvalidValue, NotSupported
+
+#: Stands for the schema in the statements of backends that borrow connections. SQLAlchemy quotes it; no column of a
+#: person's has spaces in its name.
+STAND_IN = "$ schema of the store $"
+_QUOTED = quoted(STAND_IN)
+
+_WITH = """
+    SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relname = %s AND c.relkind IN ('r', 'p')
+        AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+    ORDER BY n.nspname
+"""
+_SIZES = """
+    SELECT n.nspname, sum({size})::bigint FROM pg_namespace AS n JOIN pg_class AS c ON c.relnamespace = n.oid
+    {also} WHERE n.nspname = ANY (%s) AND c.relkind IN ('r', 'p') GROUP BY n.nspname
+"""
+_SIZE = {"size": "pg_total_relation_size(c.oid)", "also": ""}
+_DISTRIBUTED_SIZE = {
+    "size": "CASE WHEN p.logicalrelid IS NULL THEN pg_total_relation_size(c.oid)"
+    " ELSE citus_total_relation_size(c.oid) END",
+    "also": "LEFT JOIN pg_dist_partition AS p ON p.logicalrelid = c.oid",
+}
+_HOLDS = """
+    SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid)
+        OR EXISTS (SELECT FROM pg_proc WHERE pronamespace = n.oid)
+        OR EXISTS (SELECT FROM pg_type WHERE typnamespace = n.oid)
+    FROM pg_namespace AS n WHERE n.nspname = %s
+"""
+#: A table or schema that went meanwhile.
+_GONE = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+#: How many other statements a connection keeps prepared.
+_PREPARED = 100
+#: The SQLSTATE of what something else still refers to.
+_NEEDED = "2BP01"
+
+
+class PostgresSchemas(Schemas):
+    """The part of the backend that knows the schemas of its database."""
+
+    name: str
+    options: Options
+    schema: str | None
+    citus: Citus | None
+
+    @property
+    def schema_in_texts(self) -> str | None:
+        return STAND_IN if self.borrows else self.options.schema
+
+    def beside(self, schema: str, *, read_only: bool = False) -> Self:
+        other = copy(self)
+        other.__dict__.pop("key", None)
+        other.options = replace(self.options, schema=schema, read_only=read_only or self.options.read_only)
+        other.borrows = True
+        return other
+
+    def placed(self, sql: str) -> str:
+        """Return a compiled statement with the name of the schema in it."""
+        return sql.replace(_QUOTED, quoted(self.schema)) if self.borrows and self.schema else sql
+
+    def put_in_place(self, checkout: Checkout) -> None:
+        """Let a checkout execute compiled statements in the schema of this backend."""
+        if self.borrows and self.schema:
+            checkout.execute = _placing(checkout.execute, quoted(self.schema))
+
+    def meet_server(self) -> None:
+        self.meet(dict(self._asked("SELECT extname, extversion FROM pg_extension", ())))  # type: ignore[attr-defined]
+
+    def schemas_with(self, table: str) -> Sequence[str]:
+        return [str(name) for (name,) in self._asked(_WITH, (table,))]
+
+    def sizes_of(self, schemas: Collection[str]) -> Mapping[str, int]:
+        sizes = _SIZES.format(**(_SIZE if self.citus is None else _DISTRIBUTED_SIZE))
+        return {str(name): int(size) for name, size in self._asked(sizes, (list(schemas),))}
+
+    def rows_of(self, statements: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
+        prepares = None if self.options.pooler is not None else True
+        found: list[Any] = []
+        with Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+            driver = checkout.driver
+            try:
+                if prepares:
+                    driver.prepared_max = max(driver.prepared_max or 0, _PREPARED + 2 * len(statements))
+                    driver.execute("SET plan_cache_mode = force_generic_plan")
+                for statement in statements:
+                    with suppress(*_GONE):
+                        found += driver.execute(statement, values, prepare=prepares).fetchall()
+                if prepares:
+                    driver.execute("RESET plan_cache_mode")
+            except BaseException as error:
+                checkout.broken = True
+                if isinstance(error, psycopg.Error):
+                    raise translate(error) from error
+                raise
+        return found
+
+    def is_empty(self) -> bool:
+        return not any(holds for (holds,) in self._asked(_HOLDS, (self.schema,)))
+
+    def drop_schema(self, connection: Any, kinds: Mapping[str, Collection[str]]) -> None:
+        driver, home = connection.connection.dbapi_connection, quoted(self.schema or "")
+        try:
+            for kind in ("view", "table", "function"):
+                names = ", ".join(f"{home}.{quoted(name)}" for name in sorted(kinds.get(kind, ())))
+                if names:
+                    driver.execute(f"DROP {kind.upper()} IF EXISTS {names} RESTRICT")
+            driver.execute(f"DROP SCHEMA {home} RESTRICT")
+        except psycopg.Error as error:
+            if error.sqlstate != _NEEDED:
+                raise translate(error) from error
+            found = (error.diag.message_detail or str(error)).splitlines()
+            told = f"the schema {self.schema!r} holds, or is needed by, what is not this library's: {'; '.join(found)}"
+            raise Conflict(told, code="not_ours", problems=tuple(found)) from error
+
+    def move_schema(self, host: str, port: int) -> None:
+        if self.citus is None:
+            copies = self.command("copy", "--to", "URL")  # type: ignore[attr-defined]
+            raise NotSupported(f"only Citus moves a schema to another server; to copy it there, run: {copies}")
+        with Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+            try:
+                checkout.driver.execute("SET statement_timeout = 0")
+                await_answers(checkout.driver, None)
+                moved = "SELECT citus_schema_move(%s::regnamespace, %s::text, %s::integer)"
+                checkout.driver.execute(moved, (quoted(self.schema or ""), host, port))
+            except psycopg.Error as error:
+                raise translate(error) from error
+            finally:
+                checkout.broken = True  # its settings are not a session's of ours any more
+
+    def _place(self) -> tuple[str, bool, str]:
+        """Return the schema, whether it exists, and the database."""
+        named = literal(self.schema) if self.schema else "current_schema()"
+        [(schema, exists, database)] = self.peek(  # type: ignore[attr-defined]
+            f"SELECT {named}, to_regnamespace(quote_ident({named})) IS NOT NULL, current_database()"
+        ) or [(None, False, "")]
+        return self._known(schema), exists, database
+
+    def _known(self, schema: str | None) -> str:
+        if schema is None:
+            raise InvalidValue("schema", "the connection's search_path names no schema that exists")
+        return schema
+
+    def _current_schema(self, checkout: Checkout) -> str:
+        return self._known(checkout.driver.execute("SELECT current_schema()").fetchone()[0])
+
+    def _enter_schema(self, checkout: Checkout, schema: str) -> None:
+        """Make the schema the place of everything that follows, and make it at all if it is not there.
+
+        Functions keep this search path. Temporary tables come last in it, so that none can pose as one of ours.
+        """
+        name = quoted(schema)
+        if checkout.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
+            checkout.driver.execute(f"CREATE SCHEMA {name}")
+        checkout.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
+
+    def _asked(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        with Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+            try:
+                found: list[Any] = checkout.driver.execute(sql, values).fetchall()
+            except psycopg.Error as error:
+                raise translate(error) from error
+        return found
+
+
+def _placing(execute: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def placed(sql: str, *values: Any, **options: Any) -> Any:
+        return execute(sql.replace(_QUOTED, name), *values, **options)
+
+    return placed

@@ -1,0 +1,68 @@
+"""Removes a tenant: what this library has made in its schema, and its files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import text
+from sqlalchemy.engine import Connection
+
+from lastlight_state.backends.base import Backend
+from lastlight_state.db.schema.base import VERSION_TABLE
+from lastlight_state.errors import NotFound
+from lastlight_state.files.jsonl.files import translated
+from lastlight_state.migrations import drift
+from lastlight_state.migrations.failures import translated as of_driver
+from lastlight_state.settings import Settings
+
+_OUTPUTS = "SELECT table_name FROM output_tables WHERE kind <> 'custom'"
+
+
+def erase(backend: Backend, settings: Settings, lock_timeout: float) -> int:
+    """Remove the schema of the backend and the files of the settings, and return how many files there were.
+
+    The files go before the commit: a call that is cut off in between leaves a tenant, which can be erased again.
+    """
+    with of_driver(backend), backend.migration(lock_timeout) as connection:
+        if not _has(connection, VERSION_TABLE):  # erased by another caller, and the lock has made the schema anew
+            raise NotFound("tenant", str(backend.schema))
+        backend.drop_schema(connection, _kinds(backend, connection))
+        return _remove_files(settings)
+
+
+def files_of(settings: Settings) -> int:
+    """Return how many files there are of the settings' tenant."""
+    return sum(len(files) for root in _roots(settings) for _, _, files in os.walk(root))
+
+
+def _has(connection: Connection, table: str) -> bool:
+    return connection.scalar(text("SELECT to_regclass(:name)"), {"name": table}) is not None
+
+
+def _kinds(backend: Backend, connection: Connection) -> Mapping[str, Collection[str]]:
+    """Return the names of what this library makes in a schema, output tables included."""
+    made: dict[str, set[str]] = {"table": {VERSION_TABLE}}
+    if _has(connection, "output_tables"):
+        made["table"].update(connection.scalars(text(_OUTPUTS)))
+    for kind, name, _ in drift.promised(backend.name):
+        if kind in ("table", "view", "function"):
+            made.setdefault(kind, set()).add(name)
+    return made
+
+
+def _remove_files(settings: Settings) -> int:
+    found = files_of(settings)
+    for root in _roots(settings):
+        with translated(root), suppress(FileNotFoundError):
+            shutil.rmtree(root)
+    with suppress(OSError):  # something else of the tenant's is in it
+        settings.state_dir.rmdir()
+    return found
+
+
+def _roots(settings: Settings) -> tuple[Path, ...]:
+    return *settings.line_directories, settings.mailboxes

@@ -1,0 +1,289 @@
+"""`Tenants`: a schema of one Postgres database for each tenant, and one pool of connections for all.
+
+A tenant is a schema that has this library's version table; there is no list of them beside the server's own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from lastlight_state import migrations, progress
+from lastlight_state.backends import connect
+from lastlight_state.backends.base import Backend
+from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.waiting import Retry
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.db import valid
+from lastlight_state.db.schema.base import VERSION_TABLE
+from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, sealing_of
+from lastlight_state.db.units.scope import StoreScope
+from lastlight_state.errors import Conflict, InvalidValue, NotFound, StateError
+from lastlight_state.maintenance import Manifest
+from lastlight_state.metrics import Metrics
+from lastlight_state.migrations import MigrationResult
+from lastlight_state.migrations.runner import LOCK_SECONDS
+from lastlight_state.migrations.state import word_for
+from lastlight_state.settings import Settings, load_settings
+from lastlight_state.store import StateStore
+from lastlight_state.tenants import erasing, names, work
+from lastlight_state.tenants.records import ErasedTenant, FailedTenant, MigratedTenants, Tenant
+
+T = TypeVar("T")
+
+#: The most tenants that one statement asks about.
+AT_ONCE = 100
+#: The most tenants that are migrated at a time, by default and at all.
+WORKERS, MOST_WORKERS = 4, 64
+
+
+class Tenants:
+    """The tenants of one Postgres database. Open it once per process; its stores share its pool of connections."""
+
+    def __init__(self, backend: Backend, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.metrics = backend.metrics = Metrics()
+        self._clock = clock
+        self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
+        self._stores: weakref.WeakSet[StateStore] = weakref.WeakSet()
+
+    @classmethod
+    def open(
+        cls,
+        url: str | Path | None = None,
+        *,
+        url_file: str | Path | None = None,
+        state_dir: str | Path | None = None,
+        read_only: bool | None = None,
+        settings: Settings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> Self:
+        """Open the tenants of a Postgres database, whose schemas may be migrated or not.
+
+        All settings are those of each tenant's store, but for the schema; ``pool_size`` bounds the connections of all
+        together. The files of a tenant are in a folder with its name, below ``state_dir`` and every other directory of
+        the settings. Raises `NotSupported` for a database without schemas and for a worker of Citus, `InvalidValue` for
+        a replica, `BackendUnavailable` when the server cannot be reached.
+        """
+        in_force = load_settings(
+            settings, url=None if url is None else str(url), url_file=url_file, state_dir=state_dir, read_only=read_only
+        ).anchored()
+        if in_force.replica is not None:
+            raise InvalidValue("replica", "open tenants of the replica by themselves, with read_only=True")
+        KeptClock(clock).now()
+        in_force = in_force.model_copy(update={"schema_name": None})
+        backend = connect(in_force)
+        try:
+            backend.meet_server()
+        except BaseException:
+            backend.close()
+            raise
+        return cls(backend, in_force, clock)
+
+    def store(self, name: str, *, codec: Codec | ContextCodec | None = None, plain: Plain = "read") -> StateStore:
+        """Open the store of a tenant, which costs one look at its schema. To close it closes no connection.
+
+        ``codec`` and ``plain`` are those of `StateStore.open`. Raises as that does, above all `NotMigrated` for a
+        tenant that is behind or not there, and `InvalidValue` for what is no name of a tenant.
+        """
+        settings, sealing = self._settings_of(name), sealing_of(codec, plain)
+        opened = self._look(lambda: StateStore._on(self.backend.beside(name), settings, self._clock, sealing))
+        self._stores.add(opened)
+        return opened
+
+    def create(self, name: str, *, lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
+        """Make the schema of a tenant, or bring one that is there to the newest revision.
+
+        Several callers may do so at once. Raises `Conflict` ``not_empty`` for a schema that is not this library's and
+        holds anything, `InvalidValue` for a name that no tenant can have, and as `lastlight_state.migrations.migrate`.
+        """
+        backend = self._backend_of(name)
+        if not self._names_of([name]):
+            self._refuse_filled(backend)
+        return migrations.migrate(backend, lock_timeout=lock_timeout)
+
+    def list(self, *, sizes: bool = False) -> tuple[Tenant, ...]:
+        """Return all tenants by name, with their revisions, and with ``sizes`` their bytes, which are read from disk.
+
+        A schema of this library that has no name of a tenant, such as ``public``, is left out.
+        """
+        valid.flag("sizes", sizes)
+        found: list[Tenant] = []
+        for some in _batches(self._names_of(None)):
+            revisions = self._revisions(some)
+            bytes_of = self._look(partial(self.backend.sizes_of, some)) if sizes else {}
+            found += [_tenant(name, revisions[name], bytes_of.get(name)) for name in some if name in revisions]
+        return tuple(found)
+
+    def migrate(
+        self,
+        only: Sequence[str] | None = None,
+        *,
+        workers: int = WORKERS,
+        lock_timeout: float = LOCK_SECONDS,
+    ) -> MigratedTenants:
+        """Bring all tenants to the newest revision, or ``only`` these, and go on with the others where one fails.
+
+        At most ``workers`` are migrated at a time, and never more than there are connections. Each is a transaction of
+        its own, so that a call that was cut off is simply made again: tenants that are current cost one look. A tenant
+        that fails is as it was, and is returned with its error. Progress is told by `lastlight_state.progress`.
+        """
+        wanted = self._names_of(None) if only is None else [names.checked(name) for name in dict.fromkeys(only)]
+        most = min(valid.number("workers", workers, least=1, most=MOST_WORKERS), self.settings.pool_size)
+        self._scope.refuse_closed()
+        results: dict[str, MigrationResult | StateError] = {}
+        with ThreadPoolExecutor(most, thread_name_prefix="lastlight-migrate") as pool:
+            futures = {pool.submit(self._migrated, name, lock_timeout): name for name in wanted}
+            try:
+                for future in as_completed(futures):
+                    results[futures[future]] = future.result()
+                    progress.tell("migrate", len(results), len(wanted), unit="tenants")
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return _summary(sorted(results.items()))
+
+    def due(self, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return the tenants in which a worker of these workflows, or of all, may find something to do at this moment.
+
+        That is a run which may be taken or admitted, a timer, an overdue question, a cron or its stale fire. The
+        statements are few for all tenants together, and each connection plans them once. The run that is found may be
+        at its limit of restarts, or wait for a place below a cap: whoever takes it finds out.
+        """
+        workflows = None if workflow_names is None else list(valid.several("workflow_names", workflow_names))
+        asked = work.statements(self._names_of(None), filtered=workflows is not None)
+        values = {"at": KeptClock(self._clock).now(), "workflows": workflows}
+        found = self._look(partial(self.backend.rows_of, asked, values))
+        return tuple(sorted(str(name) for (name,) in found))
+
+    def export(self, name: str, folder: str | Path, *, with_logs: bool = True) -> Manifest:
+        """Write everything of a tenant into a new folder, as `Backup.create` does, and return its manifest.
+
+        ``store.maintenance.backup.restore`` makes of it a tenant of another database, or a file of SQLite.
+        Raises `NotFound` if there is no such tenant, and as `Backup.create`.
+        """
+        self._expect(name)
+        with StateStore(self.backend.beside(name), self._settings_of(name), self._clock) as store:
+            return store.maintenance.backup.create(folder, with_logs=with_logs)
+
+    def erase(self, name: str, *, confirm: str | None = None, lock_timeout: float = LOCK_SECONDS) -> ErasedTenant:
+        """Remove the schema of a tenant and its files for good, if ``confirm`` is its name; else tell what would go.
+
+        Whatever is not this library's in the schema, or refers to it from elsewhere, is not removed: then this is
+        `Conflict` ``not_ours`` that names it, and nothing is gone. A table that was attached as an output table is not
+        this library's. Calls under way in the schema are waited for; later ones fail. Raises `NotFound` if there is no
+        such tenant, `InvalidValue` if ``confirm`` is another name.
+        """
+        revision = self._expect(name)
+        if confirm not in (None, name):
+            raise InvalidValue("confirm", f"expected the name of the tenant, {name!r}, got {confirm!r:.80}")
+        settings, backend = self._settings_of(name), self._backend_of(name)
+        size = self._look(lambda: backend.sizes_of([name])).get(name, 0)
+        if confirm is None:
+            return ErasedTenant(name, revision, size, erasing.files_of(settings), erased=False)
+        files = erasing.erase(backend, settings, lock_timeout)
+        return ErasedTenant(name, revision, size, files, erased=True)
+
+    def move(self, name: str, host: str, port: int) -> None:
+        """Move a tenant to another server of a Citus database while it is used.
+
+        Raises `NotSupported` on any other Postgres, and `NotFound` if there is no such tenant.
+        """
+        backend = self._backend_of(name)
+        self._expect(name)
+        backend.move_schema(host, valid.number("port", port, least=1, most=65_535))
+
+    def close(self) -> None:
+        """Close the stores of all tenants, and give the connections back. Idempotent; later calls are `StoreClosed`."""
+        try:
+            for store in list(self._stores):
+                store.close()
+        finally:
+            if self._scope.close():
+                self.backend.close()
+
+    def __repr__(self) -> str:
+        """Name the database, without its password, and whether the tenants are open."""
+        return f"{type(self).__name__}({self.backend.location!r}, {'open' if self._scope.is_open else 'closed'})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _settings_of(self, name: str) -> Settings:
+        names.checked(name)
+        own: dict[str, Any] = {"schema_name": name, "state_dir": self.settings.state_dir / name}
+        for directory in ("agent_log_dir", "run_log_root", "mailbox_root"):
+            given = getattr(self.settings, directory)
+            own[directory] = None if given is None else given / name
+        return self.settings.model_copy(update=own)
+
+    def _backend_of(self, name: str) -> Backend:
+        return self.backend.beside(names.checked(name))
+
+    def _refuse_filled(self, backend: Backend) -> None:
+        if not self._look(backend.is_empty):
+            raise Conflict(f"the schema {backend.schema!r} holds what is not this library's", code="not_empty")
+
+    def _names_of(self, only: Sequence[str] | None) -> builtins.list[str]:
+        """Return the names of all tenants, or those of ``only`` that there are."""
+        found = [name for name in self._look(lambda: self.backend.schemas_with(VERSION_TABLE)) if names.is_name(name)]
+        return found if only is None else [name for name in found if name in only]
+
+    def _expect(self, name: str) -> str | None:
+        """Return the revision of a tenant. Raises `NotFound`."""
+        names.checked(name)
+        revisions = self._revisions([name]) if self._names_of([name]) else {}
+        if name not in revisions:
+            raise NotFound("tenant", name, reason="no schema of this name has this library's version table")
+        return revisions[name]
+
+    def _revisions(self, some: Sequence[str]) -> dict[str, str | None]:
+        """Return the revisions of these tenants by one statement. One that is gone meanwhile is left out."""
+        selects = (
+            f"SELECT {literal(name)}, (SELECT min(version_num) FROM {quoted(name)}.{quoted(VERSION_TABLE)})"
+            for name in some
+        )
+        found = self._look(partial(self.backend.peek, " UNION ALL ".join(selects)))
+        if found is not None:
+            return dict(found)
+        return {} if len(some) == 1 else {key: value for name in some for key, value in self._revisions([name]).items()}
+
+    def _migrated(self, name: str, lock_timeout: float) -> MigrationResult | StateError:
+        try:
+            return migrations.migrate(self._backend_of(name), lock_timeout=lock_timeout)
+        except StateError as error:
+            return error
+
+    def _look(self, ask: Callable[[], T]) -> T:
+        self._scope.refuse_closed()
+        return self._scope.retry.run(ask, repeatable=True)
+
+
+def _tenant(name: str, revision: str | None, size: int | None) -> Tenant:
+    return Tenant(name, revision, word_for(revision) if revision is not None else "foreign", size)
+
+
+def _summary(results: Sequence[tuple[str, MigrationResult | StateError]]) -> MigratedTenants:
+    failed: list[FailedTenant] = []
+    done: list[str] = []
+    same: list[str] = []
+    for name, result in results:
+        if isinstance(result, StateError):
+            failed.append(FailedTenant(name, result.code, str(result)))
+        else:
+            (done if result.revisions or result.mended else same).append(name)
+    return MigratedTenants(tuple(done), tuple(same), tuple(failed))
+
+
+def _batches(of: Sequence[str]) -> Iterator[Sequence[str]]:
+    for first in range(0, len(of), AT_ONCE):
+        yield of[first : first + AT_ONCE]
