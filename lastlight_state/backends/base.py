@@ -58,6 +58,7 @@ class Checkout(Turn):
     before: Any = None
     broken = refuses_writes = hurries = False
     undone = begun = False  # undone: rolled back by the caller; begun: ONE that others join
+    committed = False  # as far as the backend says so
     is_awaited = False  # whether it is asynchronous, and used from a greenlet
     backend: Any  # None for a connection that is a caller's; such a checkout is never entered
 

@@ -148,7 +148,7 @@ def left_of(seconds: float) -> float:
 
 def _deadline() -> Deadline | None:
     found = of_thread.deadline
-    while found is not None and found.gone:  # its block was cut off
+    while found is not None and found.handle is not None and found.gone:  # its block was cut off
         found = found.before
     return found
 

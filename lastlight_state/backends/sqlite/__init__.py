@@ -43,6 +43,7 @@ from lastlight_state.backends.sqlite.connections import (
 from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
 from lastlight_state.backends.sqlite.driver import fetched, translate
 from lastlight_state.backends.sqlite.file_connections import FileConnections
+from lastlight_state.backends.sqlite.locked_reads import LockedConnection
 from lastlight_state.backends.sqlite.pragmas import busy_timeout, permit_writes, piece, refuse_writes, tried_again
 from lastlight_state.backends.sqlite.upkeep import SqliteUpkeep
 from lastlight_state.errors import BackendError, NotSupported, ReadOnlyTransaction, StateError
@@ -133,13 +134,13 @@ class SqliteBackend(SqliteUpkeep):
                 self._connections.writer(checkout)
             else:
                 self._connections.reader(checkout)
-                if waiting.of_thread.deadline is not None:
+                if waiting.of_thread.deadline is not None and not self.options.across_mounts:
                     pragmas.hurry(checkout, self.options)
         except (sqlite3.Error, OSError) as error:
             raise translate(error) from error
         if checkout.group is not None:
             return checkout
-        begins = mode.begins
+        begins = mode.begins and not isinstance(checkout.driver, LockedConnection)
         if checkout.shares and not begins and len(self._line) > 1:  # a statement alone would be a commit alone
             begins = checkout.begun = group_commit.leads(checkout)
         if begins:
@@ -162,11 +163,14 @@ class SqliteBackend(SqliteUpkeep):
             self._commit(checkout)
 
     def _commit(self, checkout: Checkout) -> None:
-        execute = checkout.driver.execute
+        driver = checkout.driver
+        if isinstance(driver, LockedConnection):
+            return
         try:
-            execute("COMMIT")
+            driver.execute("COMMIT")
         except sqlite3.Error as error:
-            self.persist(checkout, error, partial(execute, "COMMIT"))
+            self.persist(checkout, error, partial(driver.execute, "COMMIT"))
+        checkout.committed = True
 
     def rollback(self, checkout: Checkout) -> None:
         driver = checkout.driver
@@ -313,7 +317,7 @@ class SqliteBackend(SqliteUpkeep):
             raise
 
     def _examine(self, checkout: Checkout) -> None:
-        """Refuse a file that holds more than tables. In a transaction nobody changes that before it ends."""
+        """Refuse a file that holds more than tables. In a transaction, or under our lock, nobody changes that."""
         try:
             self._patiently(checkout, lambda: untrusted.refuse_forbidden(checkout.driver))
         except BaseException:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from lastlight_state.backends.sqlite import checkpoints, files, locked_reads, un
 from lastlight_state.backends.sqlite.connections import Connections, undo
 from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 from lastlight_state.backends.sqlite.locked_reads import FileReader, Probe
-from lastlight_state.backends.sqlite.pragmas import SYNCED, pragmas, set_up
+from lastlight_state.backends.sqlite.pragmas import SYNCED, patience, pragmas, set_up
 from lastlight_state.errors import BackendUnavailable, MisuseError
 
 # What a forked child does about its parent's connections to SQLite files.
@@ -101,6 +100,8 @@ class FileConnections(Connections):
         if self.shares and SYNCED in self._settings:
             self.writers = SHARING_WRITERS
         self._abandoned = FileReader(path, copied)
+        self._beside = [str(beside) for beside in files.beside(path)]
+        self._named, self._place = str(path), _place(path)
         self._glance = None
         if options.glance:
             self._glance = Probe(path, self._glanced, is_ours=not (options.foreign or options.across_mounts))
@@ -175,7 +176,11 @@ class FileConnections(Connections):
         checkout.lend(self._writer)
 
     def _take_back_writer(self, checkout: Checkout) -> None:
-        self._discard(checkout)
+        if checkout.committed and self._writer is not None and not self._keeps:
+            self._writer.close()
+            self._writer = None
+        else:
+            self._discard(checkout)
 
     def _discard(self, cut_off: Checkout) -> None:
         self._forget_log()  # which is gone once the last connection is closed
@@ -201,7 +206,8 @@ class FileConnections(Connections):
             connection = self._connect(writes=False)
             self._lent[connection] = checkout
             self._readers.append(connection)
-            connection.execute("PRAGMA query_only = ON")
+            if not (self._options.read_only and self._options.across_mounts):
+                connection.execute("PRAGMA query_only = ON")
             checkout.lend(connection)
         finally:
             self._lent.pop(checkout, None)
@@ -215,8 +221,12 @@ class FileConnections(Connections):
     def _close_reader(self, connection: Any) -> None:
         if connection in self._readers:
             connection.close()
-            with suppress(ValueError):  # somebody else closes it too
+            try:
                 self._readers.remove(connection)
+            except ValueError:  # somebody else closes it too
+                pass
+            finally:
+                self._lent.pop(connection, None)
         self._lent.pop(connection, None)
 
     def _close_idle(self) -> None:
@@ -232,10 +242,14 @@ class FileConnections(Connections):
         access = _READS if self._options.read_only else "mode=rw"
         if self._keeps:
             return self._connected(self._path, access, writes=writes)
-        files.is_there(self._path, follow=False)
         if not self._options.read_only:
-            return untrusted.opened(self._path, lambda: self._opened(self._path, access), self._set_up_writer)
+            return untrusted.opened(self._path, self._opened_writer, self._set_up_writer)
         return self._abandoned.connected(self._held, self._read)
+
+    def _opened_writer(self) -> sqlite3.Connection:
+        """Return a connection to a file beside which `untrusted.opened` has found no FIFO."""
+        _refuse_another_journal(self._beside[2], self._options.busy_timeout)
+        return _opened(self._place, "mode=rw", sqlite3.Connection, patience(self._options, writes=True))
 
     def _glanced(self, path: Path, access: str) -> sqlite3.Connection:
         """Return a connection that reads a file or our private copy, through the door if another party writes it."""
@@ -248,7 +262,8 @@ class FileConnections(Connections):
 
     def _held(self) -> sqlite3.Connection | None:
         """Return a connection to a file of another party that is not written meanwhile; None where its writer died."""
-        unchanging = partial(_opened, self._path, _UNCHANGING, locked_reads.LockedConnection)
+        kind = locked_reads.WatchedLock if self._options.foreign else locked_reads.LockedConnection
+        unchanging = partial(_opened, self._place, _UNCHANGING, kind)
         connection = locked_reads.opened(self._path, unchanging, self._options.busy_timeout)
         return None if connection is None else self._set_up(connection, writes=False)
 
@@ -266,12 +281,13 @@ class FileConnections(Connections):
 
     def _opened(self, path: Path, access: str) -> sqlite3.Connection:
         files.refuse_beside(path)
-        _refuse_another_journal(path, self._options.busy_timeout)
-        return _opened(path, access, untrusted.Watched if self._options.foreign else sqlite3.Connection)
+        _refuse_another_journal(str(files.beside(path)[2]), self._options.busy_timeout)
+        kind = untrusted.Watched if self._options.foreign else sqlite3.Connection
+        return _opened(_place(path), access, kind, patience(self._options, writes=False))
 
     def _size(self) -> int:
         """Return the bytes of the file and what lies beside it."""
-        return files.size(self._path, *files.beside(self._path))
+        return files.size(self._named, *self._beside)
 
     def _set_up(self, connection: sqlite3.Connection, *, writes: bool) -> sqlite3.Connection:
         try:
@@ -279,6 +295,7 @@ class FileConnections(Connections):
                 connection.watch(self._options.read_seconds or untrusted.MOST_SECONDS, self._size())
             elif self._options.across_mounts:
                 untrusted.guard(connection, None if writes else self._options.read_seconds, self._size())
+                untrusted.remember(connection)
             set_up(connection, self._settings, self._options, writes=writes)
         except BaseException as error:
             connection.close()
@@ -288,27 +305,32 @@ class FileConnections(Connections):
         return connection
 
 
-def _refuse_another_journal(path: Path, seconds: float) -> None:
+def _refuse_another_journal(journal: str, seconds: float) -> None:
     """Raise `BackendUnavailable` if the journal beside a database names another, for longer than a commit takes."""
-    journal, end = files.beside(path)[2], None
+    end = None
     while files.names_another(journal):
         end = end or waiting.until(seconds)
         if time.monotonic() >= end:
+            name = Path(journal).name
             raise BackendUnavailable(
-                f"{journal.name} beside the database names another journal, which SQLite would open and might delete."
+                f"{name} beside the database names another journal, which SQLite would open and might delete."
                 " If a program of yours was killed while it committed to several attached files, open the database"
                 " with that program; else move the journal away",
                 reason="another_journal",
-                path=str(journal),
+                path=journal,
             )
         waiting.pause(_PAUSE_SECONDS)
 
 
-def _opened(path: Path, access: str, kind: type[_C]) -> _C:
+def _place(path: Path) -> str:
+    return f"file://{quote(str(path))}"
+
+
+def _opened(place: str, access: str, kind: type[_C], timeout: float = 0) -> _C:
     return connect(
-        f"file://{quote(str(path))}?{access}",
+        f"{place}?{access}",
         uri=True,
-        timeout=0,  # until it is set up
+        timeout=timeout,  # 0 until it is set up
         isolation_level=None,
         check_same_thread=False,
         cached_statements=512,

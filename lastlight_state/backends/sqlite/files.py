@@ -72,12 +72,14 @@ def without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def size(*paths: Path) -> int:
+def size(*paths: Path | str) -> int:
     """Return the bytes of all these files that are there."""
     found = 0
     for path in paths:
-        with suppress(OSError):
-            found += path.lstat().st_size
+        try:
+            found += os.lstat(path).st_size
+        except OSError:
+            continue
     return found
 
 
@@ -96,7 +98,7 @@ def beside(path: Path) -> tuple[Path, Path, Path]:
     )
 
 
-def names_another(journal: Path) -> bool:
+def names_another(journal: Path | str) -> bool:
     """Return whether a journal that SQLite would roll back names another journal.
 
     SQLite opens what is named so, and may delete it, whatever that is. No journal of ours does. Raises OSError for no
@@ -109,7 +111,7 @@ def names_another(journal: Path) -> bool:
     with os.fdopen(held, "rb") as opened:
         found = os.fstat(held)
         if not stat.S_ISREG(found.st_mode):
-            raise special_files.refusal(journal, found.st_mode)
+            raise special_files.refusal(Path(journal), found.st_mode)
         if found.st_size < len(_NAMES_ANOTHER) or opened.read(1) == b"\0":
             return False
         opened.seek(-len(_NAMES_ANOTHER), os.SEEK_END)

@@ -17,7 +17,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -39,17 +38,24 @@ _MOST_MISSES = 5
 _PAUSE_SECONDS, _MISSED_SECONDS = 0.01, 0.001
 
 
-class LockedConnection(untrusted.Watched):
-    """A connection to a file that nobody changes until it is closed."""
+class LockedConnection(sqlite3.Connection):
+    """A connection to a file that nobody changes until it is closed. It needs no transaction to read one moment."""
 
     descriptor: int | None = None
 
     def close(self) -> None:
         held, self.descriptor = self.descriptor, None
-        if held is not None:  # SQLite may keep the descriptor for its next connection
-            with suppress(OSError):
+        try:
+            if held is not None:  # SQLite may keep the descriptor for its next connection
                 _set(held, fcntl.F_UNLCK, _SHARED, _SHARED_LENGTH)
-        super().close()
+        except OSError:
+            pass
+        finally:
+            super().close()
+
+
+class WatchedLock(LockedConnection, untrusted.Watched):
+    """A connection to a file of another program that nobody changes until it is closed."""
 
 
 class LockUnavailable(Exception):
@@ -64,16 +70,18 @@ def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) 
     """
     end, misses = waiting.until(seconds), 0
     while True:
-        with untrusted.directory(path) as held:
-            try:
-                return _attempt(held, path, connect)
-            except _Missed:
-                misses += 1
-                if misses == _MOST_MISSES:
-                    raise LockUnavailable from None
-                pause = _MISSED_SECONDS
-            except BlockingIOError:
-                pause = _PAUSE_SECONDS
+        held = untrusted.open_directory(path)
+        try:
+            return _attempt(held, path, connect)
+        except _Missed:
+            misses += 1
+            if misses == _MOST_MISSES:
+                raise LockUnavailable from None
+            pause = _MISSED_SECONDS
+        except BlockingIOError:
+            pause = _PAUSE_SECONDS
+        finally:
+            os.close(held)
         if time.monotonic() + pause > end:
             raise BackendBusy("the database is locked by another writer")
         waiting.pause(pause)
@@ -118,18 +126,22 @@ def _take(descriptor: int) -> None:
 
 def _is_left(held: int, path: Path, descriptor: int) -> bool:
     """Return whether a journal or log lies beside the file that has to be brought into it, and nobody is about to."""
-    with suppress(FileNotFoundError):
-        if untrusted.regular(held, f"{path.name}-wal", path).st_size > 0:
+    name = path.name
+    try:
+        if untrusted.regular(held, f"{name}-wal", path).st_size > 0:
             return True
-    with suppress(FileNotFoundError):
-        journal = os.open(f"{path.name}-journal", untrusted.TO_READ, dir_fd=held)
-        try:
-            if not stat.S_ISREG(os.fstat(journal).st_mode):
-                raise OSError(errno.EINVAL, f"expected a regular file: {path.name}-journal", str(path))
-            return os.read(journal, 1) not in (b"", b"\0") and not _is_reserved(descriptor)
-        finally:
-            os.close(journal)
-    return False
+    except FileNotFoundError:
+        pass
+    try:
+        journal = os.open(f"{name}-journal", untrusted.TO_READ, dir_fd=held)
+    except FileNotFoundError:
+        return False
+    try:
+        if not stat.S_ISREG(os.fstat(journal).st_mode):
+            raise OSError(errno.EINVAL, f"expected a regular file: {name}-journal", str(path))
+        return os.read(journal, 1) not in (b"", b"\0") and not _is_reserved(descriptor)
+    finally:
+        os.close(journal)
 
 
 def _is_reserved(descriptor: int) -> bool:
@@ -185,8 +197,10 @@ class FileReader:
 
     def _connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection | None:
         if IS_POSSIBLE:
-            with suppress(LockUnavailable):
+            try:
                 return hold()
+            except LockUnavailable:
+                pass  # SQLite's own locks then
         try:
             return _probed(connect(self._path))
         except sqlite3.Error as error:

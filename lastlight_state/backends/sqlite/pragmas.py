@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.base import Checkout, Options
 from lastlight_state.backends.known_faults import SAVEPOINT_IN_MEMORY
-from lastlight_state.backends.sqlite import checkpoints, files
+from lastlight_state.backends.sqlite import checkpoints, files, untrusted
 from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked
 from lastlight_state.errors import NotSupported
@@ -35,20 +37,41 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
 
     On a network or VM-mounted one, WAL's shared memory cannot be trusted, and a mapped page may vanish under us.
     """
-    remote = options.across_mounts or (carrier is not None and files.is_remote(carrier))
+    remote = carrier is not None and files.is_remote(carrier)
     if carrier is not None and not options.read_only:
         yield f"journal_mode = {_journal_mode(options, carrier)}"
-    if not (options.read_only and options.across_mounts):  # which only reads, for one unit
+    if options.across_mounts:
+        yield from _of_one_unit(options)
+    else:
         yield SYNCED if remote or options.durability == "full" else "synchronous = NORMAL"
         yield "foreign_keys = ON"
         yield "recursive_triggers = ON"
         yield checkpoints.pragma(options.wal_autocheckpoint)
         yield "cache_size = -16384"
-    yield f"mmap_size = {0 if remote else 134217728}"
-    yield f"temp_store = {'DEFAULT' if SAVEPOINT_IN_MEMORY.affects(sqlite3.sqlite_version) else 'MEMORY'}"
+        yield f"mmap_size = {0 if remote else 134217728}"
+        yield f"temp_store = {'DEFAULT' if SAVEPOINT_IN_MEMORY.affects(sqlite3.sqlite_version) else 'MEMORY'}"
     if options.across_mounts or options.foreign:  # somebody else wrote the file
-        yield "trusted_schema = OFF"
+        if not untrusted.DISTRUSTS:
+            yield "trusted_schema = OFF"
         yield "cell_size_check = ON"
+
+
+def _of_one_unit(options: Options) -> Iterator[str]:
+    """Yield what a connection for one unit needs that SQLite does not do by itself, as it usually is built."""
+    if not options.read_only and _default("SYNCHRONOUS", "2") != "2":
+        yield SYNCED
+    if _default("MMAP_SIZE", "0") != "0":
+        yield "mmap_size = 0"
+
+
+@lru_cache(maxsize=8)
+def _default(name: str, usual: str) -> str:
+    """Return the default that this SQLite was built with."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for (option,) in connection.execute("PRAGMA compile_options"):
+            if option.startswith(f"DEFAULT_{name}="):
+                return str(option).partition("=")[2]
+    return usual
 
 
 def piece(options: Options, *, writes: bool) -> float:
@@ -64,12 +87,16 @@ def busy_timeout(seconds: float) -> str:
 def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: Options, *, writes: bool) -> None:
     """Apply the settings. Raises `NotSupported` when the file stays in another journal mode.
 
-    All of them together wait for a lock as long as one statement does. What is used for one unit waits no longer than
-    its call.
+    All of them together wait for a lock as long as one statement does.
     """
-    end = waiting.until(max(options.busy_timeout, _SET_UP_SECONDS)) - _PAUSE_SECONDS
-    connection.execute(busy_timeout(_left(min(options.busy_timeout, PIECE_SECONDS))))
+    if not options.across_mounts:  # whose connections are opened with it
+        connection.execute(busy_timeout(_left(min(options.busy_timeout, PIECE_SECONDS))))
+    end = None
     for setting in settings:
+        if options.across_mounts and not setting.startswith("journal_mode"):  # and so needs no lock
+            connection.execute(f"PRAGMA {setting}")
+            continue
+        end = end or waiting.until(max(options.busy_timeout, _SET_UP_SECONDS)) - _PAUSE_SECONDS
         answer = _answer(connection, f"PRAGMA {setting}", end)
         name, _, wanted = setting.partition(" = ")
         if name == "journal_mode" and answer[0].upper() != wanted:
@@ -78,8 +105,8 @@ def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: O
                 f" open it with the setting journal_mode={answer[0]}",
                 journal_mode=answer[0],
             )
-    usual = piece(options, writes=writes)
-    connection.execute(busy_timeout(_left(usual) if options.across_mounts else usual))
+    if not options.across_mounts:
+        connection.execute(busy_timeout(piece(options, writes=writes)))
 
 
 def refuse_writes(checkout: Checkout) -> None:
@@ -99,7 +126,7 @@ def permit_writes(checkout: Checkout) -> None:
 def hurry(checkout: Checkout, options: Options) -> None:
     """Let a unit that reads wait for a lock of its file until its thread's deadline at most, until `wait_as_usual`."""
     left = waiting.shortened(options.busy_timeout)
-    if left is not None and not options.across_mounts:  # whose connections are made for each unit
+    if left is not None:
         checkout.hurries = True
         checkout.driver.execute(busy_timeout(left))
 
@@ -133,6 +160,11 @@ def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
         except sqlite3.Error as again:
             error = again
     raise error
+
+
+def patience(options: Options, *, writes: bool) -> float:
+    """Return how many seconds SQLite waits for a lock on a connection for one unit: no longer than its call."""
+    return _left(piece(options, writes=writes)) if options.across_mounts else 0
 
 
 def _left(seconds: float) -> float:

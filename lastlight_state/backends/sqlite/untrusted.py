@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -43,13 +44,19 @@ _STEPS = 10_000
 #: Steps that a unit may need, whatever the file's size, and for each of its bytes: a row has some of these.
 _LEAST_STEPS, _STEPS_A_BYTE = 2_000_000, 100
 _LIMITS = {"LENGTH": 64 * 1024 * 1024, "EXPR_DEPTH": 100, "ATTACHED": 0, "TRIGGER_DEPTH": 1}
+#: Switches off what a schema computes by functions that are not known to be harmless, where Python can (3.12).
+_TRUSTED_SCHEMA = getattr(sqlite3, "SQLITE_DBCONFIG_TRUSTED_SCHEMA", None)
+#: Whether `guard` does that, so that no setting is needed.
+DISTRUSTS = _TRUSTED_SCHEMA is not None
 #: Keeps SQL from damaging the file and its shadow tables, where Python can switch that on (3.12).
 _DEFENSIVE = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 _REFUSED = frozenset({sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_ATTACH})
-#: A virtual table has no page of its own. 2 and 3 are columns that are computed, which only the word AS makes.
+#: No name that `remember` keeps is long. A virtual table has no page of its own.
+#: 2 and 3 are columns that are computed, which only the word AS makes.
 _FORBIDDEN = """
-SELECT CASE WHEN type = 'table' THEN 'virtual table' ELSE type END, substr(name, 1, 80) FROM sqlite_master
-WHERE type NOT IN ('table', 'index') OR (type = 'table' AND rootpage = 0)
+SELECT CASE WHEN length(name) > 1000 THEN 'long name' WHEN type = 'table' THEN 'virtual table' ELSE type END,
+  substr(name, 1, 80) FROM sqlite_master
+WHERE type NOT IN ('table', 'index') OR (type = 'table' AND rootpage = 0) OR length(name) > 1000
 UNION ALL
 SELECT 'computed column', substr(m.name || '.' || x.name, 1, 80)
 FROM sqlite_master m, pragma_table_xinfo(m.name) x
@@ -79,7 +86,8 @@ def opened(
     """
     reused = 0
     for attempt in range(_TRIES):
-        with directory(path) as held:
+        held = open_directory(path)
+        try:
             expected = _identity(held, path)
             if attempt == 0:
                 connection, descriptor = connected(expected, held, connect)
@@ -87,6 +95,8 @@ def opened(
                     return set_up(connection)  # reads the file
                 connection.close()
                 continue
+        finally:
+            os.close(held)
         with _turn:
             before = _descriptors_of(expected)
             connection = connect()
@@ -178,6 +188,8 @@ def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _AN
     connection.set_authorizer(_permitted)
     if _DEFENSIVE is not None:
         connection.setconfig(_DEFENSIVE, True)  # type: ignore[attr-defined,unused-ignore]
+    if _TRUSTED_SCHEMA is not None:
+        connection.setconfig(_TRUSTED_SCHEMA, False)  # type: ignore[attr-defined,unused-ignore]
     if seconds is None:
         return
     set_limits(connection, _LIMITS)
@@ -192,22 +204,41 @@ def refuse_forbidden(connection: sqlite3.Connection) -> None:
         raise BackendUnavailable(f"the file holds a {kind} ({name!r}), which is not read", reason=FORBIDDEN)
 
 
+def remember(connection: sqlite3.Connection) -> None:
+    """Ask once about each name from now on: where nothing but our statements and `refuse_forbidden` runs."""
+    connection.set_authorizer(_remembered)
+
+
 def _permitted(action: int, _first: object, _second: object, _database: object, source: str | None) -> int:
     return sqlite3.SQLITE_DENY if source is not None or action in _REFUSED else sqlite3.SQLITE_OK
 
 
+_remembered = lru_cache(maxsize=1024)(_permitted)
+
+
 @contextmanager
 def directory(path: Path) -> Iterator[int]:
-    """Open the directory of an absolute path for reading. Raises OSError for a link among the components."""
-    held = os.open(path.anchor, _STEP)
+    """Lend the directory of an absolute path for reading. Raises OSError for a link among the components."""
+    held = open_directory(path)
     try:
-        for name in path.parts[1:-1]:
-            inner = os.open(name, _STEP, dir_fd=held)
-            left, held = held, inner
-            os.close(left)
         yield held
     finally:
         os.close(held)
+
+
+def open_directory(path: Path) -> int:
+    """Return the descriptor of the directory of an absolute path. Raises OSError as `directory` does."""
+    anchor, *names = path.parts
+    held = os.open(anchor, _STEP)
+    try:
+        for name in names[:-1]:
+            inner = os.open(name, _STEP, dir_fd=held)
+            left, held = held, inner
+            os.close(left)
+    except BaseException:
+        os.close(held)
+        raise
+    return held
 
 
 def _identity(held: int, path: Path) -> _Identity:
@@ -215,10 +246,13 @@ def _identity(held: int, path: Path) -> _Identity:
 
     What lies beside it under the names of a log or journal must be regular files, too: SQLite would wait at a FIFO.
     """
-    found = regular(held, path.name, path)
+    name = path.name
+    found = regular(held, name, path)
     for suffix in ("-wal", "-shm", "-journal"):
-        with suppress(FileNotFoundError):
-            regular(held, path.name + suffix, path)
+        try:
+            regular(held, name + suffix, path)
+        except FileNotFoundError:
+            continue
     return found.st_dev, found.st_ino
 
 
@@ -244,7 +278,8 @@ def _descriptors_of(identity: _Identity) -> set[str]:
 
 
 def _of_descriptor(name: str) -> _Identity | None:
-    with suppress(OSError):
+    try:
         found = os.fstat(int(name))
-        return found.st_dev, found.st_ino
-    return None
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

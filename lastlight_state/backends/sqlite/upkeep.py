@@ -52,7 +52,7 @@ class SqliteUpkeep(Moving, Backend):
     def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
         asked = "SELECT name FROM pragma_table_info(?)"
         found = self._patiently(checkout, lambda: checkout.driver.execute(asked, (table,)).fetchall())
-        return frozenset(name for (name,) in found)
+        return frozenset([name for (name,) in found])
 
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
         return self._patiently(checkout, lambda: examined(checkout.driver, deep=deep))

@@ -135,7 +135,11 @@ class Compiled:
 
 def has_damage(rows: Iterable[Any]) -> bool:
     """Return whether errors stand among the rows: one look at each type, not a call for each row."""
-    return any(issubclass(kind, CorruptData) for kind in {*map(type, rows)})
+    kinds = {*map(type, rows)}
+    return kinds != _SOUND and any(issubclass(kind, CorruptData) for kind in kinds)
+
+
+_SOUND = {dict}
 
 
 class Statement(Generic[RowT]):

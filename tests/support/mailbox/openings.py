@@ -1,4 +1,4 @@
-"""How often SQLite opens a file, and files whose times a later commit is sure to change."""
+"""What a call costs by counts, and files whose times a later commit is sure to change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,20 +18,37 @@ from lastlight_state.backends.sqlite import unchanged
 _REALTIME_COARSE = 5
 
 
-def openings(call: Callable[[], object]) -> int:
-    """How often a call opens a database."""
-    opened = 0
+class Costs(NamedTuple):
+    """How often a call opens a database, runs a statement, and calls a function that is written in Python."""
 
-    def hear(_: object, event: str, called: Any) -> None:
-        nonlocal opened
-        opened += event == "c_call" and called is sqlite3.connect
+    openings: int
+    statements: int
+    calls: int
+
+
+def costs(call: Callable[[], object]) -> Costs:
+    """What a call costs."""
+    opened = ran = called = 0
+
+    def hear(_: object, event: str, function: Any) -> None:
+        nonlocal opened, ran, called
+        if event == "call":
+            called += 1
+        elif event == "c_call":
+            opened += function is sqlite3.connect
+            ran += getattr(function, "__name__", "") == "execute"
 
     sys.setprofile(hear)
     try:
         call()
     finally:
         sys.setprofile(None)
-    return opened
+    return Costs(opened, ran, called)
+
+
+def openings(call: Callable[[], object]) -> int:
+    """How often a call opens a database."""
+    return costs(call).openings
 
 
 def coarse() -> int:

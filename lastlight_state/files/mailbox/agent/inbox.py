@@ -172,8 +172,8 @@ class AgentInbox(MailboxPart):
         self._writing(lambda unit: self._settled(unit, asked, status, error, now))
 
     def _settled(self, unit: Unit, asked: Sequence[str], status: str, error: str | None, now: datetime) -> None:
-        heads = self._heads(asked)
-        found = _acks(unit, heads.values())
+        found, earlier = state.with_earlier(unit, self._pair, asked)
+        heads = self._heads(asked, [ack["message_id"] for ack in earlier])
         for message_id in asked:
             ack, head = found.get(message_id), heads[message_id]
             current = ack if messages.is_live(ack, head) or _is_own_claim(ack, head, self._pair.instance) else None
@@ -183,8 +183,11 @@ class AgentInbox(MailboxPart):
                 raise LostRace(f"message {message_id!r} is {current['status']}", status=current["status"])
             tries = head["tries"] or 0 if current is None else current["message_tries"]
             unit.change(sql.PUT_ACK, {**self._ack(message_id, head["seq"], tries, status, now), "error": error})
-        if status == "completed":
+        if self._pair.own.tidied_to is None:
             state.tidy(unit, self._pair)
+        else:
+            ended = [message_id for message_id in asked if heads[message_id]["status"] in models.ENDED]
+            state.forget(unit, [*ended, *state.unneeded(earlier, heads)])
 
     def _response(self, both: BothFiles, question_id: str, now: datetime) -> MessageIn | None:
         poll = Poll(now, models.MOST_POLLED, first_poll=self._pair.first_poll)
@@ -201,8 +204,9 @@ class AgentInbox(MailboxPart):
         kinds = queries.kinds("skip_kinds", skip_kinds)
         return Poll(self._now(), most, kinds, first_poll=self._pair.first_poll)
 
-    def _heads(self, asked: Sequence[str]) -> dict[str, HeadRow]:
-        rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, asked))
+    def _heads(self, asked: Sequence[str], others: Sequence[str] = ()) -> dict[str, HeadRow]:
+        """Return the messages that are asked for, and those of the others that are there. Raises `NotFound`."""
+        rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, [*asked, *others]))
         heads = {row["id"]: row for row in rows}
         for message_id in asked:
             if message_id not in heads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import sqlalchemy as sa
@@ -26,11 +26,24 @@ from lastlight_state.ids import new_id
 
 # Removes acknowledgements of messages that the host has settled or removed, so that they follow the live work.
 
-#: The most that one call removes.
-_MOST = 200
+#: The most that one call removes, and how many are looked at for each message that is settled: more than it adds.
+_MOST, _EACH = 200, 7
 
 _ack = models.ACKS.c
 _SETTLED = prepared(sa.select(*_ack).where(_ack.status != constant("processing")).limit(number(_MOST)), AcksRow)
+_EARLIER = (
+    sa.select(*_ack)
+    .where(_ack.status != constant("processing"), _ack.message_id > bind("after", _ack.message_id))
+    .order_by(_ack.message_id)
+    .limit(bind("limit", sa.column("limit", sa.Integer)))
+    .subquery()
+)
+#: The acknowledgements of these messages, and settled ones after a place.
+_WITH_EARLIER = Family(
+    "id",
+    lambda ids: sa.union_all(sa.select(*_ack).where(_ack.message_id.in_(ids)), sa.select(*_EARLIER.c)),
+    AcksRow,
+)
 _DELETE = Family("id", lambda ids: sa.delete(models.ACKS).where(_ack.message_id.in_(ids)))
 
 
@@ -39,19 +52,43 @@ def tidy(unit: Unit, pair: Pair) -> int:
     found = unit.sound(_SETTLED)[0]
     if not found:
         return 0
+    pair.own.tidied_to = ""
     ids = [ack["message_id"] for ack in found]
     heads = pair.other.look_if_sound(lambda look: look.keyed(messages.HEADS_BY_ID, ids), None)
     if heads is None:
         return 0
-    live = {head["id"]: head for head in heads if head["status"] not in models.ENDED}
-    gone = [ack["message_id"] for ack in found if not _is_needed(ack, live.get(ack["message_id"]))]
-    if gone:
-        unit.change(*_DELETE.of(gone))
+    gone = unneeded(found, {head["id"]: head for head in heads})
+    forget(unit, gone)
     return len(gone)
 
 
-def _is_needed(ack: AcksRow, head: HeadRow | None) -> bool:
-    return head is not None and messages.is_of(ack, head)
+def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, AcksRow], list[AcksRow]]:
+    """Return the acknowledgements of these messages by id, and a few settled ones of others, other ones each time."""
+    after, limit = pair.own.tidied_to or "", min(_EACH * len(ids), _MOST)
+    statement, values = _WITH_EARLIER.of(ids)
+    found = unit.sound(statement, {**values, "after": after, "limit": limit})[0]
+    of_these = {ack["message_id"]: ack for ack in found if ack["message_id"] in ids}
+    earlier = [ack for ack in found if ack["message_id"] not in of_these]
+    places = sorted({ack["message_id"] for ack in found} - {*ids}) if len(found) >= limit else [""]
+    pair.own.tidied_to = places[-1] if places else ""  # at the end from the beginning again
+    return of_these, earlier
+
+
+def unneeded(acks: Sequence[AcksRow], heads: Mapping[str, HeadRow]) -> list[str]:
+    """Return the messages among these that the host has settled or removed, by their ids."""
+    return [
+        ack["message_id"]
+        for ack in acks
+        if (head := heads.get(ack["message_id"])) is None
+        or head["status"] in models.ENDED
+        or not messages.is_of(ack, head)
+    ]
+
+
+def forget(unit: Unit, ids: Sequence[str]) -> None:
+    """Remove the acknowledgements of these messages."""
+    if ids:
+        unit.change(*_DELETE.of(ids))
 
 
 # The statements of the agent's own file.

@@ -15,6 +15,7 @@ The folder of an agent group holds other things of that group, too. Those are le
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import stat
 from dataclasses import dataclass
@@ -154,6 +155,6 @@ class Place:
 def is_regular(path: Path) -> bool:
     """Return whether there is a regular file of this name. A link to one is none."""
     try:
-        return stat.S_ISREG(path.lstat().st_mode)
+        return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
@@ -164,6 +165,8 @@ class OwnFile(StoreScope):
         backend.metrics = metrics
         super().__init__(backend, Retry(metrics, settings.retry_seconds, backend.lock_seconds))
         self.admit: Callable[[Unit], object] = _nothing
+        #: Of an agent's file: up to which message its old acknowledgements were looked through. None: none of them yet.
+        self.tidied_to: str | None = None
         self._place = place
         self._path = path
         self._declared = declared
@@ -240,7 +243,12 @@ class OtherFile:
 
 def deadline(settings: Settings) -> Deadline:
     """Return the end of all waits of one call on both files, whatever they take of units and repetitions."""
-    return Deadline(Retry(Metrics(), settings.retry_seconds, settings.busy_timeout).most_seconds)
+    return Deadline(_most_seconds(settings.retry_seconds, settings.busy_timeout))
+
+
+@lru_cache(maxsize=64)
+def _most_seconds(retry_seconds: float | None, busy_timeout: float) -> float:
+    return Retry(Metrics(), retry_seconds, busy_timeout).most_seconds
 
 
 def unsound(error: BackendUnavailable, place: Place, path: Path) -> BackendUnavailable | CorruptData:

@@ -41,9 +41,8 @@ _OF = {models.INBOUND: _statements(models.IN_META), models.OUTBOUND: _statements
 
 
 def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
-    """Return the value, or None. Also where the file has no such table yet."""
-    table = "mailbox_meta"
-    if not unit.backend.column_names(unit.checkout, table):
+    """Return the value, or None. A file that may only be read may lack the table."""
+    if unit.backend.options.read_only and not unit.backend.column_names(unit.checkout, "mailbox_meta"):
         return None
     found: str | None = unit.value(_OF[file][0], {"key": key})
     return found
