@@ -1,4 +1,4 @@
-"""Search for the nearest of 100,000 embeddings of 384 numbers, with numpy and without, beside the same by hand.
+"""Search for the nearest of 100,000 embeddings of 384 numbers: in memory, by a scan with numpy and without, by hand.
 
 Embeddings lie in clusters, as those of texts do: what an approximate index finds of independent ones says nothing. The
 share of the ten nearest that a search finds is printed.
@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from benchmarks.databases import Side
 from benchmarks.measure import Result, compare
+from lastlight_state import Settings, StateStore
 from lastlight_state.conversations import NewChunk
 
 ROWS, DIMENSIONS, TOP, CLUSTERS, QUERIES = 100_000, 384, 10, 500, 5
@@ -26,9 +27,14 @@ TEXT = "Releases are cut on Tuesdays, and the notes are written before. " * 8
 
 
 def results(side: Side) -> Iterator[Result]:
-    """Both ways, on one namespace."""
+    """All ways, on one namespace."""
+    with StateStore.open(side.url, settings=Settings(vector_memory=0), state_dir=side.folder) as store:
+        yield from _results(side, store)
+
+
+def _results(side: Side, store: StateStore) -> Iterator[Result]:
     *embeddings, query = clustered(ROWS + 1)
-    vectors = side.store.conversations.vectors
+    vectors, holding = store.conversations.vectors, side.store.conversations.vectors
     for first in range(0, ROWS, 1_000):
         some = enumerate(embeddings[first : first + 1_000], first)
         vectors.put(NAMESPACE, [NewChunk(f"c{at}", TEXT, one) for at, one in some])
@@ -43,6 +49,13 @@ def results(side: Side) -> Iterator[Result]:
     tell_recall(name, side.name, nearest, [{hit.chunk.id for hit in vectors.search(NAMESPACE, one)} for one in asked])
     yield compare(name, side.name, search, _with_numpy(read, query), goal=None, calls=1, rounds=5)
     found = vectors.search(NAMESPACE, query, top_k=TOP)
+    if side.name == "sqlite":
+        assert [holding.search(NAMESPACE, query, top_k=TOP) for _ in range(3)] == [found] * 3
+
+        def held() -> object:
+            return holding.search(NAMESPACE, query, top_k=TOP)
+
+        yield compare(f"{name}, held", side.name, held, _in_memory(read, query), goal=None, calls=5, rounds=5)
     with _without_numpy():
         assert vectors.search(NAMESPACE, query, top_k=TOP) == found
         yield compare(f"{name}, no numpy", side.name, search, _by_hand(read, query), goal=None, calls=1, rounds=3)
@@ -93,6 +106,16 @@ def _with_numpy(read: Callable[[], Any], query: bytes) -> Callable[[], object]:
         return [rows[at][0] for at in np.argsort(-scores)[:TOP]]
 
     return search
+
+
+def _in_memory(read: Callable[[], Any], query: bytes) -> Callable[[], object]:
+    import numpy as np  # noqa: PLC0415 - an optional library
+
+    rows = read()
+    keys, norms = [row[0] for row in rows], np.array([row[1] for row in rows])
+    matrix = np.frombuffer(b"".join(row[2] for row in rows), dtype="<f4").reshape(len(rows), -1)
+    asked = np.frombuffer(query, dtype="<f4")
+    return lambda: [keys[at] for at in np.argsort(-(matrix @ asked / norms))[:TOP]]
 
 
 def _by_hand(read: Callable[[], Any], query: bytes) -> Callable[[], object]:

@@ -161,6 +161,7 @@ class Settings(BaseSettings):
     mailbox_mode: Literal["private", "group"] = "private"
     mailbox_timezone: str = "UTC"
     line_sync: Literal["os", "end", "record"] = "end"
+    vector_memory: int = Field(256 * 2**20, ge=0)
 
     #: The URL that a file held, and the file.
     _read: tuple[str, Path] | None = PrivateAttr(None)

@@ -116,6 +116,7 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
         ("MAILBOX_MODE", "group", "mailbox_mode", "group"),
         ("MAILBOX_TIMEZONE", "Europe/Paris", "mailbox_timezone", "Europe/Paris"),
         ("LINE_SYNC", "record", "line_sync", "record"),
+        ("VECTOR_MEMORY", "0", "vector_memory", 0),
         ("SQLITE_DRIVER", "pysqlite3", "sqlite_driver", "pysqlite3"),
     ],
 )

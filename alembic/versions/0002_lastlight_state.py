@@ -529,6 +529,9 @@ _RUNNING_ALREADY = (
     "FROM workflow_runs WHERE status = 'running' AND id IS NOT NULL"
 )
 
+# What tells a process of SQLite that the chunks of a namespace, which it holds in memory, have changed.
+_TAGGED = {"insert": "NEW.namespace", "update": "OLD.namespace, NEW.namespace", "delete": "OLD.namespace"}
+
 # The functions of Postgres. Of the last, the rows are locked first: only a statement after that sees what somebody else
 # has just done to them. A role that may not write the schedules marks nothing, and its change of the override goes
 # through.
@@ -571,6 +574,11 @@ def _sqlite() -> Iterator[str]:
         yield (
             f"CREATE TRIGGER cron_overrides_unplan_{event} AFTER {event.upper()} ON cron_overrides FOR EACH ROW "
             f"BEGIN {_MARKS.format(names=names)}; END"
+        )
+    for event, names in _TAGGED.items():
+        yield (
+            f"CREATE TRIGGER vectors_tag_{event} AFTER {event.upper()} ON vectors FOR EACH ROW "
+            f"BEGIN UPDATE vector_namespaces SET content_tag = random() WHERE namespace IN ({names}); END"
         )
     for name, event, when, does in _LEASES:
         yield (
@@ -660,7 +668,10 @@ data_steps = (
     },
 )
 # What the triggers change when they fire, and the table of this revision whose rows they make and remove.
-trigger_steps = ({"table": "cron_schedules", "columns": ("next_run_at", "planned_with")},)
+trigger_steps = (
+    {"table": "cron_schedules", "columns": ("next_run_at", "planned_with")},
+    {"table": "vector_namespaces", "columns": ("content_tag",)},
+)
 trigger_rows = ("run_leases",)
 
 
@@ -1458,6 +1469,7 @@ def _vectors() -> None:
         sa.Column("dimensions", INTEGER, nullable=False),
         sa.Column("model", TEXT),
         sa.Column("created_at", TIME, nullable=False),
+        sa.Column("content_tag", INTEGER),
         sa.PrimaryKeyConstraint("namespace", name="pk_vector_namespaces"),
         comment="lastlight_state: sets of chunks whose embeddings have one length",
     )

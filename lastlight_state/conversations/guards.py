@@ -17,8 +17,10 @@ from lastlight_state.db.schema.declarations import is_personal
 from lastlight_state.db.schema.guards import (
     Guard,
     Key,
+    Reaction,
     append_only,
     declare,
+    declare_reaction,
     no_replacement,
     no_replacing_insert,
     no_update,
@@ -197,4 +199,20 @@ WORDS = declare(
     )
     for column, table in (("invocation_kind", "invocation_kinds"), ("source_kind", "source_kinds"))
     for event in ("insert", "update")
+)
+
+#: A random number, so that no later state of the namespace has the tag of an earlier one: a rollback takes the tag back
+#: with the chunks, and so does a backup that is put over the file.
+TAGGED = declare_reaction(
+    Reaction(
+        "vectors_tag",
+        "vectors",
+        "vector_namespaces",
+        key="namespace",
+        sets="content_tag = random()",
+        when="",
+        says="on SQLite, `content_tag` of the namespace becomes another random number",
+        function="",
+        only="sqlite",
+    )
 )

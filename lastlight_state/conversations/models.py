@@ -206,7 +206,11 @@ class BranchModel(Base):
 
 
 class VectorNamespaceModel(Base):
-    """A set of chunks whose embeddings are compared with one another, all of the same length."""
+    """A set of chunks whose embeddings are compared with one another, all of the same length.
+
+    ``content_tag`` is another random number after each change of a chunk, on SQLite alone: triggers set it. An equal
+    tag means equal chunks, also where a backup was put over the file, or the namespace was removed and begun anew.
+    """
 
     __tablename__ = "vector_namespaces"
     __table_args__ = described(
@@ -218,6 +222,7 @@ class VectorNamespaceModel(Base):
     dimensions: Mapped[int]
     model: Mapped[str | None] = text_column(256, personal=False)
     created_at: Mapped[datetime]
+    content_tag: Mapped[int | None]
 
 
 class VectorModel(Base):

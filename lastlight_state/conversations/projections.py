@@ -163,6 +163,15 @@ class StaleSessionRow(TypedDict):
     last_sign: datetime
 
 
+class NamespaceRow(TypedDict):
+    """The columns of a `VectorNamespace`."""
+
+    namespace: str
+    dimensions: int
+    model: str | None
+    created_at: datetime
+
+
 class ChunkSummaryRow(TypedDict):
     """The columns of a `ChunkSummary`."""
 

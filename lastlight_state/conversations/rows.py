@@ -138,6 +138,7 @@ class VectorNamespaceRow(TypedDict):
     dimensions: int
     model: str | None
     created_at: datetime
+    content_tag: int | None
 
 
 class VectorRow(TypedDict):

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from math import dist, inf, isfinite, sqrt
 from operator import mul
+from sys import getsizeof
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from lastlight_state.conversations.words import Metric
@@ -19,7 +20,7 @@ from lastlight_state.lazy import load
 
 # Embeddings as bytes: little-endian numbers of 32 bits, without a header, on any machine.
 
-_WIDTH = 4
+WIDTH = 4
 
 
 def packed(where: str, vector: Any, *, most: int) -> bytes:
@@ -29,20 +30,20 @@ def packed(where: str, vector: Any, *, most: int) -> bytes:
     """
     if isinstance(vector, bytes | bytearray | memoryview):
         data = bytes(vector)
-        if not data or len(data) % _WIDTH:
-            raise InvalidValue(where, f"{len(data)} bytes: expected a multiple of {_WIDTH}, and not 0")
+        if not data or len(data) % WIDTH:
+            raise InvalidValue(where, f"{len(data)} bytes: expected a multiple of {WIDTH}, and not 0")
         unpacked = unpack(data)
         if not all(map(isfinite, unpacked)):
             raise InvalidValue(where, "expected a finite number, got NaN or infinity")
     else:
         data = _of_numbers(where, vector)
-    valid.number(f"{where} dimensions", len(data) // _WIDTH, least=1, most=most)
+    valid.number(f"{where} dimensions", len(data) // WIDTH, least=1, most=most)
     return data
 
 
 def unpack(data: bytes) -> tuple[float, ...]:
     """Return the numbers of a stored embedding."""
-    return struct.unpack(f"<{len(data) // _WIDTH}f", data)
+    return struct.unpack(f"<{len(data) // WIDTH}f", data)
 
 
 def norm(numbers: Sequence[float]) -> float:
@@ -118,7 +119,7 @@ class Query:
 
     def _likely(self, candidates: Sequence[Candidate[K]], floor: float, most: int) -> Sequence[Candidate[K]]:
         """Return the candidates that may be among the ``most`` best; without numpy all."""
-        numpy = _library()
+        numpy = numeric_library()
         if numpy is None or len(candidates) <= most:
             return candidates
         rows = numpy.frombuffer(b"".join(one.packed for one in candidates), dtype="<f4")
@@ -144,6 +145,24 @@ class Query:
         lengths = lengths * self.norm
         dots = rows @ query
         return (dots, _SLACK * lengths) if self._metric == "dot" else (dots / lengths, _SLACK)
+
+    def bounds(self, numpy: Any, rows: Any, norms: Any, is_sure: Any) -> tuple[Any, Any]:
+        """Return between which scores those of rows of 32 bits are. Nothing is known of rows that are not sure."""
+        dots = (rows @ numpy.frombuffer(self.packed, "<f4")).astype("f8")
+        lengths = norms * self.norm
+        off = (len(self._numbers) + 8) * _UNIT * lengths
+        if self._metric == "l2":
+            squares = norms * norms + self.norm * self.norm
+            apart, off = squares - 2 * dots, 2 * off + _SLACK * squares
+            low, high = -numpy.sqrt(apart + off), -numpy.sqrt(numpy.maximum(apart - off, 0))
+        elif self._metric == "dot":
+            low, high = dots - off, dots + off
+        else:
+            low, high = (dots - off) / lengths, (dots + off) / lengths
+        is_known = is_sure & numpy.isfinite(low) & numpy.isfinite(high)
+        if self.norm and not _SHORTEST < self.norm < _LONGEST:
+            is_known[:] = False
+        return numpy.where(is_known, low, -inf), numpy.where(is_known, high, inf)
 
 
 class Best(Generic[K]):
@@ -173,8 +192,86 @@ class Best(Generic[K]):
         return max(self._least, -self._found[-1][0]) if len(self._found) == self._most else self._least
 
 
-def _library() -> Any:
-    """numpy, if it is installed."""
+#: Parts of the lengths by which one product or sum of 32 bits may be off; twice that, as the order of sums is unknown.
+_UNIT = 2.0**-23
+#: The lengths of vectors whose products neither vanish nor overflow in 32 bits.
+_SHORTEST, _LONGEST = 1e-12, 1e18
+#: Of the embeddings that are scored together.
+_TOGETHER_BYTES = 4 * 1024 * 1024
+
+
+class Matrix(Generic[K]):
+    """Embeddings of one length, held in memory with their ids and norms. Needs numpy.
+
+    Scores in numbers of 32 bits leave out what is surely not among the best. The others are scored as they are where
+    they are read one by one: a search finds the same ids with the same scores.
+    """
+
+    def __init__(self, numpy: Any, rows: int, dimensions: int) -> None:
+        self._numpy = numpy
+        self._rows = numpy.empty((rows, dimensions), "<f4")
+        self._norms = numpy.empty(rows, "f8")
+        #: Whether the norm is that of the vector, and of a length that 32 bits can multiply.
+        self._is_sure = numpy.zeros(rows, "?")
+        self._keys: list[K] = []
+
+    @property
+    def is_full(self) -> bool:
+        """True if there is an embedding in each row."""
+        return len(self._keys) == len(self._rows)
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes."""
+        arrays: int = self._rows.nbytes + self._norms.nbytes + self._is_sure.nbytes
+        return arrays + sum(map(getsizeof, self._keys)) + 8 * len(self._keys)
+
+    def add(self, candidates: Sequence[Candidate[K]]) -> bool:
+        """Put embeddings into the next rows; False, with none of them, where one has another length or no norm."""
+        numpy, first = self._numpy, len(self._keys)
+        within = slice(first, first + len(candidates))
+        if within.stop > len(self._rows) or any(
+            one.norm is None or len(one.packed) != WIDTH * self._rows.shape[1] for one in candidates
+        ):
+            return False
+        packed = numpy.frombuffer(b"".join(one.packed for one in candidates), "<f4")
+        self._rows[within] = rows = packed.reshape(len(candidates), -1)
+        self._norms[within] = norms = numpy.array([one.norm for one in candidates])
+        with numpy.errstate(all="ignore"):
+            lengths = numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows, dtype="f8"))
+            is_true = numpy.abs(norms - lengths) <= _SLACK * lengths
+            self._is_sure[within] = is_true & ((norms == 0) | ((norms > _SHORTEST) & (norms < _LONGEST)))
+        self._keys += [one.key for one in candidates]
+        return True
+
+    def best(self, query: Query, most: int, least: float | None, among: Any = None) -> list[tuple[K, float]]:
+        """Return the ``most`` best ids with their scores, none below ``least``: of all rows, or ``among`` some."""
+        found = Best[K](most, least)
+        likely = self._likely(query, most, -inf if least is None else least, among)
+        together = max(1, _TOGETHER_BYTES // len(query.packed))
+        for first in range(0, len(likely), together):
+            found.take(query, [self._candidate(at) for at in likely[first : first + together].tolist()])
+        return found.found
+
+    def _candidate(self, at: int) -> Candidate[K]:
+        return Candidate(self._keys[at], self._rows[at].tobytes(), float(self._norms[at]))
+
+    def _likely(self, query: Query, most: int, floor: float, among: Any) -> Any:
+        """Return the rows that may be among the best."""
+        numpy = self._numpy
+        rows = numpy.arange(len(self._rows)) if among is None else among
+        if len(rows) <= most:
+            return rows
+        with numpy.errstate(all="ignore"):
+            lows, highs = query.bounds(numpy, self._rows, self._norms, self._is_sure)
+        if among is not None:
+            lows, highs = lows[among], highs[among]
+        floor = max(floor, float(numpy.partition(lows, -most)[-most]))
+        return rows[highs >= floor]
+
+
+def numeric_library() -> Any:
+    """Return numpy, if it is installed, or None."""
     try:
         return load("numpy")
     except ImportError:

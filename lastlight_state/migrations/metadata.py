@@ -134,6 +134,8 @@ def declared_triggers(product: str) -> Iterator[tuple[str, str]]:
         if guard.only in (None, product):
             yield guard.table, guard.name
     for reaction in REACTIONS:
+        if reaction.only not in (None, product):
+            continue
         yield from ((reaction.table, f"{reaction.name}_{event}") for event in EVENTS)
     for derived in DERIVED_ROWS:
         yield from ((derived.table, name) for name, *_ in derived.triggers())

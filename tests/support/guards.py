@@ -88,6 +88,8 @@ def _quoted(text: str) -> str:
 
 def reacting(reaction: Reaction, product: str) -> Iterator[str]:
     """The statements that create the triggers of a reaction."""
+    if reaction.only not in (None, product):
+        return
     if product == "postgresql":
         yield _reacting_function(reaction)
     for event, keys in EVENTS.items():

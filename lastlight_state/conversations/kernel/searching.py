@@ -62,7 +62,7 @@ def best_matches(
     for batches in streams:
         for rows in batches:
             some = rows if passes is None else filter(passes, rows)
-            found.take(search.query, _candidates(some))
+            found.take(search.query, candidates(some))
     return found.found
 
 
@@ -87,7 +87,8 @@ def _read(read: Callable[[Values], FoundRows[RowT]], values: Values, key: list[s
     return keyed_rows(read({**values, "limit": most}), key)
 
 
-def _candidates(rows: Iterable[ComparedRow]) -> Iterator[Candidate[str]]:
+def candidates(rows: Iterable[ComparedRow]) -> Iterator[Candidate[str]]:
+    """Yield what is compared of these rows."""
     return (Candidate(row["id"], row["embedding"], row.get("norm")) for row in rows)
 
 

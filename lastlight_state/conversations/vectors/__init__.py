@@ -8,24 +8,23 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Literal
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.kernel import searching, storing
-from lastlight_state.conversations.projections import ChunkDraft
-from lastlight_state.conversations.rows import VectorNamespaceRow
+from lastlight_state.conversations.projections import ChunkDraft, NamespaceRow
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors import statements as own, statements as sql
+from lastlight_state.conversations.vectors.held import HeldNamespaces
 from lastlight_state.conversations.vectors.records import (
     Chunk,
     ChunkSummary,
-    ChunkText,
     NewChunk,
     VectorHit,
     VectorNamespace,
 )
+from lastlight_state.conversations.vectors.searches import ChunkSearch
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
@@ -55,7 +54,7 @@ class Vectors(Repository):
         rows = sorted(own.rows(name, chunks, now), key=lambda row: str(row["id"]))
         if not rows:
             return 0
-        first: VectorNamespaceRow = {
+        first: NamespaceRow = {
             "namespace": name,
             "dimensions": rows[0]["dimensions"],
             "model": told,
@@ -105,25 +104,12 @@ class Vectors(Repository):
         length than the namespace's, and under cosine for zero; zero vectors that are stored are left out then.
         """
         asked = searching.search_request(vector, top_k, how)
-        passes = own.passing(where)
         values: Row = {"namespace": valid.sought("namespace", namespace)}
-        after: Row = {"id": ""}
         if document_id is not None:
             values["document_id"] = valid.sought("document_id", document_id)
-            after = {"chunk_index": -1, "id": ""}
-        statement = sql.SCANS[document_id is not None, passes is not None]
-
-        def search(unit: Unit) -> builtins.list[VectorHit]:
-            known = unit.row(sql.FIND_NAMESPACE, values)
-            if known is None:
-                return []
-            whose = f"namespace {namespace!r}"
-            own.refuse_other_length("vector", asked.dimensions, known["dimensions"], whose)
-            batches = searching.batches(partial(unit.readable, statement), values, after, asked.query)
-            found = searching.best_matches([batches], asked, passes=passes)
-            return _hits(unit, values["namespace"], found)
-
-        return self._viewing(search)
+        search = ChunkSearch(values, asked, own.wanted_values(where))
+        memory = self._remember(HeldNamespaces).within(self._settings.vector_memory)
+        return self._viewing(lambda unit: search.run(unit, memory))
 
     def count(self, namespace: str) -> int:
         """Return how many chunks a namespace has. An unknown one has none."""
@@ -163,7 +149,7 @@ def _key(namespace: str, chunk_id: str) -> dict[str, str]:
     return {"namespace": valid.sought("namespace", namespace), "id": valid.sought("chunk_id", chunk_id)}
 
 
-def _pin(unit: Unit, first: VectorNamespaceRow) -> None:
+def _pin(unit: Unit, first: NamespaceRow) -> None:
     """Make the namespace unless it is there, and keep it; refuse another length or model."""
     known = unit.row(sql.NAMESPACE, first)
     if known is None:
@@ -179,7 +165,7 @@ def _pin(unit: Unit, first: VectorNamespaceRow) -> None:
 
 def _put(
     unit: Unit,
-    first: VectorNamespaceRow,
+    first: NamespaceRow,
     rows: Sequence[ChunkDraft],
     insert: Callable[[Unit, Sequence[ChunkDraft]], None],
 ) -> int:
@@ -213,13 +199,3 @@ def _cleared(unit: Unit, namespace: str) -> int:
     found = unit.change(sql.CLEAR_ALL, {"namespace": namespace})
     unit.change(sql.DROP_NAMESPACE, {"namespace": namespace})
     return found
-
-
-def _hits(unit: Unit, namespace: str, found: Sequence[tuple[str, float]]) -> list[VectorHit]:
-    """Return the chunks that were found, with their texts; one whose text cannot be read is logged and left out."""
-    if not found:
-        return []
-    ids = as_list([{"id": key} for key, _ in found])
-    rows = unit.sound(sql.TEXTS, {"namespace": namespace, "ids": ids})[0]
-    chunks = {row["id"]: ChunkText.of(row) for row in rows}
-    return [VectorHit.of({"chunk": chunks[key], "score": score}) for key, score in found if key in chunks]

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import similarity
-from lastlight_state.conversations.projections import ChunkRow, ChunkSummaryRow, ChunkTextRow
-from lastlight_state.conversations.rows import VectorNamespaceRow
+from lastlight_state.conversations.projections import ChunkRow, ChunkSummaryRow, ChunkTextRow, NamespaceRow
 from lastlight_state.db.rows.records import Record
 
 # Argument groups of vectors.
@@ -39,7 +38,7 @@ class VectorNamespace(Record):
     created_at: datetime
 
     @classmethod
-    def of(cls, values: VectorNamespaceRow) -> Self:
+    def of(cls, values: NamespaceRow) -> Self:
         return super().of(values)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
@@ -13,8 +13,7 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, similarity, words
 from lastlight_state.conversations.kernel.searching import ComparedRow
-from lastlight_state.conversations.projections import ChunkDraft, ChunkRow, ChunkSummaryRow, ChunkTextRow
-from lastlight_state.conversations.rows import VectorNamespaceRow
+from lastlight_state.conversations.projections import ChunkDraft, ChunkRow, ChunkSummaryRow, ChunkTextRow, NamespaceRow
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors.records import NewChunk
 from lastlight_state.db import valid
@@ -40,7 +39,16 @@ class ScannedChunk(ComparedRow):
     chunk_metadata: NotRequired[Any]
 
 
+class SearchedNamespace(TypedDict):
+    """What a search reads of a namespace."""
+
+    dimensions: int
+    content_tag: int | None
+
+
 _n, _v = NAMESPACES.c, VECTORS.c
+#: A namespace as callers know it: without the tag, which triggers set.
+_NAMESPACE = [_n.namespace, _n.dimensions, _n.model, _n.created_at]
 
 _SUMMARY = [
     _v[name] for name in ("namespace", "id", "document_id", "chunk_index", "dimensions", "created_at", "updated_at")
@@ -52,15 +60,15 @@ _AMONG = sa.and_(_WITHIN, AmongFew(_v.id, sa.select(member_of(listed("ids").c.va
 
 #: The namespace, which stays as it is until the unit ends. Shared: puts do not wait for one another.
 NAMESPACE = prepared(
-    sa.select(*NAMESPACES.columns).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update(read=True),
-    VectorNamespaceRow,
+    sa.select(*_NAMESPACE).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update(read=True),
+    NamespaceRow,
 )
 FIND_NAMESPACE = prepared(
-    sa.select(*NAMESPACES.columns).where(_n.namespace == bind("namespace", _n.namespace)), VectorNamespaceRow
+    sa.select(_n.dimensions, _n.content_tag).where(_n.namespace == bind("namespace", _n.namespace)), SearchedNamespace
 )
 ADD_NAMESPACE = prepared(
     insert(NAMESPACES)
-    .values({column.name: bind(column.name, column) for column in NAMESPACES.columns})
+    .values({column.name: bind(column.name, column) for column in _NAMESPACE})
     .on_conflict_do_nothing()
 )
 DROP_NAMESPACE = prepared(sa.delete(NAMESPACES).where(_n.namespace == bind("namespace", _n.namespace)))
@@ -92,9 +100,7 @@ GET = prepared(sa.select(*_TEXT, _v.embedding).where(_WITHIN, _v.id == bind("id"
 TEXTS = prepared(sa.select(*_TEXT).where(_AMONG), ChunkTextRow)
 COUNT = prepared(sa.select(sa.func.count()).select_from(VECTORS).where(_WITHIN))
 
-NAMESPACE_LIST = Listing(
-    "vector_namespaces", list(NAMESPACES.columns), order=(_n.namespace,), descending=False, row=VectorNamespaceRow
-)
+NAMESPACE_LIST = Listing("vector_namespaces", _NAMESPACE, order=(_n.namespace,), descending=False, row=NamespaceRow)
 LIST = Listing(
     "vectors", _SUMMARY, order=(_v.id,), filters={"namespace": _WITHIN}, descending=False, row=ChunkSummaryRow
 )
@@ -156,18 +162,18 @@ def refuse_other_length(where: str, found: int, expected: int, whose: str) -> No
         raise InvalidValue(where, f"{found} numbers, but {whose} has {expected}", expected=expected, found=found)
 
 
-def passing(where: Any) -> Callable[[ScannedChunk], bool] | None:
-    """Return whether the metadata of a row have these values at their top level; None for whichever."""
+def wanted_values(where: Any) -> dict[str, Any] | None:
+    """Return the values of metadata that a caller asks for, as they are compared; None for whichever."""
     if where is None:
         return None
     codec.encode("where", valid.group("where", where, dict), max_bytes=_MOST.chunk_metadata)
-    wanted = {key: codec.canonical(value) for key, value in where.items()}
+    return {key: codec.canonical(value) for key, value in where.items()}
 
-    def passes(row: ScannedChunk) -> bool:
-        stored = row.get("chunk_metadata") or {}
-        return all(key in stored and codec.canonical(stored[key]) == value for key, value in wanted.items())
 
-    return passes
+def has_values(metadata: Any, wanted: Mapping[str, Any]) -> bool:
+    """True if metadata have these values at their top level."""
+    stored = metadata or {}
+    return all(key in stored and codec.canonical(stored[key]) == value for key, value in wanted.items())
 
 
 def _row(where: str, namespace: str, chunk: Any, now: datetime) -> ChunkDraft:

@@ -31,8 +31,9 @@ EVENTS = {"insert": "NEW.{key}", "update": "OLD.{key}, NEW.{key}", "delete": "OL
 class Reaction:
     """A change of the rows of ``target`` that have the ``key`` of a row of ``table`` which was written or deleted.
 
-    ``says``: what it does, for the schema's page. ``sets`` and ``when`` are SQL for both products. ``function`` is the
-    name of the function that Postgres needs.
+    ``says``: what it does, for the schema's page. ``sets`` and ``when`` are SQL for both products; without ``when`` all
+    of them change. ``function`` is the name of the function that Postgres needs. ``only`` names the one product that
+    needs the reaction.
     """
 
     name: str
@@ -43,10 +44,12 @@ class Reaction:
     when: str
     says: str
     function: str
+    only: Literal["sqlite", "postgresql"] | None = None
 
     def statement(self, keys: str) -> str:
         """Return the change of the rows with these keys, ``OLD.name`` for example."""
-        return f"UPDATE {self.target} SET {self.sets} WHERE {self.key} IN ({keys}) AND {self.when}"
+        change = f"UPDATE {self.target} SET {self.sets} WHERE {self.key} IN ({keys})"
+        return f"{change} AND {self.when}" if self.when else change
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.conversations.tables import NAMESPACES
 from lastlight_state.db import reconcile
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Compiled, Statement, number, prepared
@@ -103,6 +104,8 @@ class CopyProgress(Record):
 #: Tables that tell of their own database: facts about its schema, leave to delete, and how far copies into it came.
 #: Leases are kept there by triggers of the runs.
 APART = frozenset({"lastlight_meta", "maintenance_permits", "copy_progress", LEASES.name})
+#: Columns that do so, by table.
+_COLUMNS_APART = {NAMESPACES.name: frozenset({"content_tag"})}
 #: Columns that are read as they are beside the row, by table: a run carries its lease.
 _CARRIED = {RUNS.name: {"heartbeat_at": HEARTBEAT_AT, "lease_expires_at": LEASE_END}}
 #: Tables with rows of the revisions' making, and how many.
@@ -125,7 +128,8 @@ class Subject:
     def __init__(self, table: sa.Table) -> None:
         self.table = table
         self.name = str(table.name)
-        self.columns = tuple(table.columns)
+        apart = _COLUMNS_APART.get(self.name, ())
+        self.columns = tuple(column for column in table.columns if column.name not in apart)
         self.names = tuple(str(column.name) for column in self.columns)
         carried = _CARRIED.get(self.name, {})
         #: The columns as they are read.

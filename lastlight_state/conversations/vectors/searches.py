@@ -1,0 +1,68 @@
+"""A search of the chunks of a namespace: in memory where the store holds its present state, else by a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from lastlight_state.conversations.kernel import searching
+from lastlight_state.conversations.vectors import statements as sql
+from lastlight_state.conversations.vectors.held import HeldNamespaces
+from lastlight_state.conversations.vectors.records import ChunkText, VectorHit
+from lastlight_state.conversations.vectors.statements import ScannedChunk, SearchedNamespace, has_values
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.rows.writes import as_list
+from lastlight_state.db.units.unit import Unit
+
+
+class ChunkSearch(NamedTuple):
+    """A search of a namespace, or of a document of it, for chunks whose metadata have the values that are wanted."""
+
+    values: Row
+    asked: searching.SearchRequest
+    wanted: Mapping[str, Any] | None
+
+    def run(self, unit: Unit, memory: HeldNamespaces) -> list[VectorHit]:
+        """Return what is found. Raises `InvalidValue` for a vector of another length than the namespace's."""
+        known = unit.row(sql.FIND_NAMESPACE, self.values)
+        if known is None:
+            return []
+        whose = f"namespace {self.values['namespace']!r}"
+        sql.refuse_other_length("vector", self.asked.dimensions, known["dimensions"], whose)
+        if "document_id" in self.values:
+            return self._scanned(unit, None, known)
+        found = self._held(unit, memory, known)
+        return self._scanned(unit, memory, known) if found is None else found
+
+    def _held(self, unit: Unit, memory: HeldNamespaces, known: SearchedNamespace) -> list[VectorHit] | None:
+        """Return what is found in memory, or None where the namespace must be scanned."""
+        held = memory.find(self.values["namespace"], known, with_values=bool(self.wanted))
+        if held is None:
+            return None
+        hits = self._hits(unit, held.best(self.asked, self.wanted))
+        is_right = all(has_values(hit.chunk.chunk_metadata, self.wanted or {}) for hit in hits)
+        return hits if is_right else None  # two values with one hash
+
+    def _scanned(self, unit: Unit, memory: HeldNamespaces | None, known: SearchedNamespace) -> list[VectorHit]:
+        of_document = "document_id" in self.values
+        after: Row = {"chunk_index": -1, "id": ""} if of_document else {"id": ""}
+        read = partial(unit.readable, sql.SCANS[of_document, bool(self.wanted)])
+        batches = searching.batches(read, self.values, after, self.asked.query)
+        if memory is not None:
+            key = self.values["namespace"]
+            batches = memory.kept(unit, key, known, batches, with_values=bool(self.wanted))
+        passes = self._passes if self.wanted else None
+        return self._hits(unit, searching.best_matches([batches], self.asked, passes=passes))
+
+    def _passes(self, row: ScannedChunk) -> bool:
+        return has_values(row.get("chunk_metadata"), self.wanted or {})
+
+    def _hits(self, unit: Unit, found: Sequence[tuple[str, float]]) -> list[VectorHit]:
+        """Return the chunks that were found, with their texts; one whose text is unreadable is logged and left out."""
+        if not found:
+            return []
+        ids = as_list([{"id": key} for key, _ in found])
+        rows = unit.sound(sql.TEXTS, {"namespace": self.values["namespace"], "ids": ids})[0]
+        chunks = {row["id"]: ChunkText.of(row) for row in rows}
+        return [VectorHit.of({"chunk": chunks[key], "score": score}) for key, score in found if key in chunks]
