@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Generator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue
 from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.imports import foreign, origins, pieces
+from lastlight_state.maintenance.imports.foreign import SourceWritten
 from lastlight_state.maintenance.imports.kinds import KINDS
 from lastlight_state.maintenance.imports.pieces import (
     STORED,
@@ -248,7 +249,7 @@ def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
     while not is_whole:
         tally.again()
         done = set(tally.keys)
-        with closing(source.parts(place)) as parts:
+        with suppress(SourceWritten) if tally.may_open_again else nullcontext(), closing(source.parts(place)) as parts:
             for part in parts:
                 if part.read is None or part.key not in done:  # what is no unit is counted at each opening
                     yield part

@@ -58,7 +58,7 @@ class Tally:
         except RecursionError:
             self._fail(part, InvalidValue("unit", "is nested too deeply"))
         except SourceWritten as error:
-            self.is_disturbed = self._read > 0 and self._openings < _OPENINGS
+            self.is_disturbed = self._read > 0 and self.may_open_again
             if self.is_disturbed:  # it is read once more
                 self.keys.discard(part.key)
             else:
@@ -72,6 +72,11 @@ class Tally:
         if len(self.failures) < NAMED:
             code = getattr(error, "code", "os_error")
             self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
+
+    @property
+    def may_open_again(self) -> bool:
+        """Return whether a source that was written while it was read is opened once more."""
+        return self._openings < _OPENINGS
 
     def again(self) -> None:
         """Begin with a source that was opened anew."""

@@ -86,7 +86,7 @@ def _team(root: Path, said: str, items: int) -> Path:
 
 def _read_team(store: Any, scope: str | None) -> list[str]:
     owner = composed("dev", "bo") if scope is None else composed(scope, "dev", "bo")
-    found = store.conversations.exchange.inbox(owner, state="all").items
+    found = store.conversations.exchange.inbox(owner, state="all", limit=500).items
     return [store.conversations.messages.get(one.message_id).content for one in found]
 
 
@@ -110,7 +110,7 @@ def _read_run(store: Any, scope: str | None) -> list[str]:
     run_id = "nightly" if scope is None else composed(scope, "nightly")
     if store.workflows.runs.find(run_id) is None:
         return []
-    return [one.payload["said"] for one in store.journal.events.list(run_id)]
+    return [one.payload["said"] for one in store.journal.events.list(run_id, limit=500)]
 
 
 def _live_run(root: Path, said: str, items: int) -> Path:
@@ -161,7 +161,7 @@ def _run_folder(root: Path, said: str, items: int) -> Path:
 
 def _read_session(store: Any, _: str | None) -> list[str]:
     found = store.conversations.branches.list(session_id="s").items
-    told = (store.conversations.branches.history(one.id, limit=50) for one in found)
+    told = (store.conversations.branches.history(one.id, limit=500) for one in found)
     return [one.message.id if one.message.id.startswith(_SAID) else "here" for said in told for one in said]
 
 
@@ -190,7 +190,7 @@ def _chats(root: Path, said: str, items: int) -> Path:
 
 
 def _read_chat(store: Any, _: str | None) -> list[str]:
-    return [one.content for one in store.messaging.messages.history(CHAT)]
+    return [one.content for one in store.messaging.messages.history(CHAT, limit=500)]
 
 
 def _ended_chat(root: Path, said: str, items: int) -> Path:
