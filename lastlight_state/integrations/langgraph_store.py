@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from heapq import nlargest
 from itertools import groupby, islice
 from typing import Any, NamedTuple
 
@@ -251,18 +252,22 @@ class LangGraphStore(Upkeep, BaseStore):
         return answers
 
     def _searched(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
-        """Return items in the order of namespaces and keys, or with a query the nearest first."""
+        """Return the items that were changed last first, or with a query the nearest."""
         if not valid.are_storable(*op.namespace_prefix):
             return []
         query = similarity.Query(embedded.queries[op.query], "cosine") if op.query in embedded.queries else None
         if self._index is not None and query is not None and query.norm:
             return self._nearest(view, op, self._index, query)
         wanted = op.offset + op.limit
-        found = self._passing(view, op, _PAGE if op.filter else max(1, min(wanted, _PAGE)))
-        return [(one, None) for one in islice(found, op.offset, wanted)]
+        if op.filter:
+            return [(one, None) for one in nlargest(wanted, self._passing(view, op), key=_changed)[op.offset :]]
+        latest = view.states._latest(self._stored.items + _labels(op.namespace_prefix), wanted) if wanted else []
+        places = [*map(self._stored.place_of, latest[op.offset :])]
+        found = self._stored.at(view, places)
+        return [(found[place], None) for place in places if place in found]
 
-    def _passing(self, view: View | Transaction, op: SearchOp, page: int = _PAGE) -> Iterator[State]:
-        listed = iterate(view.states.items, under=self._stored.items + _labels(op.namespace_prefix), limit=page)
+    def _passing(self, view: View | Transaction, op: SearchOp) -> Iterator[State]:
+        listed = iterate(view.states.items, under=self._stored.items + _labels(op.namespace_prefix), limit=_PAGE)
         return (one for one in listed if passes(runtime.unpacked(one.value[_VALUE]), op.filter))
 
     def _nearest(
@@ -309,6 +314,10 @@ class LangGraphStore(Upkeep, BaseStore):
             "created_at": one.created_at,
             "updated_at": one.updated_at,
         }
+
+
+def _changed(one: State) -> datetime:
+    return one.updated_at
 
 
 def _labels(namespace: Sequence[str]) -> str:

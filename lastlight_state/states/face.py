@@ -7,7 +7,7 @@ meanwhile. One that has expired counts as not there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -212,6 +212,14 @@ class States(Repository):
         """
         given = {**_range("under", under), **self._at()}
         return lambda values: self._reading(lambda unit: unit.readable(sql.BODIES, {**given, **values}))
+
+    def _latest(self, under: str, limit: int) -> Sequence[StateSummary]:
+        """Return the states of scopes that begin with ``under`` that were changed last, for the searches of adapters.
+
+        All of them are compared, and as many as the limit kept.
+        """
+        given = {**_range("under", under), **self._at()}
+        return self._reading(lambda unit: [*map(StateSummary.of, unit.first_sound(sql.LATEST, given, limit))])
 
     def _at(self) -> Row:
         return {"now": self._now()}

@@ -182,6 +182,15 @@ BODIES = prepared(
     BodyRow,
 )
 
+#: Those of a range of scopes that were changed last.
+LATEST = prepared(
+    sa.select(*_SUMMARY)
+    .where(_between("under", _c.scope), _VALID)
+    .order_by(_c.updated_at.desc(), *_ORDER)
+    .limit(sa.bindparam("limit", type_=sa.Integer)),
+    StateSummaryRow,
+)
+
 _in_scope = _c.scope == bind("scope", _c.scope)
 #: Remove what is in a scope, whole or by a prefix; what has expired, too.
 CLEAR = {

@@ -165,13 +165,27 @@ def test_labels_that_langgraph_refuses_are_refused_in_every_operation(memories: 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_pages_of_a_search_and_of_namespaces_have_each_once(memories: LangGraphStore, limit: int) -> None:
-    """integrations AD-47: in the order of namespaces and keys; the depth counts before the page."""
+    """integrations AD-47: of one time, in the order of namespaces and keys; the depth counts before the page."""
     for at in range(7):
         memories.put(("docs", f"{at % 3}", f"{at}"), "k", {"n": at})
     pages = [memories.search(("docs",), limit=limit, offset=at) for at in range(0, 7, limit)]
     assert [one.value["n"] for page in pages for one in page] == [0, 3, 6, 1, 4, 2, 5]
     cut = [memories.list_namespaces(max_depth=2, limit=limit, offset=at) for at in range(0, 3, limit)]
     assert [one for page in cut for one in page] == [("docs", "0"), ("docs", "1"), ("docs", "2")]
+
+
+@pytest.mark.parametrize("wanted", [None, {"kind": 1}], ids=["all", "filter"])
+def test_what_was_changed_last_comes_first(database: Database, wanted: Any) -> None:
+    """integrations AD-47: in a search without a query; a read is no change."""
+    memories = LangGraphStore(database.open())
+    for at in (3, 1, 4, 2, 0):
+        database.clock.advance(timedelta(seconds=1))
+        memories.put(("docs", f"{at % 2}"), f"{at}", {"kind": 1})
+    database.clock.advance(timedelta(seconds=1))
+    memories.put(("docs", "1"), "3", {"kind": 1, "more": 1})
+    memories.get(("docs", "0"), "4")
+    assert [one.key for one in memories.search(("docs",), filter=wanted)] == ["3", "0", "2", "4", "1"]
+    assert [one.key for one in memories.search(("docs",), filter=wanted, limit=2, offset=1)] == ["0", "2"]
 
 
 def test_a_filter_is_for_numbers_or_for_texts_and_knows_its_operators(memories: LangGraphStore) -> None:
@@ -387,7 +401,7 @@ def test_only_the_holder_of_a_claim_writes(database: Database) -> None:
 
 
 def test_a_batch_reads_its_keys_in_a_statement_and_puts_each_in_two(database: Database) -> None:
-    """integrations AD-47: whatever else there is; a search reads a page."""
+    """integrations AD-47: whatever else there is; a search compares times, and reads the items of its page."""
     store = database.open()
     memories = LangGraphStore(store)
     taken = []
@@ -398,4 +412,4 @@ def test_a_batch_reads_its_keys_in_a_statement_and_puts_each_in_two(database: Da
             memories.batch([PutOp(("a",), f"{at}", {"n": at}) for at in range(10)])
             memories.search(("a",), limit=10)
             taken.append(len(race.statements))
-    assert taken[0] == taken[1] == 1 + 2 * 10 + 1
+    assert taken[0] == taken[1] == 1 + 2 * 10 + 2

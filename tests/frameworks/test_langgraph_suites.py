@@ -20,6 +20,24 @@ SUITES = {
         options=("-pno:asyncio",),
         environment=OPTIONS,
     ),
+    # A part of it that takes a minute or two, for every change: time travel, subgraphs, delta channels, large graphs.
+    "travel": Suite(
+        UNPACKED / "langgraph",
+        "replaced_langgraph",
+        (
+            "tests/test_time_travel.py",
+            "tests/test_time_travel_async.py",
+            "tests/test_subgraph_persistence.py",
+            "tests/test_subgraph_persistence_async.py",
+            "tests/test_interruption.py",
+            "tests/test_large_cases.py",
+            "tests/test_large_cases_async.py",
+            *sorted(f"tests/{one.name}" for one in (UNPACKED / "langgraph/tests").glob("test_delta_channel_[!b]*.py")),
+        ),
+        passed=713,
+        options=("-pno:asyncio",),
+        environment=OPTIONS,
+    ),
     "prebuilt": Suite(
         UNPACKED / "langgraph_prebuilt", "replaced_langgraph", ("tests",), passed=62, environment=OPTIONS
     ),
