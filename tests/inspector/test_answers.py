@@ -163,3 +163,12 @@ def test_the_page_of_cost_begins_with_the_total(ana: TestClient) -> None:
     """inspector IN-40."""
     assert ana.get("/cost", headers=JSON).json()["total"]["cost_usd"] == "3"
     assert "<b>$3.00</b> for 2 executions" in ana.get("/cost").text
+
+
+def test_errors_of_the_last_30_days_are_searched_unless_it_is_said(store: StateStore, fresh_database: Database) -> None:
+    """inspector IN-17: older ones are found where a filter says since when."""
+    fresh_database.clock.advance(timedelta(days=40))
+    client = TestClient(inspector(store, clock=fresh_database.clock))
+    assert rows(client, "/runs?error=KeyError", "errors") == {}
+    assert "of the last 30 days" in client.get("/runs?error=KeyError").text
+    assert len(rows(client, "/runs?error=KeyError&since=50d", "errors")) == 2

@@ -18,7 +18,7 @@ DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 #: What can be drawn, and how an amount of it is written.
 MEASURES = {"cost_usd": "money", "total_tokens": "number", "executions": "number"}
 #: How many days are shown unless it is asked for more.
-DAYS = 30
+DAYS = 14
 
 
 @page.look()

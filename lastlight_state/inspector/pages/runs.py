@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -30,8 +30,8 @@ SEVERAL = ("retry", "cancel")
 #: How many workflows are looked through for runs of a trigger.
 MOST_NAMES = 50
 _BEGINNING_SO = "SELECT id FROM workflow_runs WHERE id >= :least AND id < :end ORDER BY id LIMIT 20"
-#: Earlier than any run.
-BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+#: How far back a text of an error is looked for, unless a filter says it: every execution since then is read.
+SEARCHED = timedelta(days=30)
 
 
 @page.look()
@@ -50,7 +50,7 @@ def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
         data: dict[str, Any] = {"workflows": w.lookups.names().items, "statuses": RUN_STATUSES}
         data |= {"runs": None, "count": None, "errors": None, "found": None}
         if text := ask.text("error"):
-            data["errors"] = w.lookups.search_errors(text, since=which.since or BEGINNING, **ask.part)
+            data["errors"] = w.lookups.search_errors(text, since=which.since or _midnight(now - SEARCHED), **ask.part)
         elif text := ask.text("find"):
             data["found"] = _found(ask, moment, text)
         else:
@@ -62,6 +62,11 @@ def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
         data["problems"] = [{"run_id": run_id, "text": str(error)} for run_id, error in problems]
     more = {"query_text": urlencode(ask.query, doseq=True), "verbs": SEVERAL}
     return View("runs.html", data, "Runs", more)
+
+
+def _midnight(moment: datetime) -> datetime:
+    """Return the midnight of UTC before a moment, so that pages of one list ask for the same."""
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _found(ask: Ask, moment: Moment, text: str) -> list[dict[str, Any]]:
