@@ -6,6 +6,7 @@ A tenant is a schema that has this library's version table; there is no list of 
 from __future__ import annotations
 
 import builtins
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -52,6 +53,8 @@ class Tenants:
         self._clock = clock
         self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
         self._stores: weakref.WeakSet[StateStore] = weakref.WeakSet()
+        self._looking: Backend | None = None
+        self._opening = threading.Lock()
 
     @classmethod
     def open(
@@ -154,12 +157,13 @@ class Tenants:
 
         That is a run which may be taken or admitted, a timer, an overdue question, a cron or its stale fire. The
         statements are few for all tenants together, and each connection plans them once. The run that is found may be
-        at its limit of restarts, or wait for a place below a cap: whoever takes it finds out.
+        at its limit of restarts, or wait for a place below a cap: whoever takes it finds out. Looks have one connection
+        more than the pool, because the server keeps half a megabyte for each tenant with it.
         """
         workflows = None if workflow_names is None else list(valid.several("workflow_names", workflow_names))
         asked = work.statements(self._names_of(None), filtered=workflows is not None)
         values = {"at": KeptClock(self._clock).now(), "workflows": workflows}
-        found = self._look(partial(self.backend.rows_of, asked, values))
+        found = self._look(lambda: self._looker().rows_of(asked, values))
         return tuple(sorted(str(name) for (name,) in found))
 
     def export(self, name: str, folder: str | Path, *, with_logs: bool = True) -> Manifest:
@@ -206,6 +210,9 @@ class Tenants:
                 store.close()
         finally:
             if self._scope.close():
+                with self._opening:
+                    if self._looking is not None:
+                        self._looking.close()
                 self.backend.close()
 
     def __repr__(self) -> str:
@@ -217,6 +224,14 @@ class Tenants:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _looker(self) -> Backend:
+        """Return the backend that looks for work, with a connection of its own."""
+        with self._opening:
+            self._scope.refuse_closed()  # else nobody would close what is opened here
+            if self._looking is None:
+                self._looking = connect(self.settings.model_copy(update={"pool_size": 1}))
+            return self._looking
 
     def _settings_of(self, name: str) -> Settings:
         names.checked(name)
