@@ -135,18 +135,22 @@ class Tenants:
 
         At most ``workers`` are migrated at a time, and never more than there are connections. Each is a transaction of
         its own, so that a call that was cut off is simply made again: tenants that are current cost one look. A tenant
-        that fails is as it was, and is returned with its error. Progress is told by `lastlight_state.progress`.
+        that fails is as it was, and is returned with its error, as is a name that no tenant has. Progress is told by
+        `lastlight_state.progress`.
         """
-        wanted = self._names_of(None) if only is None else [names.checked(name) for name in dict.fromkeys(only)]
+        there = self._names_of(None)
+        asked = there if only is None else [names.checked(name) for name in dict.fromkeys(only)]
+        wanted = [name for name in asked if name in there]
         most = min(valid.number("workers", workers, least=1, most=MOST_WORKERS), self.settings.pool_size)
-        self._scope.refuse_closed()
-        results: dict[str, MigrationResult | StateError] = {}
+        results: dict[str, MigrationResult | StateError] = {
+            name: NotFound("tenant", name) for name in asked if name not in there
+        }
         with ThreadPoolExecutor(most, thread_name_prefix="lastlight-migrate") as pool:
             futures = {pool.submit(self._migrated, name, lock_timeout): name for name in wanted}
             try:
                 for future in as_completed(futures):
                     results[futures[future]] = future.result()
-                    progress.tell("migrate", len(results), len(wanted), unit="tenants")
+                    progress.tell("migrate", len(results), len(asked), unit="tenants")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -181,8 +185,8 @@ class Tenants:
 
         Whatever is not this library's in the schema, or refers to it from elsewhere, is not removed: then this is
         `Conflict` ``not_ours`` that names it, and nothing is gone. A table that was attached as an output table is not
-        this library's. Calls under way in the schema are waited for; later ones fail. Raises `NotFound` if there is no
-        such tenant, `InvalidValue` if ``confirm`` is another name.
+        this library's. Calls under way in the schema are waited for, some seconds at most; later ones fail. Raises
+        `NotFound` if there is no such tenant, `InvalidValue` if ``confirm`` is another name.
         """
         revision = self._expect(name)
         if confirm not in (None, name):
