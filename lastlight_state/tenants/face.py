@@ -6,6 +6,7 @@ A tenant is a schema that has this library's version table; there is no list of 
 from __future__ import annotations
 
 import builtins
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -52,6 +53,8 @@ class Tenants:
         self._clock = clock
         self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
         self._stores: weakref.WeakSet[StateStore] = weakref.WeakSet()
+        self._looking: Backend | None = None
+        self._opening = threading.Lock()
 
     @classmethod
     def open(
@@ -132,18 +135,22 @@ class Tenants:
 
         At most ``workers`` are migrated at a time, and never more than there are connections. Each is a transaction of
         its own, so that a call that was cut off is simply made again: tenants that are current cost one look. A tenant
-        that fails is as it was, and is returned with its error. Progress is told by `lastlight_state.progress`.
+        that fails is as it was, and is returned with its error, as is a name that no tenant has. Progress is told by
+        `lastlight_state.progress`.
         """
-        wanted = self._names_of(None) if only is None else [names.checked(name) for name in dict.fromkeys(only)]
+        there = self._names_of(None)
+        asked = there if only is None else [names.checked(name) for name in dict.fromkeys(only)]
+        wanted = [name for name in asked if name in there]
         most = min(valid.number("workers", workers, least=1, most=MOST_WORKERS), self.settings.pool_size)
-        self._scope.refuse_closed()
-        results: dict[str, MigrationResult | StateError] = {}
+        results: dict[str, MigrationResult | StateError] = {
+            name: NotFound("tenant", name) for name in asked if name not in there
+        }
         with ThreadPoolExecutor(most, thread_name_prefix="lastlight-migrate") as pool:
             futures = {pool.submit(self._migrated, name, lock_timeout): name for name in wanted}
             try:
                 for future in as_completed(futures):
                     results[futures[future]] = future.result()
-                    progress.tell("migrate", len(results), len(wanted), unit="tenants")
+                    progress.tell("migrate", len(results), len(asked), unit="tenants")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -154,12 +161,13 @@ class Tenants:
 
         That is a run which may be taken or admitted, a timer, an overdue question, a cron or its stale fire. The
         statements are few for all tenants together, and each connection plans them once. The run that is found may be
-        at its limit of restarts, or wait for a place below a cap: whoever takes it finds out.
+        at its limit of restarts, or wait for a place below a cap: whoever takes it finds out. Looks have one connection
+        more than the pool, because the server keeps half a megabyte for each tenant with it.
         """
         workflows = None if workflow_names is None else list(valid.several("workflow_names", workflow_names))
         asked = work.statements(self._names_of(None), filtered=workflows is not None)
         values = {"at": KeptClock(self._clock).now(), "workflows": workflows}
-        found = self._look(partial(self.backend.rows_of, asked, values))
+        found = self._look(lambda: self._looker().rows_of(asked, values))
         return tuple(sorted(str(name) for (name,) in found))
 
     def export(self, name: str, folder: str | Path, *, with_logs: bool = True) -> Manifest:
@@ -177,8 +185,8 @@ class Tenants:
 
         Whatever is not this library's in the schema, or refers to it from elsewhere, is not removed: then this is
         `Conflict` ``not_ours`` that names it, and nothing is gone. A table that was attached as an output table is not
-        this library's. Calls under way in the schema are waited for; later ones fail. Raises `NotFound` if there is no
-        such tenant, `InvalidValue` if ``confirm`` is another name.
+        this library's. Calls under way in the schema are waited for, some seconds at most; later ones fail. Raises
+        `NotFound` if there is no such tenant, `InvalidValue` if ``confirm`` is another name.
         """
         revision = self._expect(name)
         if confirm not in (None, name):
@@ -206,6 +214,9 @@ class Tenants:
                 store.close()
         finally:
             if self._scope.close():
+                with self._opening:
+                    if self._looking is not None:
+                        self._looking.close()
                 self.backend.close()
 
     def __repr__(self) -> str:
@@ -217,6 +228,14 @@ class Tenants:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _looker(self) -> Backend:
+        """Return the backend that looks for work, with a connection of its own."""
+        with self._opening:
+            self._scope.refuse_closed()  # else nobody would close what is opened here
+            if self._looking is None:
+                self._looking = connect(self.settings.model_copy(update={"pool_size": 1}))
+            return self._looking
 
     def _settings_of(self, name: str) -> Settings:
         names.checked(name)

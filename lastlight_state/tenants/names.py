@@ -8,13 +8,14 @@ from lastlight_state.errors import InvalidValue
 
 #: Of lower-case letters alone, because some file systems take upper-case ones for the same.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}")
-#: Schemas of Postgres, of Citus and of this library.
-_TAKEN = ("public", "information_schema", "pg_", "citus", "columnar", "lastlight_scratch_")
+#: Schemas of Postgres, of Citus and of this library, and how others of theirs begin.
+_TAKEN = ("public", "information_schema", "citus", "columnar")
+_BEGINNINGS = ("pg_", "citus_", "columnar_", "lastlight_scratch_")
 
 
 def is_name(name: str) -> bool:
     """True if a schema of this name may be a tenant."""
-    return _NAME.fullmatch(name) is not None and not name.startswith(_TAKEN)
+    return _NAME.fullmatch(name) is not None and name not in _TAKEN and not name.startswith(_BEGINNINGS)
 
 
 def checked(name: object) -> str:
@@ -22,7 +23,7 @@ def checked(name: object) -> str:
     if not isinstance(name, str) or not is_name(name):
         raise InvalidValue(
             "name",
-            "expected 1 to 63 lower-case letters, digits, underscores and hyphens, not a hyphen first, and no schema of"
-            f" the server or beginning with one of {', '.join(_TAKEN)}; got {name!r:.80}",
+            "expected 1 to 63 lower-case letters, digits, underscores and hyphens, not a hyphen first, none of"
+            f" {', '.join(_TAKEN)}, and not beginning with {', '.join(_BEGINNINGS)}; got {name!r:.80}",
         )
     return name

@@ -16,7 +16,7 @@ from support.tenants import make_tenants
 from lastlight_state import AsyncTenants, Settings, StateStore, Tenants, migrations
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
-from lastlight_state.errors import Conflict, InvalidValue, NotFound, NotSupported, SchemaError
+from lastlight_state.errors import Conflict, InvalidValue, NotFound, NotSupported, SchemaError, StoreClosed
 from lastlight_state.schedules import CronSpec
 from lastlight_state.tenants import work
 from lastlight_state.testing import FrozenClock, ThrowawayPostgres
@@ -108,7 +108,6 @@ def test_all_tenants_are_migrated_and_a_broken_one_holds_up_none(url: str, tenan
         url,
         "DROP TABLE broken.workflow_runs CASCADE",
         "DROP INDEX mended.ix_workflow_runs_waiting",
-        "CREATE SCHEMA fresh",
     )
     report = tenants.migrate()
     assert report.migrated == ("mended",)
@@ -116,12 +115,16 @@ def test_all_tenants_are_migrated_and_a_broken_one_holds_up_none(url: str, tenan
     assert [(failed.name, failed.code) for failed in report.failed] == [("broken", "damaged")]
     assert "workflow_runs" in report.failed[0].error
     assert tenants.migrate().current == ("fine", "mended")
-    assert tenants.migrate(["fresh", "fine"], workers=2).migrated == ("fresh",)
+    report = tenants.migrate(["nobody", "fine"], workers=2)
+    assert report.current == ("fine",)
+    assert [(failed.name, failed.code) for failed in report.failed] == [("nobody", "not_found")]
+    assert not has_schema(url, "nobody")
 
 
 def test_a_migration_that_waits_for_another_fails_by_name(url: str, tenants: Tenants) -> None:
     """tenants TN-12: a lock that somebody holds is told, and the others go on."""
-    execute(url, "CREATE SCHEMA held", "CREATE SCHEMA free")
+    make_tenants(url, ["held", "free"])
+    execute(url, *(f"DROP INDEX {name}.ix_workflow_runs_waiting" for name in ("held", "free")))
     with (
         closing(open_backend(url, Options(schema="held"))) as backend,
         backend.migration(1.0),
@@ -224,13 +227,12 @@ def test_two_erasures_of_one_tenant_have_one_winner(url: str, tenants: Tenants) 
     assert not has_schema(url, "a")
 
 
-def test_one_connection_is_enough_for_every_act(url: str, tmp_path: Path) -> None:
-    """tenants TN-1: no act waits for a second one while it has the only one."""
+def test_one_connection_is_enough_to_make_and_erase_tenants(url: str, tmp_path: Path) -> None:
+    """tenants TN-1: neither waits for a second one while it has the only one."""
     settings = Settings(pool_size=1, pool_timeout=0.5, state_dir=tmp_path / "state")
     with Tenants.open(url, settings=settings) as tenants:
         tenants.create("a")
         assert tenants.migrate().current == ("a",)
-        tenants.export("a", tmp_path / "backup")
         assert tenants.due() == ()
         assert tenants.erase("a", confirm="a").erased
 
@@ -293,6 +295,26 @@ def test_tenants_with_work_are_found_together(url: str, tenants: Tenants) -> Non
     assert tenants.due(["v"]) == ("t4",)
     tenants.erase("t3", confirm="t3")
     assert tenants.due() == ("t4",)
+
+
+def test_looks_have_one_connection_beside_the_pool(url: str, tenants: Tenants) -> None:
+    """tenants TN-20: which ends with the others."""
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    make_tenants(url, ["a", "b"])
+    with connect(url) as driver:
+        for _ in range(3):
+            with tenants.store("a") as store:
+                assert not store.workflows.runs.list().items
+            assert tenants.due() == ()
+        assert driver.execute(sessions).fetchone() == (2,)
+        tenants.close()
+        for _ in range(500):
+            if driver.execute(sessions).fetchone() == (0,):
+                break
+        else:
+            pytest.fail("connections are left")
+    with pytest.raises(StoreClosed):
+        tenants.due()
 
 
 def test_a_cron_and_an_overdue_question_are_work(url: str, tmp_path: Path) -> None:

@@ -253,13 +253,19 @@ def test_a_tenants_files_are_in_a_folder_of_its_own(tenants: Tenants, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Upper", "-x", "a.b", "a/b", "..", 'a"b', "a%b", "pg_x", "public", "information_schema", "x" * 64, 7]
+    "name", ["", "Upper", "-x", "a.b", "a/b", "..", 'a"b', "a%b", "pg_x", "public", "citus", "x" * 64, 7]
 )
 def test_what_is_no_name_of_a_tenant_is_refused(tenants: Tenants, name: Any) -> None:
     """tenants TN-6."""
     for act in (tenants.store, tenants.create, tenants.erase, lambda name: tenants.export(name, "x")):
         with pytest.raises(InvalidValue, match="name"):
             act(name)
+
+
+def test_a_name_may_begin_as_a_schema_of_the_server(tenants: Tenants) -> None:
+    """tenants TN-6."""
+    with pytest.raises(NotMigrated):
+        tenants.store("publicity")
 
 
 def test_what_has_no_schemas_has_no_tenants(many: str, tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ class PostgresSchemas(Schemas):
 
     def sizes_of(self, schemas: Collection[str]) -> Mapping[str, int]:
         sizes = _SIZES.format(**(_SIZE if self.citus is None else _DISTRIBUTED_SIZE))
-        return {str(name): int(size) for name, size in self._asked(sizes, (list(schemas),))}
+        found = self._asked(sizes, (list(schemas),), keeps=False)  # the server keeps what it has read of each table
+        return {str(name): int(size) for name, size in found}
 
     def rows_of(self, statements: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
         prepares = None if self.options.pooler is not None else True
@@ -176,8 +177,10 @@ class PostgresSchemas(Schemas):
             checkout.driver.execute(f"CREATE SCHEMA {name}")
         checkout.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
 
-    def _asked(self, sql: str, values: Sequence[Any]) -> list[Any]:
+    def _asked(self, sql: str, values: Sequence[Any], *, keeps: bool = True) -> list[Any]:
+        """Return the rows of a statement. Where it ``keeps`` none, the connection is closed afterwards."""
         with Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+            checkout.broken = not keeps
             try:
                 found: list[Any] = checkout.driver.execute(sql, values).fetchall()
             except psycopg.Error as error:
