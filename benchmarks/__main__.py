@@ -24,6 +24,7 @@ from benchmarks import (
     journal,
     lines,
     lists,
+    mailboxes,
     memories,
     messages,
     opening,
@@ -42,7 +43,7 @@ DATABASES = ("sqlite", "postgresql")
 #: One copies a million rows three times, one fills some gigabytes, and one needs LangGraph and its stores.
 _ASKED_FOR = frozenset({"copying", "beside", "memories"})
 #: What ``--quick`` leaves out as well, and the most runs in its lists.
-_SLOW = frozenset({"vectors", "seed", "sharing", "processes"})
+_SLOW = frozenset({"vectors", "seed", "sharing", "processes", "mailboxes"})
 _QUICK_RUNS = 20_000
 _HEAD = (
     "| path | database | µs | raw µs | ratio | best | goal | |",
@@ -94,6 +95,7 @@ def _results(databases: Sequence[str], many: int, only: str | None, quick: bool)
         "sharing": sharing.results,
         "lines": lines.results,
         "run_logs": run_logs.results,
+        "mailboxes": mailboxes.results,
         "peers": peers.results,
         "processes": opening.process_results,
         "copying": copying.results,
@@ -127,7 +129,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", help="only one group, such as runs, messages, lines or lists")
     parser.add_argument("--runs", type=int, default=100_000, help="runs in the lists (default 100,000; try 1,000,000)")
     parser.add_argument("--clock", choices=sorted(CLOCKS), default="wall", help="processor: of this thread, for SQLite")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, no whole processes, seed, sharing, vectors")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, no whole processes, seed, sharing, vectors, mailboxes"
+    )
     parser.add_argument("--markdown", metavar="FILE", help="write the table of docs/performance.md")
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
     return parser.parse_args()

@@ -72,6 +72,10 @@ GOALS: dict[tuple[str, str], float] = {
         }.items()
         for database, most in zip(("sqlite", "sqlite, full", "postgresql"), goals, strict=True)
     },
+    ("mailbox: a whole message", "sqlite"): 2.5,
+    ("mailbox: idle sweep", "sqlite"): 3.0,
+    ("mailbox: idle drain", "sqlite"): 2.0,
+    ("mailbox: empty poll", "sqlite"): 2.0,
     **{
         (f"seed: index bytes, {table}", database): 1.6
         for table in ("executions", "messaging_messages", "workflow_approvals")
