@@ -217,7 +217,7 @@ def _logs(root: Path, said: str, items: int) -> Path:
 
 
 def _files(store: Any) -> list[Path]:
-    roots = [store.settings.agent_sessions, store.settings.run_logs]
+    roots = [store.agent_log.root, store.run_log.root]
     return sorted({one for root in roots if root.is_dir() for one in root.rglob("*.jsonl")})
 
 
