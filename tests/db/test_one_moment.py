@@ -21,6 +21,7 @@ ALONE = {
     "output history": "the same",
     "output": "the same",
     "cached": "the same",
+    "whole checkpoints": "which they are; each is whole, by one statement, and one that goes meanwhile is left out",
     "frame": "frames before it, which never change",
     **dict.fromkeys(
         ("claimable", "pending approvals", "pending approvals of a run", "pending requests"),
