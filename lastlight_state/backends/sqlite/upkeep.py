@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.facts import Catalogue, Form, Measures, Original
+from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.backends.sqlite import checkpoints, originals
 from lastlight_state.backends.sqlite.bulk import Moving
 from lastlight_state.backends.sqlite.catalogue import catalogue_of, shape_of
@@ -50,9 +51,9 @@ class SqliteUpkeep(Moving, Backend):
         return shape_of(connection.connection.dbapi_connection)
 
     def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
-        asked = "SELECT name FROM pragma_table_info(?)"
-        found = self._patiently(checkout, lambda: checkout.driver.execute(asked, (table,)).fetchall())
-        return frozenset([name for (name,) in found])
+        asked = f"PRAGMA table_info({quoted(table)})"  # as a function it would be a virtual table, made each time
+        found = self._patiently(checkout, lambda: checkout.driver.execute(asked).fetchall())
+        return frozenset([row[1] for row in found])
 
     def damages(self, checkout: Checkout, *, deep: bool) -> list[str]:
         return self._patiently(checkout, lambda: examined(checkout.driver, deep=deep))

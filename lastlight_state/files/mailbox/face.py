@@ -95,7 +95,7 @@ class Mailboxes:
         idle = self._idle.get((group, session)) or Idle(place)
         pair = Pair.opened("host", place, self._settings, self._clock, self._metrics, idle)
         if len(self._idle) >= _MOST_IDLE:
-            self._idle.pop(next(iter(self._idle), ("", "")), None)
+            self._idle.clear()
         self._idle[group, session] = idle
         return HostMailbox(pair)
 
