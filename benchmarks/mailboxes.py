@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from benchmarks.goals import goal
 from benchmarks.measure import Result, compare
+from lastlight_state import clock
 from lastlight_state.backends.sqlite import unchanged
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, Routing
 
@@ -138,7 +139,7 @@ def _settle(host: HostMailbox) -> None:
     """Wait until the files count as settled."""
     while True:
         found = unchanged.stamps_of(host.folder, ("inbound.db", "outbound.db"))
-        if found is not None and unchanged.are_settled(found, unchanged.now()):
+        if found is not None and unchanged.are_settled(found, clock.nanoseconds()):
             return
         time.sleep(0.1)
 

@@ -44,6 +44,12 @@ class SystemClock:
 
 SYSTEM_CLOCK = SystemClock()
 
+
+def nanoseconds() -> int:
+    """Return the time by the clock that files get their times from."""
+    return time.time_ns()
+
+
 #: The years in which a caller's clock may be.
 FIRST_YEAR, LAST_YEAR = 1000, 8999
 

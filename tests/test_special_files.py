@@ -109,9 +109,10 @@ class Place:
         """The URL of the store."""
         return f"sqlite:///{self.folder / 'state.db'}"
 
-    def opened(self, **settings: Any) -> StateStore:
-        """The store, opened anew with these settings."""
-        return StateStore.open(self.url, settings=Settings(state_dir=self.folder / "state", **settings))
+    def opened(self, call: Callable[[StateStore], object], **settings: Any) -> object:
+        """Return what a call of the store returns, opened anew with these settings."""
+        with StateStore.open(self.url, settings=Settings(state_dir=self.folder / "state", **settings)) as opened:
+            return call(opened)
 
     def told(self, *words: object) -> str:
         """Return what the command line said. A call that it did not refuse is none of ours."""
@@ -194,10 +195,12 @@ FOLDERS: dict[str, Callable[[Place], Any]] = {
         PrunePolicy(kind="runs", keep_days=1, archive=at.path)
     ),
     "Settings.state_dir": lambda at: StateStore.open(state_dir=at.path),
-    "Settings.agent_log_dir": lambda at: _agent_log(at.opened(agent_log_dir=at.path)),
-    "Settings.agent_log_dir, read": lambda at: at.opened(agent_log_dir=at.path).agent_log.sessions.list(),
-    "Settings.run_log_root": lambda at: start(at.opened(run_log_root=at.path).run_log, id_of(1)),
-    "Settings.run_log_root, read": lambda at: at.opened(run_log_root=at.path).run_log.runs.list(),
+    "Settings.agent_log_dir": lambda at: at.opened(_agent_log, agent_log_dir=at.path),
+    "Settings.agent_log_dir, read": lambda at: at.opened(
+        lambda store: store.agent_log.sessions.list(), agent_log_dir=at.path
+    ),
+    "Settings.run_log_root": lambda at: at.opened(lambda store: start(store.run_log, id_of(1)), run_log_root=at.path),
+    "Settings.run_log_root, read": lambda at: at.opened(lambda store: store.run_log.runs.list(), run_log_root=at.path),
     "Settings.mailbox_root": lambda at: Mailboxes(at.path).create("g", "s"),
     "Settings.mailbox_root, read": lambda at: Mailboxes(at.path).list(),
     "mirror of a journal": _mirrored,

@@ -68,7 +68,7 @@ def scans(sqlite_database: Database) -> Vectors:
 
 @pytest.fixture
 def reads(caplog: pytest.LogCaptureFixture) -> Sent:
-    """Whether a call reads the embeddings of the database."""
+    """Return whether a call reads the embeddings of the database."""
     caplog.set_level(logging.DEBUG, "lastlight_state.statements")
 
     def reading(call: Callable[[], object]) -> bool:

@@ -16,6 +16,7 @@ from support.mailbox.files import inbound, outbound, reply, send, sql
 from support.mailbox.openings import openings, settle, stamps, tell_by_coarse_clock, touch
 from support.preloaded import run_program
 
+from lastlight_state import clock
 from lastlight_state.backends.sqlite import files, unchanged
 from lastlight_state.errors import ClaimLost, NestedTransaction, UnsafePath
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, StalePolicy
@@ -58,7 +59,7 @@ def by_the_usual_clock() -> None:
 
 
 def run(text: str, *arguments: object) -> str:
-    """What a program prints."""
+    """Return what a program prints."""
     return run_program([sys.executable, "-c", text, *map(str, arguments)], check=False, capture_output=True).stdout
 
 
@@ -68,17 +69,17 @@ def at_rest(mailbox: HostMailbox | AgentMailbox) -> None:
 
 
 def swept(host: HostMailbox) -> Any:
-    """What a sweep says while the agent runs."""
+    """Return what a sweep says while the agent runs."""
     return host.sweep.run(agent_started_at=host._pair.clock.now())
 
 
 def stopped(host: HostMailbox) -> Any:
-    """What a sweep says while it does not."""
+    """Return what a sweep says while it does not."""
     return host.sweep.run(agent_started_at=None)
 
 
 def drained(host: HostMailbox) -> int:
-    """How many messages a drain sends."""
+    """Return how many messages a drain sends."""
     return host.outbox.drain(lambda due: due.message.id).delivered
 
 
@@ -228,7 +229,7 @@ def test_within_the_grain_of_the_clock_nothing_is_noted(
     drained(host)
     agent.state.put("anything", "else")
     last = max(outbound(host).stat().st_mtime_ns, inbound(host).stat().st_ctime_ns)
-    monkeypatch.setattr(unchanged, "now", lambda: last)
+    monkeypatch.setattr(clock, "nanoseconds", lambda: last)
     assert [openings(lambda: drained(host)) > 0 for _ in range(3)] == [True] * 3
 
 

@@ -143,17 +143,19 @@ class SqliteBackend(SqliteUpkeep):
         begins = mode.begins and not isinstance(checkout.driver, LockedConnection)
         if checkout.shares and not begins and len(self._line) > 1:  # a statement alone would be a commit alone
             begins = checkout.begun = group_commit.leads(checkout)
-        if begins:
-            begin = "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED"
-            try:
-                checkout.driver.execute(begin)
-            except sqlite3.Error as error:
-                self._begin_late(checkout, begin, error)
-            except BaseException:  # a signal's exception may come after the BEGIN that it interrupted succeeded
-                self._give_up(checkout)
-                raise
-        if self.options.across_mounts:
-            self._examine(checkout)
+        begin = "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED"
+        try:
+            if begins:
+                try:
+                    checkout.driver.execute(begin)
+                except sqlite3.Error as error:
+                    self.persist(checkout, error, partial(checkout.driver.execute, begin))
+            if self.options.across_mounts:  # in a transaction, or under our lock, nobody changes what is found
+                self._patiently(checkout, partial(untrusted.refuse_forbidden, checkout.driver))
+        except BaseException:  # a signal's exception may come after the BEGIN that it interrupted succeeded
+            self.rollback(checkout)
+            self.release(checkout)
+            raise
         return checkout
 
     def commit(self, checkout: Checkout) -> None:
@@ -307,26 +309,6 @@ class SqliteBackend(SqliteUpkeep):
 
     def close(self) -> None:
         self._connections.close()
-
-    def _begin_late(self, checkout: Checkout, begin: str, error: sqlite3.Error) -> None:
-        """Begin after an error that only asks to wait. Raises any other, and then nothing is held."""
-        try:
-            self.persist(checkout, error, partial(checkout.driver.execute, begin))
-        except BaseException:
-            self._give_up(checkout)
-            raise
-
-    def _examine(self, checkout: Checkout) -> None:
-        """Refuse a file that holds more than tables. In a transaction, or under our lock, nobody changes that."""
-        try:
-            self._patiently(checkout, lambda: untrusted.refuse_forbidden(checkout.driver))
-        except BaseException:
-            self._give_up(checkout)
-            raise
-
-    def _give_up(self, checkout: Checkout) -> None:
-        self.rollback(checkout)
-        self.release(checkout)
 
     def _migration(self, checkout: Checkout, lock_timeout: float, *, rebuilds: bool) -> Iterator[Connection]:
         execute = checkout.driver.execute

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -57,11 +56,6 @@ def stamps_of(folder: Path, names: Sequence[str]) -> tuple[Stamp, ...] | None:
 def are_settled(stamps: Sequence[Stamp], now: int) -> bool:
     """True if any later commit gets a later stamp, where the files had these stamps at ``now``, in nanoseconds."""
     return all(max(stamp.written_at, stamp.changed_at) + _SETTLED_NS < now for stamp in stamps)
-
-
-def now() -> int:
-    """Return the time by the clock that files get their times from, in nanoseconds."""
-    return time.time_ns()
 
 
 def _stamp(held: int, folder: Path, name: str) -> Stamp | None:

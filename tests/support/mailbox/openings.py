@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lastlight_state import clock
 from lastlight_state.backends.sqlite import unchanged
 
 #: Of Linux; Python has no name for it.
@@ -27,7 +28,7 @@ class Costs(NamedTuple):
 
 
 def costs(call: Callable[[], object]) -> Costs:
-    """What a call costs."""
+    """Return what a call costs."""
     opened = ran = called = 0
 
     def hear(_: object, event: str, function: Any) -> None:
@@ -47,7 +48,7 @@ def costs(call: Callable[[], object]) -> Costs:
 
 
 def openings(call: Callable[[], object]) -> int:
-    """How often a call opens a database."""
+    """Return how often a call opens a database."""
     return costs(call).openings
 
 
@@ -59,7 +60,7 @@ def coarse() -> int:
 def tell_by_coarse_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take files for settled as soon as their clock has gone on, instead of seconds later."""
     monkeypatch.setattr(unchanged, "_SETTLED_NS", 0)
-    monkeypatch.setattr(unchanged, "now", coarse)
+    monkeypatch.setattr(clock, "nanoseconds", coarse)
 
 
 def settle(*paths: Path) -> None:
@@ -71,7 +72,7 @@ def settle(*paths: Path) -> None:
 
 
 def stamps(folder: Path) -> tuple[unchanged.Stamp, ...] | None:
-    """What both files of a mailbox are like."""
+    """Return what both files of a mailbox are like."""
     return unchanged.stamps_of(folder, ("inbound.db", "outbound.db"))
 
 

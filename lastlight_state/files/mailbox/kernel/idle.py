@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from datetime import datetime
 from typing import Any
 
+from lastlight_state import clock
 from lastlight_state.backends.sqlite import unchanged
 from lastlight_state.backends.sqlite.unchanged import Stamp
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place
@@ -76,7 +77,7 @@ class Look:
         self._idle = idle
         self._key = key
         self._now = now
-        self._at = unchanged.now()
+        self._at = clock.nanoseconds()
         self._stamps = idle._stamps()
         self.answer: Any = None
         note = idle._notes.get(key)

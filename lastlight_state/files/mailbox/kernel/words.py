@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.sql.expression import UnaryExpression
+from sqlalchemy.sql.operators import custom_op
 
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB
@@ -23,6 +25,8 @@ from lastlight_state.files.mailbox.rows import AcksRow
 
 #: The most rows of a kind that `verify` names.
 _MOST: sa.ColumnElement[int] = sa.literal_column("1000")
+
+_PLUS: custom_op[Any] = custom_op("+")
 
 _ACKS = TolerantSelect(
     models.ACKS,
@@ -60,7 +64,9 @@ def _stored(table: sa.Table, key: str, word: str, known: Collection[str]) -> Tol
             columns[key].label("id"),
             sa.cast(columns[word], sa.Text).label("word"),
         )
-        return sa.select(*found).where(unknown_word(columns[word], known)).order_by(columns[key]).limit(_MOST)
+        # An index that gives the order must not lead to a scan of all rows.
+        by_key: sa.ColumnElement[Any] = UnaryExpression(columns[key], operator=_PLUS)
+        return sa.select(*found).where(unknown_word(columns[word], known)).order_by(by_key).limit(_MOST)
 
     return TolerantSelect(table, make, row=StrangeWord)
 
