@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,16 @@ def environment_kept() -> Iterator[None]:
 
 #: Held by the thread that runs Alembic. A revision may run it again.
 _running_alembic = threading.RLock()
+
+
+def _renew() -> None:
+    """Give a forked child a lock of its own: the thread that has this one is not there."""
+    global _running_alembic  # noqa: PLW0603
+    _running_alembic = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew)
+
 MOST_NAMED = 20
 #: What the files import that Alembic runs, in any thread.
 _OF_REVISIONS = ("adoption.existing", "operations", "plain_command")

@@ -69,10 +69,11 @@ class Tenants:
     ) -> Self:
         """Open the tenants of a Postgres database, whose schemas may be migrated or not.
 
-        All settings are those of each tenant's store, but for the schema; ``pool_size`` bounds the connections of all
-        together. The files of a tenant are in a folder with its name, below ``state_dir`` and every other directory of
-        the settings. Raises `NotSupported` for a database without schemas and for a worker of Citus, `InvalidValue` for
-        a replica, `BackendUnavailable` when the server cannot be reached.
+        All settings are those of each tenant's store, but for the schema and ``migrate``: opening a store makes
+        no tenant. ``pool_size`` bounds the connections of all together. The files of a tenant are in a folder
+        with its name, below ``state_dir`` and every other directory of the settings. Raises `NotSupported` for
+        a database without schemas and for a worker of Citus, `InvalidValue` for a replica, `BackendUnavailable`
+        when the server cannot be reached.
         """
         in_force = load_settings(
             settings, url=None if url is None else str(url), url_file=url_file, state_dir=state_dir, read_only=read_only
@@ -80,7 +81,7 @@ class Tenants:
         if in_force.replica is not None:
             raise InvalidValue("replica", "open tenants of the replica by themselves, with read_only=True")
         KeptClock(clock).now()
-        in_force = in_force.model_copy(update={"schema_name": None})
+        in_force = in_force.model_copy(update={"schema_name": None, "migrate": False})
         backend = connect(in_force)
         try:
             backend.meet_server()
@@ -268,7 +269,7 @@ class Tenants:
     def _revisions(self, some: Sequence[str]) -> dict[str, str | None]:
         """Return the revisions of these tenants by one statement. One that is gone meanwhile is left out."""
         selects = (
-            f"SELECT {literal(name)}, (SELECT min(version_num) FROM {quoted(name)}.{quoted(VERSION_TABLE)})"
+            f"SELECT {literal(name)}, (SELECT min(version_num::text) FROM {quoted(name)}.{quoted(VERSION_TABLE)})"
             for name in some
         )
         found = self._look(partial(self.backend.peek, " UNION ALL ".join(selects)))

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +15,7 @@ from support.migrations.support import OLD_RUN, Place, catalogue, tables
 from support.migrations.workers import Workers
 from support.refusal import refused
 
+from lastlight_state import StateStore
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import BackendBusy, BackendError, InvalidValue, SchemaMismatch
 from lastlight_state.migrations import apply, current, history, migrate, scripts, upgrade
@@ -248,3 +253,25 @@ def test_an_upgrade_to_an_older_revision_says_where_the_newer_database_is(place:
         result = apply.apply_revisions(connection, ALL[0])
     assert (result.state, result.from_revision, result.to_revision) == ("current", ALL[-1], ALL[-1])
     assert current(backend) == ALL[-1]
+
+
+def test_a_forked_child_may_migrate_while_its_parent_does(tmp_path: Path) -> None:
+    """tenants TN-16: the thread that runs Alembic there is not here."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def migrating() -> None:
+        with apply.environment_kept():
+            begun.set()
+            may_end.wait(30)
+
+    thread = threading.Thread(target=migrating)
+    thread.start()
+    begun.wait(30)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        StateStore.open(tmp_path / "state.db").close()
+        os._exit(3)
+    may_end.set()
+    thread.join(30)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3

@@ -14,6 +14,7 @@ from typing import Any, Self
 import psycopg
 import pytest
 from sqlalchemy import create_engine, select
+from support.sealing import Xor
 from support.tenants import make_tenants
 
 from lastlight_state import AsyncTenants, Settings, Tenants
@@ -187,6 +188,34 @@ def test_a_further_tenant_compiles_no_statement(tenants: Tenants) -> None:
         return len(rows.GET.compiled), SHAPES.size
 
     assert sizes_after(NAMES[0]) == sizes_after(NAMES[1])
+
+
+def test_a_codec_that_is_given_again_compiles_no_statement(tenants: Tenants) -> None:
+    """tenants TN-3."""
+    codec = Xor(7)
+
+    def size_after_opening() -> int:
+        with tenants.store(NAMES[0], codec=codec) as store:
+            store.workflows.runs.list(limit=1)
+        return SHAPES.size
+
+    assert size_after_opening() == size_after_opening()
+
+
+def test_a_plain_name_that_a_tenant_lacks_is_no_table_of_others(many: str, tenants: Tenants) -> None:
+    """tenants TN-2: not in ``public`` either, where the connection would look next."""
+    with connect(many) as connection:
+        connection.execute("CREATE TABLE public.notes AS SELECT 'secret' AS text")
+    with tenants.store(NAMES[0]) as store, pytest.raises(InvalidValue, match="notes"):
+        store.outputs.query.rows("SELECT text FROM notes")
+
+
+def test_a_setting_that_migrates_makes_no_tenant(many: str, tmp_path: Path) -> None:
+    """tenants TN-10: a name with a typing error is no tenant."""
+    with Tenants.open(many, state_dir=tmp_path, settings=Settings(migrate=True)) as tenants:
+        with pytest.raises(NotMigrated):
+            tenants.store("tenant-typo")
+        assert [tenant.name for tenant in tenants.list()] == NAMES
 
 
 def test_opening_a_store_is_one_round_trip(many: str) -> None:

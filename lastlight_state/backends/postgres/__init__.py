@@ -205,7 +205,9 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        return examining.ask(checkout.driver, sql, params, limit, timeout, plan=plan, schema=self.schema)
+        return examining.ask(
+            checkout.driver, sql, params, limit, timeout, plan=plan, schema=self.schema, alone=self.borrows
+        )
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
         try:

@@ -104,7 +104,11 @@ _CURSOR = "lastlight_question"
 _PLAN = f"EXPLAIN DECLARE {_CURSOR} CURSOR FOR "
 #: Locks of the session outlive a rollback, and the connection is used again; ours are all of transactions.
 _TAKE_BACK = "ROLLBACK TO SAVEPOINT lastlight_question; SELECT pg_advisory_unlock_all()"
-_ENTER = "; SELECT set_config('search_path', {first} || current_setting('search_path'), true)"
+_ENTER = (
+    "; SELECT set_config('search_path', concat_ws(', ', {first}, nullif(current_setting('search_path'), '')), true)"
+)
+#: For a tenant: what it lacks is not looked for among tables of others.
+_ENTER_ALONE = "; SELECT set_config('search_path', {first} || ', pg_temp', true)"
 #: Texts, quoted names, dollar-quoted texts, comments and casts, in which a colon names nothing; then a name; then %.
 _TOKENS = re.compile(
     r"""
@@ -130,17 +134,19 @@ def ask(
     *,
     plan: bool,
     schema: str | None = None,
+    alone: bool = False,
 ) -> tuple[list[str], list[Any]]:
     """Return the names of the columns, and at most ``limit`` rows of the statement, or of its ``plan``.
 
-    Names without a schema are looked up in ``schema`` first.
+    Names without a schema are looked up in ``schema`` first, and with ``alone`` nowhere else.
     """
     text = _TOKENS.sub(_placed, sql)
     usual = driver.answer_seconds if isinstance(driver, AnsweredConnection) else None
     try:
         driver.execute("SAVEPOINT lastlight_question")
         try:
-            enters = "" if schema is None else _ENTER.format(first=literal(f"{quoted(schema)}, "))
+            enter = _ENTER_ALONE if alone else _ENTER
+            enters = "" if schema is None else enter.format(first=literal(quoted(schema)))
             driver.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout * 1000))}{enters}")
             await_answers(driver, timeout)
             with driver.cursor(binary=True) if plan else driver.cursor(_CURSOR) as cursor:

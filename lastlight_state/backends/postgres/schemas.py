@@ -95,7 +95,7 @@ class PostgresSchemas(Schemas):
     def sizes_of(self, schemas: Collection[str]) -> Mapping[str, int]:
         sizes = _SIZES.format(**(_SIZE if self.citus is None else _DISTRIBUTED_SIZE))
         found = self._asked(sizes, (list(schemas),), keeps=False)  # the server keeps what it has read of each table
-        return {str(name): int(size) for name, size in found}
+        return {str(name): int(size) for name, size in found if size is not None}  # all its tables went meanwhile
 
     def rows_of(self, statements: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
         prepares = None if self.options.pooler is not None else True
