@@ -7,7 +7,7 @@ from support.mailbox.files import inbound, outbound, reply, send, sql
 from support.mailbox.openings import Costs, costs
 
 from lastlight_state.errors import CorruptData
-from lastlight_state.files.mailbox import AgentMailbox, HostMailbox
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
 
 
 def acknowledged(host: HostMailbox, agent: AgentMailbox) -> Costs:
@@ -48,6 +48,31 @@ def test_acknowledgements_that_stay_keep_no_other_one(host: HostMailbox, agent: 
         agent.inbox.complete(send(host, f"c-{number:02}").id)
     assert sql(outbound(agent), "SELECT count(*) FROM processing_ack WHERE message_id LIKE 'b-%'") == [(0,)]
     assert sql(outbound(agent), "SELECT count(*) FROM processing_ack WHERE message_id LIKE 'a-%'") == [(20,)]
+
+
+def test_an_agent_that_was_not_started_clears_what_it_finds(
+    host: HostMailbox, agent: AgentMailbox, mailboxes: Mailboxes
+) -> None:
+    """mailbox MB-75: with its first completion, many at once."""
+    for number in range(30):
+        agent.inbox.complete(send(host, f"a-{number:02}").id)
+    sql(inbound(host), "UPDATE messages_in SET status = 'completed'")
+    mailboxes.agent("group", "session").inbox.complete(send(host, "b").id)
+    assert sql(outbound(agent), "SELECT message_id FROM processing_ack") == [("b",)]
+
+
+def test_damaged_acknowledgements_keep_no_other_one(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-75"""
+    agent.start()
+    for number in range(6):
+        agent.inbox.complete(send(host, f"a-{number}").id)
+    sql(outbound(agent), "UPDATE processing_ack SET status_changed = x'ff'")
+    for number in range(30):
+        agent.inbox.complete(send(host, f"b-{number:02}").id)
+    sql(inbound(host), "UPDATE messages_in SET status = 'completed'")
+    for number in range(10):
+        agent.inbox.complete(send(host, f"c-{number}").id)
+    assert sql(outbound(agent), "SELECT 1 FROM processing_ack WHERE message_id LIKE 'b-%'") == []
 
 
 def test_a_message_costs_few_statements(host: HostMailbox, agent: AgentMailbox) -> None:

@@ -7,17 +7,20 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.mailbox.files import inbound, outbound, reply, send, sql
+from support.mailbox.files import OUTBOUND, inbound, outbound, reply, send, sql
 from support.mailbox.openings import openings, settle, stamps, tell_by_coarse_clock, touch
 from support.preloaded import run_program
 
 from lastlight_state import clock
-from lastlight_state.backends.sqlite import files, unchanged
+from lastlight_state.backends.sqlite import files, locked_reads, unchanged
 from lastlight_state.errors import ClaimLost, NestedTransaction, UnsafePath
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, StalePolicy
 from lastlight_state.files.mailbox.kernel import idle
@@ -45,6 +48,8 @@ try:
 except sqlite3.OperationalError as error:
     print(error)
 """
+#: Tries to commit at once, for which nobody may read.
+COMMITTING = LOCKING.replace("BEGIN IMMEDIATE", "INSERT INTO session_state VALUES ('k', 'v', '')")
 
 
 @pytest.fixture(autouse=True)
@@ -344,6 +349,40 @@ def test_an_idle_poll_of_a_replaced_agent_is_refused(
     mailboxes.agent("group", "session").start()
     with pytest.raises(ClaimLost):
         agent.inbox.take()
+
+
+def test_an_agent_whose_file_became_one_of_the_original_is_replaced(host: HostMailbox, agent: AgentMailbox) -> None:
+    """mailbox MB-45: a restored file of another program has no life of an agent in it."""
+    agent.start()
+    agent.inbox.take()
+    original = host.folder / "original.db"
+    with closing(sqlite3.connect(original)) as made:
+        made.executescript(OUTBOUND)
+    outbound(agent).write_bytes(original.read_bytes())
+    for call in (agent.inbox.take, partial(agent.state.put, "key", "value")):
+        with pytest.raises(ClaimLost):
+            call()
+
+
+def test_a_reader_that_is_cut_off_leaves_no_lock(
+    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """backends B-87: also where the directory is being closed."""
+
+    class Stopped(BaseException):
+        pass
+
+    def close(descriptor: int) -> None:
+        os.close(descriptor)
+        if sys._getframe(1).f_code.co_name == "opened":
+            raise Stopped
+
+    agent.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(locked_reads, "os", SimpleNamespace(**{**vars(os), "close": close}))
+        with pytest.raises(Stopped):
+            host.outbox.take_due()
+    assert run(COMMITTING, outbound(agent)) == ""
 
 
 def test_in_a_transaction_nothing_is_told_from_the_stamps(host: HostMailbox, agent: AgentMailbox) -> None:

@@ -70,9 +70,12 @@ def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) 
     """
     end, misses = waiting.until(seconds), 0
     while True:
-        held = untrusted.open_directory(path)
+        held, connection = untrusted.open_directory(path), None
         try:
-            return _attempt(held, path, connect)
+            try:
+                connection = _attempt(held, path, connect)
+            finally:
+                os.close(held)
         except _Missed:
             misses += 1
             if misses == _MOST_MISSES:
@@ -80,8 +83,12 @@ def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) 
             pause = _MISSED_SECONDS
         except BlockingIOError:
             pause = _PAUSE_SECONDS
-        finally:
-            os.close(held)
+        except BaseException:  # a signal's, while the directory is closed: the lock must not outlive the call
+            if connection is not None:
+                connection.close()
+            raise
+        else:
+            return connection
         if time.monotonic() + pause > end:
             raise BackendBusy("the database is locked by another writer")
         waiting.pause(pause)

@@ -172,6 +172,7 @@ class AgentInbox(MailboxPart):
         self._writing(lambda unit: self._settled(unit, asked, status, error, now))
 
     def _settled(self, unit: Unit, asked: Sequence[str], status: str, error: str | None, now: datetime) -> None:
+        is_looked_through = self._pair.own.tidied_to is not None
         found, earlier = state.with_earlier(unit, self._pair, asked)
         heads = self._heads(asked, [ack["message_id"] for ack in earlier])
         for message_id in asked:
@@ -183,11 +184,11 @@ class AgentInbox(MailboxPart):
                 raise LostRace(f"message {message_id!r} is {current['status']}", status=current["status"])
             tries = head["tries"] or 0 if current is None else current["message_tries"]
             unit.change(sql.PUT_ACK, {**self._ack(message_id, head["seq"], tries, status, now), "error": error})
-        if self._pair.own.tidied_to is None:
-            state.tidy(unit, self._pair)
-        else:
+        if is_looked_through:
             ended = [message_id for message_id in asked if heads[message_id]["status"] in models.ENDED]
             state.forget(unit, [*ended, *state.unneeded(earlier, heads)])
+        else:
+            state.tidy(unit, self._pair)
 
     def _response(self, both: BothFiles, question_id: str, now: datetime) -> MessageIn | None:
         poll = Poll(now, models.MOST_POLLED, first_poll=self._pair.first_poll)

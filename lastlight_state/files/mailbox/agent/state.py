@@ -66,10 +66,10 @@ def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, 
     """Return the acknowledgements of these messages by id, and a few settled ones of others, other ones each time."""
     after, limit = pair.own.tidied_to or "", min(_EACH * len(ids), _MOST)
     statement, values = _WITH_EARLIER.of(ids)
-    found = unit.sound(statement, {**values, "after": after, "limit": limit})[0]
+    found, in_all = unit.sound(statement, {**values, "after": after, "limit": limit})
     of_these = {ack["message_id"]: ack for ack in found if ack["message_id"] in ids}
     earlier = [ack for ack in found if ack["message_id"] not in of_these]
-    places = sorted({ack["message_id"] for ack in found} - {*ids}) if len(found) >= limit else [""]
+    places = sorted({ack["message_id"] for ack in found} - {*ids}) if in_all >= limit else [""]
     pair.own.tidied_to = places[-1] if places else ""  # at the end from the beginning again
     return of_these, earlier
 

@@ -19,7 +19,7 @@ from lastlight_state.clock import aware_utc, iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import Family, RowT, Statement, bind, prepared
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import InvalidValue
+from lastlight_state.errors import BackendError, InvalidValue
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import Routing, StalePolicy
 from lastlight_state.files.mailbox.projections import RoutingColumns
@@ -44,7 +44,12 @@ def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
     """Return the value, or None. A file that may only be read may lack the table."""
     if unit.backend.options.read_only and not unit.backend.column_names(unit.checkout, "mailbox_meta"):
         return None
-    found: str | None = unit.value(_OF[file][0], {"key": key})
+    try:
+        found: str | None = unit.value(_OF[file][0], {"key": key})
+    except BackendError:
+        if unit.backend.column_names(unit.checkout, "mailbox_meta"):
+            raise
+        return None  # the file was replaced by one of the original program
     return found
 
 
