@@ -38,6 +38,8 @@ WHOLE_HERE = {
     "commands.import.KEPT UNIT",
     "commands.repair.FILES FILE",
     "commands.run_log.FINDINGS CODE",
+    "commands.tenants.LISTED NAME",
+    "commands.tenants.FAILED NAME",
     "views.kinds.CRONS LAST",
     "views.kinds.CRONS NAME",
     "views.kinds.CACHE STORED",

@@ -23,7 +23,7 @@ ACTS = ("list", "create", "migrate", "export", "erase", "move")
 LISTED = (
     Column("NAME", lambda tenant: tenant.name, keep=True),
     Column("STATE", lambda tenant: tenant.state),
-    Column("REVISION", lambda tenant: tenant.revision or "", rank=1),
+    Column("REVISION", lambda tenant: tenant.revision or "", rank=1, keep=True),
     Column("BYTES", lambda tenant: "" if tenant.size_bytes is None else tenant.size_bytes, right=True),
 )
 FAILED = (
