@@ -18,7 +18,7 @@ from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import BackendError, Conflict, InvalidValue, StateError
+from lastlight_state.errors import BackendError, BackendUnavailable, Conflict, InvalidValue, StateError
 from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Part, Piece
 from lastlight_state.special_files import open_binary
@@ -59,6 +59,8 @@ Row = dict[str, Any]
 
 #: Linux' FS_IOC_GETVERSION.
 _GENERATION = 0x80087601
+#: How often a file is looked at that others write.
+_LOOKS = 20
 _MAGIC = b"SQLite format 3\0"
 #: Tables that have pages: no view, whatever it is called, and no virtual table.
 _TABLES = "FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
@@ -179,11 +181,19 @@ def has(source: Foreign, tables: Mapping[str, str]) -> bool:
 
 
 def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
-    """Return whether a path is a SQLite file of that form."""
+    """Return whether a path is a SQLite file of that form. One that is written meanwhile is looked at again."""
     if not is_sqlite(path):
         return False
-    with opened(path) as source:
-        return is_known(source)
+    for tries_left in reversed(range(_LOOKS)):
+        try:
+            with opened(path) as source:
+                found = is_known(source)
+                source.confirm()
+                return found
+        except (SourceWritten, BackendUnavailable):
+            if not tries_left:
+                raise
+    return False
 
 
 def left(source: Foreign, read: Collection[str]) -> Iterator[Part]:

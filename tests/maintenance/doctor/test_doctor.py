@@ -314,7 +314,7 @@ def test_a_sound_database_has_no_finding_and_an_examination_writes_nothing(scene
     report = store.maintenance.doctor.examine(deep=True)
     assert report.findings == ()
     assert report.worst() is None
-    assert (len(report.checks_run), report.checks_skipped) == (18, ())
+    assert (len(report.checks_run), report.checks_skipped) == (19, ())
     assert counts(database, "report") == rows
     if database.name == "sqlite":
         assert {name for name in files_of(database.state_dir) if not name.endswith("-shm")} == {
@@ -354,7 +354,7 @@ def test_without_a_database_that_is_the_finding_and_files_are_still_looked_at(tm
     with StateStore(connect(settings), settings) as store:
         report = store.maintenance.doctor.examine()
     assert [(finding.check, finding.severity) for finding in report.findings] == [("DOC-01", "error")]
-    assert report.checks_run == ("DOC-01", "DOC-04", "DOC-05", "DOC-11", "DOC-18")
+    assert report.checks_run == ("DOC-01", "DOC-04", "DOC-05", "DOC-11", "DOC-18", "DOC-19")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,7 +16,7 @@ from lastlight_state.testing import Database
 NOTED = {
     "lionagi-runs": "43f976156dd48e18",
     "lionagi-db": "5fdb76a61dccf017",
-    "lionagi-teams": "778683eeec9d4fe6",
+    "lionagi-teams": "1263cb3c9798db3d",
     "lastlight-db": "25d0360d16e8b0f4",
     "smithers-db": "07ced849ede5ea18",
     "lastlight-logs": "70889518442fe718",
