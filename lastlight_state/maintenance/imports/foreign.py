@@ -187,9 +187,10 @@ def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
     for tries_left in reversed(range(_LOOKS)):
         try:
             with opened(path) as source:
-                found = is_known(source)
+                if is_known(source):
+                    return True
                 source.confirm()
-                return found
+                return False
         except (SourceWritten, BackendUnavailable):
             if not tries_left:
                 raise
