@@ -11,8 +11,10 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from secrets import token_hex  # nothing that their tests replace
+from threading import Lock
 from types import CodeType, FunctionType
 from typing import Any, Self
 
@@ -28,11 +30,32 @@ import psycopg_pool
 import pytest
 
 from lastlight_state.aio import AsyncStateStore
+from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
 from lastlight_state.store import StateStore
 
-STORE = AsyncStateStore(StateStore.open(os.environ["FRAMEWORKS_DATABASE"]))
+
+class TickingClock:
+    """The machine's clock in whole milliseconds, which gives each of them once and waits for the next.
+
+    A test of the suites wants the second of two puts to be later, and ours can be in one millisecond.
+    """
+
+    def __init__(self) -> None:
+        self._last = SYSTEM_CLOCK.now()
+        self._lock = Lock()
+
+    def now(self) -> datetime:
+        """Return the present, later than the last answer."""
+        with self._lock:
+            while (moment := SYSTEM_CLOCK.now()) <= self._last:
+                pass
+            self._last = moment
+            return moment
+
+
+STORE = AsyncStateStore(StateStore.open(os.environ["FRAMEWORKS_DATABASE"], clock=TickingClock()))
 #: The fixtures that give a saver or a store, with those of their parameters that are ours here.
 PARAMETERS = {
     "sync_checkpointer": {"sqlite", "sqlite_aes"},

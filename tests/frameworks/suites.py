@@ -43,7 +43,7 @@ def judge(suite: Suite, database: Database, tmp_path: Path) -> None:
     found, output = _run(suite, database, tmp_path, [*listed])
     failed = {test for test, outcome in found.items() if outcome == "failed"}
     known = {test for test in found if test in listed or test.partition("[")[0] in listed}
-    assert failed - known == set(), output
+    assert failed - known == set(), f"{sorted(failed - known)} failed and are not listed\n{output}"
     assert known - failed == set(), "these are listed, and do not fail"
     assert listed.keys() <= {*found, *(test.partition("[")[0] for test in found)}, "these are listed, and not there"
     passed = sum(outcome == "passed" for outcome in found.values())
