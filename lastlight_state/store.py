@@ -264,6 +264,7 @@ class StateStore(Domains):
                     if self._replica is not None:
                         self._replica.close()
                 self.backend.close()
+                self._context.remembered.clear()
 
     def __repr__(self) -> str:
         """Name the database, without its password, and whether the store is open."""

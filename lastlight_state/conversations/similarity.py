@@ -214,6 +214,7 @@ class Matrix(Generic[K]):
         #: Whether the norm is that of the vector, and of a length that 32 bits can multiply.
         self._is_sure = numpy.zeros(rows, "?")
         self._keys: list[K] = []
+        self._key_bytes = 0
 
     @property
     def is_full(self) -> bool:
@@ -224,7 +225,7 @@ class Matrix(Generic[K]):
     def size(self) -> int:
         """Return about how many bytes it takes."""
         arrays: int = self._rows.nbytes + self._norms.nbytes + self._is_sure.nbytes
-        return arrays + sum(map(getsizeof, self._keys)) + 8 * len(self._keys)
+        return arrays + self._key_bytes + 8 * len(self._keys)
 
     def add(self, candidates: Sequence[Candidate[K]]) -> bool:
         """Put embeddings into the next rows; False, with none of them, where one has another length or no norm."""
@@ -241,7 +242,9 @@ class Matrix(Generic[K]):
             lengths = numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows, dtype="f8"))
             is_true = numpy.abs(norms - lengths) <= _SLACK * lengths
             self._is_sure[within] = is_true & ((norms == 0) | ((norms > _SHORTEST) & (norms < _LONGEST)))
-        self._keys += [one.key for one in candidates]
+        keys = [one.key for one in candidates]
+        self._key_bytes += sum(map(getsizeof, keys))
+        self._keys += keys
         return True
 
     def best(self, query: Query, most: int, least: float | None, among: Any = None) -> list[tuple[K, float]]:

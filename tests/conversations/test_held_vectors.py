@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 import sqlite3
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -23,6 +25,7 @@ from support.workflows.steps import Raw
 from lastlight_state import AsyncStateStore, Settings, StateStore
 from lastlight_state.conversations import NewChunk, Search, VectorHit
 from lastlight_state.conversations.vectors import Vectors, held
+from lastlight_state.errors import InvalidValue
 from lastlight_state.testing import Database
 
 pytest.importorskip("numpy")
@@ -250,6 +253,70 @@ def test_nothing_is_held_beyond_the_memory_that_is_given(sqlite_database: Databa
     vectors.put("ns", some(50))
     warm(vectors)
     assert reads(lambda: vectors.search("ns", QUERY))
+
+
+@pytest.mark.parametrize("most", [20_000, 1_000_000])
+def test_memory_stays_within_its_bound_while_a_namespace_is_read(
+    sqlite_database: Database, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """conversations CV-49: values of metadata, and what was held before, count as well."""
+    vectors = sqlite_database.open(settings=Settings(vector_memory=most)).conversations.vectors
+    for name, values in ("few", 1), ("many", 300):
+        vectors.put(name, some(50, chunk_metadata={f"k{n}": n for n in range(values)}))
+    memory = vectors._remember(held.HeldNamespaces)
+    seen: list[int] = []
+
+    class Watched(held.HeldNamespace):
+        def complete(self) -> bool:
+            seen.append(self.size + sum(one.size for one in memory._held.values()))
+            return super().complete()
+
+    monkeypatch.setattr(held, "HeldNamespace", Watched)
+    for name, where in ("few", None), ("many", {"k0": 0}), ("many", None), ("few", {"k0": 0}), ("many", {"k0": 0}):
+        warm(vectors, name, where=where)
+        seen.append(sum(one.size for one in memory._held.values()))
+    assert 0 < max(seen) <= most
+
+
+def test_a_state_that_is_too_large_is_tried_once(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """conversations CV-49: with the values of metadata, and again when it has changed."""
+    vectors = sqlite_database.open(settings=Settings(vector_memory=20_000)).conversations.vectors
+    vectors.put("ns", some(50, chunk_metadata={f"k{n}": n for n in range(30)}))
+    made: list[bool] = []
+
+    class Watched(held.HeldNamespace):
+        def __init__(self, *given: Any, has_values: bool) -> None:
+            made.append(has_values)
+            super().__init__(*given, has_values=has_values)
+
+    monkeypatch.setattr(held, "HeldNamespace", Watched)
+    for where in ({"k0": 0}, None, {"k0": 0}, None):
+        warm(vectors, where=where)
+    assert made == [True, False]
+    vectors.put("ns", some(1))
+    warm(vectors, where={"k0": 0})
+    assert made == [True, False, True]
+
+
+def test_a_length_that_plain_sql_has_changed_is_the_error_of_a_scan(vectors: Vectors, scans: Vectors, raw: Raw) -> None:
+    """conversations CV-49."""
+    vectors.put("ns", some(5))
+    warm(vectors)
+    raw("UPDATE vector_namespaces SET dimensions = 3")
+    for each in (scans, vectors):
+        with pytest.raises(InvalidValue):
+            each.search("ns", QUERY)
+    assert vectors.search("ns", [1, 1, 1]) == scans.search("ns", [1, 1, 1]) == []
+
+
+def test_a_closed_store_holds_nothing(store: StateStore, vectors: Vectors) -> None:
+    """conversations CV-49."""
+    vectors.put("ns", some(5))
+    warm(vectors)
+    kept = weakref.ref(vectors._remember(held.HeldNamespaces))
+    store.close()
+    gc.collect()
+    assert kept() is None
 
 
 def test_what_was_searched_last_is_held(sqlite_database: Database, reads: Sent) -> None:

@@ -24,6 +24,8 @@ from lastlight_state.db.units.unit import Unit
 
 #: How many namespaces are remembered that were searched once.
 _MOST_SEEN = 1_000
+#: How many numbers for each value there are at once while they are sorted: two columns, their copies, order, scratch.
+_WHILE_SORTED = 6
 
 
 class HeldNamespace:
@@ -31,12 +33,16 @@ class HeldNamespace:
 
     def __init__(self, numpy: Any, known: SearchedNamespace, count: int, *, has_values: bool) -> None:
         self.tag = known["content_tag"]
+        self.dimensions = known["dimensions"]
         self._numpy = numpy
         self._matrix = similarity.Matrix[str](numpy, count, known["dimensions"])
         self._values = HeldValues(numpy) if has_values else None
         self._is_sound = True
-        #: About how many bytes it takes, when it is complete.
-        self.size = 0
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes, or takes at most until it is complete."""
+        return self._matrix.size + (0 if self._values is None else self._values.size)
 
     @property
     def has_values(self) -> bool:
@@ -53,7 +59,6 @@ class HeldNamespace:
         """Make it ready to be searched; False where the scan left chunks out: each search tells of those anew."""
         if self._values is not None:
             self._values.sort()
-        self.size = self._matrix.size + (0 if self._values is None else self._values.size)
         return self._is_sound and self._matrix.is_full
 
     def best(self, asked: SearchRequest, wanted: Mapping[str, Any] | None) -> list[tuple[str, float]]:
@@ -73,11 +78,12 @@ class HeldValues:
         self._count = 0
         self._hashes: Any = array("q")
         self._rows: Any = array("q")
+        self._columns = _WHILE_SORTED
 
     @property
     def size(self) -> int:
-        """Return how many bytes it takes."""
-        return 2 * 8 * len(self._rows)
+        """Return how many bytes it takes, or takes at most until it is sorted."""
+        return 8 * self._columns * len(self._rows)
 
     def add(self, rows: Iterable[ScannedChunk]) -> None:
         """Add the metadata of the next rows."""
@@ -89,9 +95,10 @@ class HeldValues:
 
     def sort(self) -> None:
         """Make what was added ready to be looked up."""
-        hashes, rows = (self._numpy.array(one, "i8") for one in (self._hashes, self._rows))
+        hashes, rows = (self._numpy.frombuffer(one, "i8") for one in (self._hashes, self._rows))
         order = self._numpy.argsort(hashes, kind="stable")
         self._hashes, self._rows = hashes[order], rows[order]
+        self._columns = 2
 
     def rows_with(self, wanted: Mapping[str, Any]) -> Any:
         """Return the rows with all these values, in order."""
@@ -111,6 +118,8 @@ class HeldNamespaces:
         self._filling = Lock()  # one at a time, so that memory stays bounded: whoever comes meanwhile reads
         self._held: OrderedDict[str, HeldNamespace] = OrderedDict()
         self._seen: dict[str, int] = {}
+        #: The states that were found too large to be held: which, and whether also without the values of metadata.
+        self._too_large: dict[str, tuple[int | None, bool]] = {}
 
     def within(self, most: int) -> Self:
         """Return the same, holding at most so many bytes of all namespaces together."""
@@ -121,7 +130,7 @@ class HeldNamespaces:
         """Return what is held of the namespace as it is now, if it is held."""
         with self._lock:
             held = self._held.get(namespace)
-            if held is None or held.tag != known["content_tag"] or (with_values and not held.has_values):
+            if held is None or not _is_of(held, known) or (with_values and not held.has_values):
                 return None
             self._held.move_to_end(namespace)
             return held
@@ -140,7 +149,9 @@ class HeldNamespaces:
         A process that searches once needs no memory for it, nor does one that changes the namespace each time. Nothing
         is held of what a transaction sees that writes.
         """
-        if not self._is_worth(unit, namespace, known) or not self._filling.acquire(blocking=False):
+        if not self._is_worth(unit, namespace, known, with_values=with_values) or not self._filling.acquire(
+            blocking=False
+        ):
             yield from batches
             return
         try:
@@ -148,24 +159,32 @@ class HeldNamespaces:
             for rows in batches:
                 if held is not None and rows:
                     held.add(rows)
+                    if not self._make_room(held.size):
+                        self._give_up(namespace, known, without_values=not held.has_values)
+                        held = None
                 yield rows
             if held is not None and held.complete():
-                self._hold(namespace, held)
+                with self._lock:
+                    self._held[namespace] = held
         finally:
             self._filling.release()
 
-    def _is_worth(self, unit: Unit, namespace: str, known: SearchedNamespace) -> bool:
-        """True if this state of the namespace was scanned before. Lets go of what is held of another one."""
+    def _is_worth(self, unit: Unit, namespace: str, known: SearchedNamespace, *, with_values: bool) -> bool:
+        """True if this state of the namespace was scanned before, and may have room. Lets go of another state."""
         tag = known["content_tag"]
         if tag is None or not self._most or unit.checkout.mode is not Mode.SNAPSHOT:
             return False
         with self._lock:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
+                self._too_large.clear()
             was_seen = self._seen.get(namespace) == tag
             self._seen[namespace] = tag
-            self._held.pop(namespace, None)
-        return was_seen
+            held = self._held.get(namespace)
+            if held is not None and not _is_of(held, known):
+                del self._held[namespace]
+            refused, without_values = self._too_large.get(namespace, (None, False))
+        return was_seen and not (refused == tag and (with_values or without_values))
 
     def _begin(
         self, unit: Unit, namespace: str, known: SearchedNamespace, *, with_values: bool
@@ -175,17 +194,29 @@ class HeldNamespaces:
         if numpy is None:
             return None
         count = unit.value(sql.COUNT, {"namespace": namespace})
-        if similarity.WIDTH * count * known["dimensions"] > self._most:
+        if not self._make_room(similarity.WIDTH * count * known["dimensions"]):
+            self._give_up(namespace, known, without_values=True)
             return None
         try:
             return HeldNamespace(numpy, known, count, has_values=with_values)
         except MemoryError:
             return None
 
-    def _hold(self, namespace: str, held: HeldNamespace) -> None:
-        if held.size > self._most:
-            return
+    def _make_room(self, size: int) -> bool:
+        """Let go of what was searched longest ago until there is room for so many bytes; False if there never is."""
+        if size > self._most:
+            return False
         with self._lock:
-            self._held[namespace] = held
-            while sum(one.size for one in self._held.values()) > self._most:
+            while self._held and size + sum(one.size for one in self._held.values()) > self._most:
                 self._held.popitem(last=False)
+        return True
+
+    def _give_up(self, namespace: str, known: SearchedNamespace, *, without_values: bool) -> None:
+        """Note that this state is too large to be held with the values of metadata, or even without them."""
+        with self._lock:
+            self._too_large[namespace] = known["content_tag"], without_values
+
+
+def _is_of(held: HeldNamespace, known: SearchedNamespace) -> bool:
+    """True if what is held is the namespace as it is known now."""
+    return held.tag == known["content_tag"] and held.dimensions == known["dimensions"]
