@@ -51,7 +51,7 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
         yield f"mmap_size = {0 if remote else 134217728}"
         yield f"temp_store = {'DEFAULT' if SAVEPOINT_IN_MEMORY.affects(sqlite3.sqlite_version) else 'MEMORY'}"
     if options.across_mounts or options.foreign:  # somebody else wrote the file
-        if not untrusted.DISTRUSTS:
+        if untrusted.TRUSTED_SCHEMA is None:
             yield "trusted_schema = OFF"
         yield "cell_size_check = ON"
 

@@ -44,10 +44,9 @@ _STEPS = 10_000
 #: Steps that a unit may need, whatever the file's size, and for each of its bytes: a row has some of these.
 _LEAST_STEPS, _STEPS_A_BYTE = 2_000_000, 100
 _LIMITS = {"LENGTH": 64 * 1024 * 1024, "EXPR_DEPTH": 100, "ATTACHED": 0, "TRIGGER_DEPTH": 1}
-#: Switches off what a schema computes by functions that are not known to be harmless, where Python can (3.12).
-_TRUSTED_SCHEMA = getattr(sqlite3, "SQLITE_DBCONFIG_TRUSTED_SCHEMA", None)
-#: Whether `guard` does that, so that no setting is needed.
-DISTRUSTS = _TRUSTED_SCHEMA is not None
+#: Switches off what a schema computes by functions that are not known to be harmless, where Python can (3.12): `guard`
+#: does it then, and no setting is needed.
+TRUSTED_SCHEMA = getattr(sqlite3, "SQLITE_DBCONFIG_TRUSTED_SCHEMA", None)
 #: Keeps SQL from damaging the file and its shadow tables, where Python can switch that on (3.12).
 _DEFENSIVE = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 _REFUSED = frozenset({sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_ATTACH})
@@ -195,8 +194,8 @@ def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _AN
     connection.set_authorizer(_permitted)
     if _DEFENSIVE is not None:
         connection.setconfig(_DEFENSIVE, True)  # type: ignore[attr-defined,unused-ignore]
-    if _TRUSTED_SCHEMA is not None:
-        connection.setconfig(_TRUSTED_SCHEMA, False)  # type: ignore[attr-defined,unused-ignore]
+    if TRUSTED_SCHEMA is not None:
+        connection.setconfig(TRUSTED_SCHEMA, False)  # type: ignore[attr-defined,unused-ignore]
     if seconds is None:
         return
     set_limits(connection, _LIMITS)
