@@ -24,7 +24,7 @@ from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports import brought, drafts as sql, origins, pieces
 from lastlight_state.maintenance.imports.drafts import Change, ImportedVersions, Pool, StoredBranch
 from lastlight_state.maintenance.imports.pieces import UnitLookup
-from lastlight_state.maintenance.imports.removed import RemovedParts
+from lastlight_state.maintenance.imports.removed import RemovedParts, may_change
 
 # How the fields and statuses of a stored session, and of its branches, follow its source.
 
@@ -126,8 +126,9 @@ class SessionDifference:
 
     ``revised`` has the revisions of the stored messages that follow the source. ``orders`` has the order that each
     branch gets, ``pool`` that of all messages if the source has one. ``kept`` names what was changed here, too, and
-    stays; ``kept_orders`` are ids of such orders, and ``kept_messages`` of such messages. ``gone`` has the branches
-    that were removed here, with forks of these, and ``removed_messages`` has such messages.
+    stays; ``kept_orders`` are ids of such orders, and ``kept_messages`` of such messages. ``changed_orders`` are ids of
+    the orders that were changed here and still lack something of the source. ``gone`` has the branches that were
+    removed here, with forks of these, and ``removed_messages`` has such messages.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -137,6 +138,7 @@ class SessionDifference:
     kept: list[str] = field(default_factory=list)
     kept_messages: set[str] = field(default_factory=set)
     kept_orders: set[str] = field(default_factory=set)
+    changed_orders: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     removed_messages: set[str] = field(default_factory=set)
 
@@ -172,7 +174,7 @@ def compared(
     found.rows["messages"] = len(digests.keys() - look.planned["messages"].keys())
     _branches(look, found, plan, base, heads, removed)
     if pool is not None:
-        _pool(look.view, found, plan, pool, base, stored, here, removed)
+        _pool(look, found, plan, pool, base, stored, here, removed)
     look.planned["messages"].update(digests)
     look.planned["branches"].update((branch.row["id"], plan.session["id"]) for branch in plan.branches)
     return found
@@ -210,11 +212,13 @@ def _branches(
         if owner != session_id:
             raise AlreadyExists(words.BRANCH, branch_id, problem=f"belongs to session {owner!r:.80}", session_id=owner)
         stored = branching.whole_order(look.view, branch_id) if head else []
-        as_left = head is None or is_as_left(look.view, head["progression_id"], base)
+        as_left = head is None or may_change(look, head["progression_id"], base, stored, branch.order)
         given = removed.order(branch_id, branch.order, stored, is_as_left=as_left)
         has_lost = len(branch.order) < base.source.get(branch_id, (0,))[0]
         order = given if head is None else _order(look.view, found, given, stored, head, as_left, has_lost=has_lost)
         found.orders[branch_id] = order
+        if head is not None and not as_left and (has_lost or order != branch.order):
+            found.changed_orders.add(head["progression_id"])
         found.rows["branches"] += head is None
         found.rows["progression_links"] += max(0, len(order) - len(stored))
 
@@ -247,7 +251,7 @@ def _order(
 
 
 def _pool(
-    view: Unit,
+    look: UnitLookup,
     found: SessionDifference,
     plan: Plan,
     pool: Pool,
@@ -258,14 +262,17 @@ def _pool(
 ) -> None:
     """Return the order of all messages. What branches have and it lacks comes behind it."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
-    as_left = stored is None or is_as_left(view, stored["progression_id"], base)
+    as_left = stored is None or may_change(look, stored["progression_id"], base, here, pool.ids)
     ids = removed.order("", pool.ids, here, is_as_left=as_left)
     given = [*ids, *orders.unheld(own, set(ids))]
+    has_lost = len(pool.ids) < base.source.get("", (0,))[0]
+    if stored is not None and not as_left and (has_lost or ids != list(pool.ids)):
+        found.changed_orders.add(stored["progression_id"])
     if stored is None or given[: len(here)] == here or (as_left and set(here) <= set(given)):
         found.pool = given
         return
     found.kept_orders.add(stored["progression_id"])
-    if here[: len(given)] != given or len(pool.ids) < base.source.get("", (0,))[0]:
+    if here[: len(given)] != given or has_lost:
         found.kept.append("session: order of messages")
     found.pool = [*here, *orders.unheld(given, set(here))]
 
@@ -338,11 +345,6 @@ def _follow(look: UnitLookup, found: SessionDifference, stored: WholeMessageRow)
 
 def _linked(view: Unit, progression_id: str) -> list[str]:
     return [row["message_id"] for row in view.rows(orders.LINKED, {"progression_id": progression_id})]
-
-
-def is_as_left(view: Unit, progression_id: str, base: ImportedVersions) -> bool:
-    """True if nobody has changed an order since the last import."""
-    return bool(view.value(sql.ORDER_VERSION, {"id": progression_id}) == base.orders.get(progression_id))
 
 
 def _first_difference(first: Sequence[str], second: Sequence[str]) -> int:
