@@ -181,7 +181,7 @@ def compared(
 
 
 def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_elsewhere: bool) -> None:
-    """Raise `AlreadyExists` for a session that is not the one of the last import.
+    """Raise `OtherSource` for a session that is not the one of the last import.
 
     One from another place must have all that the last import had, and one from the same place some of it.
     """
@@ -194,7 +194,7 @@ def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_e
     if is_another or (is_elsewhere and missing):
         place = "came from another place" if is_elsewhere else "this has none of its branches"
         problem = f"has messages that this source lacks, and {place}; nothing of it is written"
-        raise AlreadyExists(words.SESSION, plan.session["id"], problem=problem)
+        raise pieces.OtherSource(words.SESSION, plan.session["id"], problem=problem)
 
 
 def _branches(
