@@ -233,7 +233,7 @@ def _compared(look: UnitLookup, piece: Piece) -> Outcome:
     if outcome == "unchanged":
         origins.note_moved(look)
     elif outcome == "pruned":
-        kept = origins.removed_of_another(look, piece)
+        kept = [*kept, *origins.removed_of_another(look, piece)]
         noticed = noticed + Counter(conflicts=len(kept))
     return Outcome(outcome, rows, noticed, kept)
 
