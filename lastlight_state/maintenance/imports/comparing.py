@@ -26,8 +26,6 @@ from lastlight_state.maintenance.imports.drafts import Change, ImportedVersions,
 from lastlight_state.maintenance.imports.pieces import UnitLookup
 from lastlight_state.maintenance.imports.removed import RemovedParts, may_change
 
-# How the fields and statuses of a stored session, and of its branches, follow its source.
-
 _JSON = frozenset({"node_metadata", "extra", "artifact_contract", "artifact_verification"})
 _FIELDS = ("name", "user", *checks.PROVENANCE, "project", "agent_session_id", "started_at", *sorted(_JSON))
 #: They follow only where the status is the same: a change of the status brings its own.
@@ -153,9 +151,9 @@ def compared(
     found, base = SessionDifference(), ImportedVersions.of(pieces.known(look) if stored is not None else None)
     here = [] if stored is None else _linked(look.view, stored["progression_id"])
     pooled, is_shared = set(here), pool is not None
-
     is_elsewhere = bool(base.source) and not origins.is_of_source(look)
     _refuse_other(plan, base, pool, is_elsewhere=is_elsewhere)
+    _refuse_unknown(look, plan, base, bodies)
 
     def is_same(row: WholeMessageRow, body: MessageDraft) -> bool:
         if is_elsewhere and row["revision"] in (0, pieces.revision(look, row["id"])):
@@ -195,6 +193,15 @@ def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_e
         place = "came from another place" if is_elsewhere else "this has none of its branches"
         problem = f"has messages that this source lacks, and {place}; nothing of it is written"
         raise pieces.OtherSource(words.SESSION, plan.session["id"], problem=problem)
+
+
+def _refuse_unknown(look: UnitLookup, plan: Plan, base: ImportedVersions, bodies: Mapping[str, MessageDraft]) -> None:
+    """Raise `OtherSource` for messages of a session that had none at its last import, unless they are of that file."""
+    was_empty = base.version is not None and not any(had[0] for had in base.source.values())
+    is_known = not base.source.keys().isdisjoint(branch.row["id"] for branch in plan.branches)
+    if bodies and was_empty and not is_known and not origins.is_of_file(look):
+        problem = f"had no messages at its last import, and {origins.came_from(look)}"
+        raise pieces.OtherSource(words.SESSION, plan.session["id"], problem=f"{problem}; nothing of it is written")
 
 
 def _branches(
