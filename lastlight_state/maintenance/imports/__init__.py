@@ -97,11 +97,10 @@ class Imports(Repository):
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
         planned: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-        moved: set[str] = set()
         origin = _shown(place), _file(place)
         with closing(_parts(source, place, tally)) as parts:
             for part in parts:
-                tally.add(part, partial(self._looked, source, origin, part, planned, moved, terms))
+                tally.add(part, partial(self._looked, source, origin, part, planned, tally.moved, terms))
                 if tally.stored == limit:
                     break
             else:
@@ -138,7 +137,6 @@ class Imports(Repository):
         """
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
-        moved: set[str] = set()
         policy = {"source": _shown(place), "file": _file(place), **terms._asdict()}
         receipt = self._receipts.begin("import", scope=source.name, policy=policy, owner=jobs.owner(), actor=actor)
         again = "the same command"
@@ -148,7 +146,7 @@ class Imports(Repository):
         ):
             try:
                 for part in parts:
-                    tally.add(part, partial(self._imported, receipt, part, moved, terms, tally))
+                    tally.add(part, partial(self._imported, receipt, part, terms, tally))
                     progress.tell("importing", tally.stored, unit="units")
                     receipt = self._alive(receipt, tally)
                     if tally.stored == limit:
@@ -206,9 +204,7 @@ class Imports(Repository):
 
         return self._viewing(looked)
 
-    def _imported(
-        self, receipt: Receipt, part: Part, moved: set[str], terms: _Terms, tally: Tally, read: Read
-    ) -> Outcome:
+    def _imported(self, receipt: Receipt, part: Part, terms: _Terms, tally: Tally, read: Read) -> Outcome:
         valid.identifier("name", part.key)
         piece = read(self._into(terms))
         key = KINDS[receipt.scope].unit(part, piece)
@@ -217,12 +213,14 @@ class Imports(Repository):
             steps.confirm(view, receipt)
             kind, revives = terms.of(receipt.scope), terms.revives(part.key)
             origin = receipt.policy["source"], receipt.policy["file"]
-            look = UnitLookup(view, kind, key, revives, defaultdict(dict), receipt.id, *origin, moved)
+            look = UnitLookup(view, kind, key, revives, defaultdict(dict), receipt.id, *origin, tally.moved)
             done = _compared(look, piece)
             if done.outcome in STORED:
                 piece.store(view, done.outcome)
                 pieces.note(look, piece, done.outcome, receipt.id, self._now())
                 steps.step(view, receipt, counts=tally.with_(done), cursor=None, at=self._now())
+            elif done.outcome == "unchanged" and origins.is_moved(look):
+                pieces.note_read(look)
             return done
 
         return storing.retry_storing(partial(self._writing, stored, repeatable=True))
@@ -235,7 +233,7 @@ def _compared(look: UnitLookup, piece: Piece) -> Outcome:
     if outcome == "unchanged":
         origins.note_moved(look)
     elif outcome == "pruned":
-        kept = origins.removed_of_another(look, piece)
+        kept = [*kept, *origins.removed_of_another(look, piece)]
         noticed = noticed + Counter(conflicts=len(kept))
     return Outcome(outcome, rows, noticed, kept)
 
@@ -243,7 +241,8 @@ def _compared(look: UnitLookup, piece: Piece) -> Outcome:
 def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
     """Yield the units of a source. One that was written while it was read is opened anew for the others.
 
-    A unit that is written each time fails, so that every opening leads further.
+    A unit that is written each time fails, so that every opening leads further. It is also opened anew for units that
+    were refused before another one told that their source has moved here.
     """
     is_whole = False
     while not is_whole:
@@ -256,7 +255,7 @@ def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
                 if tally.is_disturbed:
                     break
             else:
-                is_whole = True
+                is_whole = not tally.takes_back()
 
 
 class _Terms(NamedTuple):

@@ -24,9 +24,7 @@ from lastlight_state.errors import AlreadyExists
 from lastlight_state.maintenance.imports import brought, drafts as sql, origins, pieces
 from lastlight_state.maintenance.imports.drafts import Change, ImportedVersions, Pool, StoredBranch
 from lastlight_state.maintenance.imports.pieces import UnitLookup
-from lastlight_state.maintenance.imports.removed import RemovedParts
-
-# How the fields and statuses of a stored session, and of its branches, follow its source.
+from lastlight_state.maintenance.imports.removed import RemovedParts, may_change
 
 _JSON = frozenset({"node_metadata", "extra", "artifact_contract", "artifact_verification"})
 _FIELDS = ("name", "user", *checks.PROVENANCE, "project", "agent_session_id", "started_at", *sorted(_JSON))
@@ -126,8 +124,9 @@ class SessionDifference:
 
     ``revised`` has the revisions of the stored messages that follow the source. ``orders`` has the order that each
     branch gets, ``pool`` that of all messages if the source has one. ``kept`` names what was changed here, too, and
-    stays; ``kept_orders`` are ids of such orders, and ``kept_messages`` of such messages. ``gone`` has the branches
-    that were removed here, with forks of these, and ``removed_messages`` has such messages.
+    stays; ``kept_orders`` are ids of such orders, and ``kept_messages`` of such messages. ``changed_orders`` are ids of
+    the orders that were changed here and still lack something of the source. ``gone`` has the branches that were
+    removed here, with forks of these, and ``removed_messages`` has such messages.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -137,6 +136,7 @@ class SessionDifference:
     kept: list[str] = field(default_factory=list)
     kept_messages: set[str] = field(default_factory=set)
     kept_orders: set[str] = field(default_factory=set)
+    changed_orders: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     removed_messages: set[str] = field(default_factory=set)
 
@@ -151,9 +151,9 @@ def compared(
     found, base = SessionDifference(), ImportedVersions.of(pieces.known(look) if stored is not None else None)
     here = [] if stored is None else _linked(look.view, stored["progression_id"])
     pooled, is_shared = set(here), pool is not None
-
     is_elsewhere = bool(base.source) and not origins.is_of_source(look)
     _refuse_other(plan, base, pool, is_elsewhere=is_elsewhere)
+    _refuse_unknown(look, plan, base, bodies)
 
     def is_same(row: WholeMessageRow, body: MessageDraft) -> bool:
         if is_elsewhere and row["revision"] in (0, pieces.revision(look, row["id"])):
@@ -172,14 +172,14 @@ def compared(
     found.rows["messages"] = len(digests.keys() - look.planned["messages"].keys())
     _branches(look, found, plan, base, heads, removed)
     if pool is not None:
-        _pool(look.view, found, plan, pool, base, stored, here, removed)
+        _pool(look, found, plan, pool, base, stored, here, removed)
     look.planned["messages"].update(digests)
     look.planned["branches"].update((branch.row["id"], plan.session["id"]) for branch in plan.branches)
     return found
 
 
 def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_elsewhere: bool) -> None:
-    """Raise `AlreadyExists` for a session that is not the one of the last import.
+    """Raise `OtherSource` for a session that is not the one of the last import.
 
     One from another place must have all that the last import had, and one from the same place some of it.
     """
@@ -192,7 +192,16 @@ def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_e
     if is_another or (is_elsewhere and missing):
         place = "came from another place" if is_elsewhere else "this has none of its branches"
         problem = f"has messages that this source lacks, and {place}; nothing of it is written"
-        raise AlreadyExists(words.SESSION, plan.session["id"], problem=problem)
+        raise pieces.OtherSource(words.SESSION, plan.session["id"], problem=problem)
+
+
+def _refuse_unknown(look: UnitLookup, plan: Plan, base: ImportedVersions, bodies: Mapping[str, MessageDraft]) -> None:
+    """Raise `OtherSource` for messages of a session that had none at its last import, unless they are of that file."""
+    was_empty = base.version is not None and not any(had[0] for had in base.source.values())
+    is_known = not base.source.keys().isdisjoint(branch.row["id"] for branch in plan.branches)
+    if bodies and was_empty and not is_known and not origins.is_of_file(look):
+        problem = f"had no messages at its last import, and {origins.came_from(look)}"
+        raise pieces.OtherSource(words.SESSION, plan.session["id"], problem=f"{problem}; nothing of it is written")
 
 
 def _branches(
@@ -210,11 +219,13 @@ def _branches(
         if owner != session_id:
             raise AlreadyExists(words.BRANCH, branch_id, problem=f"belongs to session {owner!r:.80}", session_id=owner)
         stored = branching.whole_order(look.view, branch_id) if head else []
-        as_left = head is None or is_as_left(look.view, head["progression_id"], base)
+        as_left = head is None or may_change(look, head["progression_id"], base, stored, branch.order)
         given = removed.order(branch_id, branch.order, stored, is_as_left=as_left)
         has_lost = len(branch.order) < base.source.get(branch_id, (0,))[0]
         order = given if head is None else _order(look.view, found, given, stored, head, as_left, has_lost=has_lost)
         found.orders[branch_id] = order
+        if head is not None and not as_left and (has_lost or order != branch.order):
+            found.changed_orders.add(head["progression_id"])
         found.rows["branches"] += head is None
         found.rows["progression_links"] += max(0, len(order) - len(stored))
 
@@ -247,7 +258,7 @@ def _order(
 
 
 def _pool(
-    view: Unit,
+    look: UnitLookup,
     found: SessionDifference,
     plan: Plan,
     pool: Pool,
@@ -258,14 +269,17 @@ def _pool(
 ) -> None:
     """Return the order of all messages. What branches have and it lacks comes behind it."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
-    as_left = stored is None or is_as_left(view, stored["progression_id"], base)
+    as_left = stored is None or may_change(look, stored["progression_id"], base, here, pool.ids)
     ids = removed.order("", pool.ids, here, is_as_left=as_left)
     given = [*ids, *orders.unheld(own, set(ids))]
+    has_lost = len(pool.ids) < base.source.get("", (0,))[0]
+    if stored is not None and not as_left and (has_lost or ids != list(pool.ids)):
+        found.changed_orders.add(stored["progression_id"])
     if stored is None or given[: len(here)] == here or (as_left and set(here) <= set(given)):
         found.pool = given
         return
     found.kept_orders.add(stored["progression_id"])
-    if here[: len(given)] != given or len(pool.ids) < base.source.get("", (0,))[0]:
+    if here[: len(given)] != given or has_lost:
         found.kept.append("session: order of messages")
     found.pool = [*here, *orders.unheld(given, set(here))]
 
@@ -338,11 +352,6 @@ def _follow(look: UnitLookup, found: SessionDifference, stored: WholeMessageRow)
 
 def _linked(view: Unit, progression_id: str) -> list[str]:
     return [row["message_id"] for row in view.rows(orders.LINKED, {"progression_id": progression_id})]
-
-
-def is_as_left(view: Unit, progression_id: str, base: ImportedVersions) -> bool:
-    """True if nobody has changed an order since the last import."""
-    return bool(view.value(sql.ORDER_VERSION, {"id": progression_id}) == base.orders.get(progression_id))
 
 
 def _first_difference(first: Sequence[str], second: Sequence[str]) -> int:

@@ -248,7 +248,8 @@ def digest(found: Any) -> str:
 def identity(path: Path) -> list[int]:
     """Return which SQLite file stands at a path, nothing for what is none: its numbers, and how often it was changed.
 
-    A file system gives the number of a file again, and counts then its generation up, if it has one.
+    The last number is 1 for a file with a log beside it (WAL), where few changes are counted. A file system
+    gives the number of a file again, and counts then its generation up, if it has one.
     """
     if not is_sqlite(path):
         return []
@@ -257,7 +258,9 @@ def identity(path: Path) -> list[int]:
         with suppress(OSError):
             generation = fcntl.ioctl(descriptor, _GENERATION, generation)
         number = os.fstat(descriptor).st_ino
-        return [number, int.from_bytes(generation[:4], sys.byteorder), int.from_bytes(file.read(28)[24:])]
+        head = file.read(28)
+        counted, is_wal = int.from_bytes(head[24:]), b"\2" in head[18:20]
+        return [number, int.from_bytes(generation[:4], sys.byteorder), counted, int(is_wal)]
 
 
 def is_sqlite(path: Path) -> bool:

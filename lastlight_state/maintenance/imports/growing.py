@@ -24,8 +24,9 @@ from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
 # of the last import: a file gives none twice, and one that was begun anew gave the numbers below it later. It must be
 # the file of the last import.
 
-_ELSE = "is stored with other messages: a scope keeps both"
-_ANEW = "is stored, and began at another time: a scope keeps both"
+_BESIDE = ": a scope keeps both"
+_ELSE = f"is stored with other messages{_BESIDE}"
+_ANEW = f"is stored, and began at another time{_BESIDE}"
 _BOTH = "went on here, and in its source: with a scope, that of the source stands beside it"
 
 
@@ -105,6 +106,8 @@ def _refuse_other(
     )
     if goes_on:
         return
+    if branch.order and not last.order[0] and set(stored).isdisjoint(branch.order) and not origins.is_of_file(look):
+        pieces.refuse_other(piece, f"had no messages at its last import, and {origins.came_from(look)}{_BESIDE}")
     if began != last.began:
         pieces.refuse_other(piece, _ANEW)
     is_told = not last.order[0] or bool(brought.beginning(_said(branch), last.order))

@@ -63,15 +63,19 @@ class CopyPiece:
         """
         self._there = self._common()
         is_known = pieces.known(look) == self.digest
-        if self._there is None and pieces.is_removed(look, self) and not self._is_elsewhere(look):
-            return "pruned", Counter(), Counter()
+        if self._there is None and pieces.is_removed(look, self):
+            is_new = pieces.known(look) is None
+            if not is_new or not self._is_elsewhere():
+                self.kept = ("was removed here under another name",) if is_new else ()
+                return "pruned", Counter(), Counter()
         if self._there is not None and self._there >= self._size:
             return ("unchanged", Counter(), Counter()) if is_known else ("imported", Counter(), Counter(kept=1))
         return "imported" if self._there is None else "grown", Counter({_COUNTED: 1}), Counter()
 
-    def _is_elsewhere(self, look: UnitLookup) -> bool:
+    def _is_elsewhere(self) -> bool:
         """Return whether the file is here in the folder of another project, where its source stood before."""
-        return any(os.path.lexists(self._tree.projects / one["source_key"]) for one in pieces.keys(look, self))
+        within = self._path.relative_to(self._tree.projects).parts[1:]
+        return any(os.path.lexists(self._tree.projects.joinpath(slug, *within)) for slug in self._tree.slugs()[0])
 
     def store(self, _: Unit, outcome: str) -> None:
         """Copy it, or append what is new. At every instant the path names nothing, or a beginning of the source."""

@@ -49,9 +49,21 @@ def is_of_file(look: UnitLookup) -> bool:
     return where in look.moved or (where == look.source and _is_file(policy.get("file") or (), look.file))
 
 
+def is_shown(look: UnitLookup) -> bool:
+    """Return whether it is of this source by more than the number of a file that does not count its changes."""
+    return is_of_file(look) and (last_source(look) in look.moved or not any(look.file[3:]))
+
+
 def _is_file(before: Sequence[int], now: Sequence[int]) -> bool:
     """Return whether a file is the one of an earlier import: it has no fewer changes. A folder is, by its path."""
-    return not before or (before[:-1] == now[:-1] and before[-1] <= now[-1])
+    return not before or (before[:2] == now[:2] and before[2] <= now[2])
+
+
+def is_moved(look: UnitLookup) -> bool:
+    """Return whether the source has come from where the last import read, or is another file there."""
+    policy = _last_policy(look)
+    where, file = policy.get("source"), policy.get("file") or ()
+    return where in look.moved and (where != look.source or list(file[:2]) != list(look.file[:2]))
 
 
 def came_from(look: UnitLookup) -> str:

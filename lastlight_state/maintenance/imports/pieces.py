@@ -243,6 +243,7 @@ _KEYS = prepared(
     .order_by(_l.imported_at.desc(), _l.source_key != bind("source_key", _l.source_key)),
     UnitKey,
 )
+_READ_BY = prepared(sa.update(LEDGER).where(*_of_unit).values(receipt_id=bind("receipt_id", _l.receipt_id)))
 _BURIED = prepared(sa.select(_t.id).where(_t.kind == bind("kind", _t.kind), _t.id == bind("id", _t.id)))
 _new = insert(LEDGER).values({column.name: bind(column.name, column) for column in LEDGER.columns})
 _NOTE = prepared(
@@ -285,10 +286,14 @@ def is_brought(view: Unit, target: tuple[str, str]) -> bool:
     return view.value(_BROUGHT, {"target_kind": target[0], "target_id": target[1]}) is not None
 
 
+class OtherSource(AlreadyExists):
+    """A unit that nothing has told yet to be of the source of its last import: a unit behind it may."""
+
+
 def refuse_other(piece: Piece, problem: str) -> NoReturn:
-    """Raise `AlreadyExists` for a unit whose name is here, with the content of another source."""
+    """Raise `OtherSource` for a unit whose name is here, with the content of another source."""
     kind, target_id = piece.target
-    raise AlreadyExists(kind, target_id, problem=f"{problem}; nothing of it is written")
+    raise OtherSource(kind, target_id, problem=f"{problem}; nothing of it is written")
 
 
 def known(look: UnitLookup) -> str | None:
@@ -328,6 +333,11 @@ def _message_key(message_id: str) -> str:
 def note(look: UnitLookup, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:
     """Keep that the unit was stored."""
     note_unit(replace(look, receipt_id=receipt_id), piece.target, piece.digest, outcome, at)
+
+
+def note_read(look: UnitLookup) -> None:
+    """Keep that a unit which is as it was at its last import was read by this one."""
+    look.view.change(_READ_BY, {"source_kind": look.kind, "source_key": look.key, "receipt_id": look.receipt_id})
 
 
 def note_unit(look: UnitLookup, target: tuple[str, str], digest: str, outcome: str, at: datetime) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
-from lastlight_state.maintenance.imports import brought
+from lastlight_state.maintenance.imports import brought, drafts as sql
 from lastlight_state.maintenance.imports.drafts import ImportedVersions, Pool
+from lastlight_state.maintenance.imports.pieces import UnitLookup
 
 
 class RemovedParts:
@@ -32,23 +33,40 @@ class RemovedParts:
         self._placed = _of(self.plan.branches) | set(all_ids)
         orders: dict[str, Sequence[str]] = {one.row["id"]: one.order for one in plan.branches}
         orders[""] = all_ids
-        self._has_lost = any(len(orders.get(one, ())) < had[0] for one, had in before.source.items())
+        self._shorter = {one for one, had in before.source.items() if len(orders.get(one, ())) < had[0]}
+        self._absent: Collection[str] = ()
         self.left = _of(going) - self._placed
 
     def note_absent(self, absent: Collection[str]) -> None:
         """Find the removed ones among messages that are not stored."""
-        systems = {branch.system for branch in self.plan.branches}
+        self._absent, systems = absent, {branch.system for branch in self.plan.branches}
         self.messages = set().union(*self._orders.values()) & set(absent) - systems
-        if self._has_lost:  # of what no order has now, nobody knows whether it was removed here
+        if self._shorter:  # of what no order has now, nobody knows whether it was removed here
             self.messages |= set(absent) - self._placed - systems
 
     def order(self, name: str, given: Sequence[str], stored: Sequence[str], *, is_as_left: bool) -> list[str]:
         """Return the order of a branch without what was taken out of it here. That of all messages has no name."""
         begun: Sequence[str] = () if is_as_left else self._orders.get(name, ())
         known = set(begun) - set(stored)
-        if not known.isdisjoint(given[len(begun) :]):  # the source has it anew: a conflict
+        if name in self._shorter and not is_as_left:  # what its source has left was there, unless it is new here
+            known = set(given) - set(stored) - set(self._absent)
+        elif not known.isdisjoint(given[len(begun) :]):  # the source has it anew: a conflict
             known = set()
         return [one for one in given if one not in known and one not in self.messages]
+
+
+def may_change(
+    look: UnitLookup, progression_id: str, base: ImportedVersions, stored: Sequence[str], given: Sequence[str]
+) -> bool:
+    """Return whether an order may follow that of the source, and not only get longer.
+
+    It may if nobody has changed it since the last import, and if what was taken out of it is all that it lacks and is
+    to come back.
+    """
+    rest = iter(given)
+    if look.revives and all(one in rest for one in stored):
+        return True
+    return bool(look.view.value(sql.ORDER_VERSION, {"id": progression_id}) == base.orders.get(progression_id))
 
 
 def _of(branches: Iterable[BranchPlan]) -> set[str]:

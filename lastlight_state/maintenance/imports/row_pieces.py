@@ -112,11 +112,13 @@ class RowPiece:
         Raises `AlreadyExists` for another file that lacks something of it.
         """
         before = brought.told_by(pieces.known(look))
-        if not before or origins.is_of_file(look):
+        if not before or origins.is_shown(look):
             return True
         has_all = self._has_all(before)
         if has_all is False:
             pieces.refuse_other(self, f"has {self.proof} that this source lacks, and {origins.came_from(look)}")
+        if has_all:
+            origins.note_moved(look)
         return has_all is True
 
     def _has_all(self, before: Mapping[str, Any]) -> bool | None:
@@ -159,7 +161,7 @@ class RowPiece:
         """Return whether a row that is a unit is as its last import left it. Raises for a row of another source."""
         if not self.draft.is_alone or table.name != self.draft.head:
             return True
-        if not origins.is_of_file(look):
+        if not origins.is_shown(look):
             pieces.refuse_other(self, f"is stored, and {origins.came_from(look)}: {_REPLACED}")
         given = self.draft.given[self.draft.head][0]
         return self._left({name: stored[name] for name in given}) == (pieces.known(look) or "").partition(" ")[2]

@@ -269,14 +269,15 @@ class SessionPiece:
         heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
         names = [session["progression_id"], *(row["progression_id"] for row in heads)]
         versions = {name: row["version"] for name, row in orders.locked(view, names).items()}
-        differs = dict.fromkeys(self._found.kept_orders, DIFFERS)
+        kept = self._found.kept_orders
+        differs = dict.fromkeys(kept | self._found.changed_orders, DIFFERS)
         keeps_status = self._stored is not None and self._keeps_status(self._stored)
         self.digest = ImportedVersions(
             self._draft.digest,
             DIFFERS if self._fields_kept or self._is_changed_here else session["version"],
             DIFFERS if keeps_status else session["transition_seq"],
             {**versions, **differs},
-            self._source({row["id"] for row in heads if row["progression_id"] in differs}),
+            self._source({row["id"] for row in heads if row["progression_id"] in kept}),
             iso_text(self._draft.updated_at),
         ).text()
         for message_id, seen in self._found.revised.items():

@@ -9,7 +9,15 @@ from typing import NamedTuple
 from lastlight_state.db.news.listeners import message_of
 from lastlight_state.errors import BackendError, ClaimLost, InvalidValue, MisuseError, SchemaError, StateError
 from lastlight_state.maintenance.imports.foreign import SourceWritten
-from lastlight_state.maintenance.imports.pieces import STORED, FailedUnit, ImportConflict, ImportReport, Part, Read
+from lastlight_state.maintenance.imports.pieces import (
+    STORED,
+    FailedUnit,
+    ImportConflict,
+    ImportReport,
+    OtherSource,
+    Part,
+    Read,
+)
 from lastlight_state.receipts import Receipt
 
 #: How many units that failed a report names, and how many things that were kept.
@@ -38,6 +46,9 @@ class Tally:
         self.failures: list[FailedUnit] = []
         self.conflicts: list[ImportConflict] = []
         self.keys: set[str] = set()
+        #: Places from which the source has come, as its units tell; and how many were known when a unit was refused.
+        self.moved: set[str] = set()
+        self._refused: dict[str, int] = {}
         #: Whether the source was written while it was read. How many units were read since it was opened, how often.
         self.is_disturbed, self._read, self._openings = False, 0, 0
 
@@ -63,6 +74,9 @@ class Tally:
                 self.keys.discard(part.key)
             else:
                 self._fail(part, error)
+        except OtherSource as error:
+            self._refused[part.key] = len(self.moved)
+            self._fail(part, error)
         except (StateError, OSError) as error:
             self._fail(part, error)
         self._read += 1
@@ -72,6 +86,18 @@ class Tally:
         if len(self.failures) < NAMED:
             code = getattr(error, "code", "os_error")
             self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
+
+    def takes_back(self) -> bool:
+        """Forget the refusals of units behind which one told where the source has come from: they are read again.
+
+        Return whether there are any.
+        """
+        early = {key for key, known in self._refused.items() if known < len(self.moved)}
+        self.counts[f"{_UNITS}failed"] -= len(early)
+        self.failures = [one for one in self.failures if one.unit not in early]
+        self.keys -= early
+        self._refused.clear()
+        return bool(early)
 
     @property
     def may_open_again(self) -> bool:
