@@ -40,7 +40,7 @@ class Schemas:
         raise self._without_schemas()
 
     def drop_schema(self, connection: Any, kinds: Mapping[str, Collection[str]]) -> None:
-        """Remove the schema of the backend with what ``kinds`` names in it: tables, views, functions.
+        """Remove the schema of the backend with what ``kinds`` names in it: tables, views, functions without arguments.
 
         Raises `Conflict` ``not_ours`` if anything else is in it, or refers to it from elsewhere; then nothing is gone.
         """

@@ -71,7 +71,7 @@ class Tenants:
 
         All settings are those of each tenant's store, but for the schema and ``migrate``: opening a store makes
         no tenant. ``pool_size`` bounds the connections of all together. The files of a tenant are in a folder
-        with its name, below ``state_dir`` and every other directory of the settings. Raises `NotSupported` for
+        ``_tenants/<name>`` below ``state_dir`` and every other directory of the settings. Raises `NotSupported` for
         a database without schemas and for a worker of Citus, `InvalidValue` for a replica, `BackendUnavailable`
         when the server cannot be reached.
         """
@@ -184,10 +184,12 @@ class Tenants:
     def erase(self, name: str, *, confirm: str | None = None, lock_timeout: float = LOCK_SECONDS) -> ErasedTenant:
         """Remove the schema of a tenant and its files for good, if ``confirm`` is its name; else tell what would go.
 
-        Whatever is not this library's in the schema, or refers to it from elsewhere, is not removed: then this is
-        `Conflict` ``not_ours`` that names it, and nothing is gone. A table that was attached as an output table is not
-        this library's. Calls under way in the schema are waited for, some seconds at most; later ones fail. Raises
-        `NotFound` if there is no such tenant, `InvalidValue` if ``confirm`` is another name.
+        A table, column, view, function or type in the schema that is not this library's, and what refers to the schema
+        from elsewhere, is not removed: then this is `Conflict` ``not_ours`` that names it, and nothing is gone. A table
+        that was attached as an output table is not this library's. What others have added to a table and holds no
+        data goes with it: indexes, triggers, places in publications. So do columns added to an output table. Calls
+        under way in the schema are waited for, some seconds at most; later ones fail. Raises `NotFound` if there is no
+        such tenant, `InvalidValue` if ``confirm`` is another name.
         """
         revision = self._expect(name)
         if confirm not in (None, name):
@@ -196,7 +198,7 @@ class Tenants:
         size = self._look(lambda: backend.sizes_of([name])).get(name, 0)
         if confirm is None:
             return ErasedTenant(name, revision, size, erasing.files_of(settings), erased=False)
-        files = erasing.erase(backend, settings, lock_timeout)
+        files = self._scope.retry.run(lambda: erasing.erase(backend, settings, lock_timeout))
         return ErasedTenant(name, revision, size, files, erased=True)
 
     def move(self, name: str, host: str, port: int) -> None:
@@ -240,10 +242,10 @@ class Tenants:
 
     def _settings_of(self, name: str) -> Settings:
         names.checked(name)
-        own: dict[str, Any] = {"schema_name": name, "state_dir": self.settings.state_dir / name}
+        own: dict[str, Any] = {"schema_name": name, "state_dir": self.settings.state_dir / names.FOLDER / name}
         for directory in ("agent_log_dir", "run_log_root", "mailbox_root"):
             given = getattr(self.settings, directory)
-            own[directory] = None if given is None else given / name
+            own[directory] = None if given is None else given / names.FOLDER / name
         return self.settings.model_copy(update=own)
 
     def _backend_of(self, name: str) -> Backend:

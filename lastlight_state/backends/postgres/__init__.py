@@ -334,5 +334,5 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
         number, deadline = lock_number(schema, "migration"), time.monotonic() + lock_timeout
         while not checkout.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
             if time.monotonic() >= deadline:
-                raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s")
+                raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s", final=True)
             time.sleep(_POLL_SECONDS)

@@ -54,8 +54,8 @@ _HOLDS = """
 _GONE = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
 #: How many other statements a connection keeps prepared.
 _PREPARED = 100
-#: The SQLSTATE of what something else still refers to.
-_NEEDED = "2BP01"
+#: The SQLSTATEs of what something else still refers to, and of what has a name of ours and is of another kind.
+_NOT_OURS = ("2BP01", "42809")
 
 
 class PostgresSchemas(Schemas):
@@ -125,12 +125,13 @@ class PostgresSchemas(Schemas):
         driver, home = connection.connection.dbapi_connection, quoted(self.schema or "")
         try:
             for kind in ("view", "table", "function"):
-                names = ", ".join(f"{home}.{quoted(name)}" for name in sorted(kinds.get(kind, ())))
+                takes = "()" if kind == "function" else ""
+                names = ", ".join(f"{home}.{quoted(name)}{takes}" for name in sorted(kinds.get(kind, ())))
                 if names:
                     driver.execute(f"DROP {kind.upper()} IF EXISTS {names} RESTRICT")
             driver.execute(f"DROP SCHEMA {home} RESTRICT")
         except psycopg.Error as error:
-            if error.sqlstate != _NEEDED:
+            if error.sqlstate not in _NOT_OURS:
                 raise translate(error) from error
             found = (error.diag.message_detail or str(error)).splitlines()
             told = f"the schema {self.schema!r} holds, or is needed by, what is not this library's: {'; '.join(found)}"
