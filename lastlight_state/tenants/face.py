@@ -24,7 +24,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, sealing_of
 from lastlight_state.db.units.scope import StoreScope
-from lastlight_state.errors import Conflict, InvalidValue, NotFound, StateError
+from lastlight_state.errors import Conflict, InvalidValue, NotFound, StateError, StoreClosed
 from lastlight_state.maintenance import Manifest
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import MigrationResult
@@ -98,8 +98,12 @@ class Tenants:
         """
         settings, sealing = self._settings_of(name), sealing_of(codec, plain)
         opened = self._look(lambda: StateStore._on(self.backend.beside(name), settings, self._clock, sealing))
-        self._stores.add(opened)
-        return opened
+        with self._opening:
+            if self._scope.is_open:
+                self._stores.add(opened)
+                return opened
+        opened.close()  # the tenants were closed meanwhile, and know nothing of this store
+        raise StoreClosed("the tenants are closed")
 
     def create(self, name: str, *, lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
         """Make the schema of a tenant, or bring one that is there to the newest revision.
@@ -212,11 +216,13 @@ class Tenants:
 
     def close(self) -> None:
         """Close the stores of all tenants, and give the connections back. Idempotent; later calls are `StoreClosed`."""
+        with self._opening:
+            first, stores = self._scope.close(), [*self._stores]
         try:
-            for store in list(self._stores):
+            for store in stores:
                 store.close()
         finally:
-            if self._scope.close():
+            if first:
                 with self._opening:
                     if self._looking is not None:
                         self._looking.close()
