@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,8 @@ T = TypeVar("T")
 AT_ONCE = 100
 #: The most tenants that are migrated at a time, by default and at all.
 WORKERS, MOST_WORKERS = 4, 64
+#: How long a look for work waits for a lock.
+LOOK_SECONDS = 0.25
 
 
 class Tenants:
@@ -54,6 +56,7 @@ class Tenants:
         self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
         self._stores: weakref.WeakSet[StateStore] = weakref.WeakSet()
         self._looking: Backend | None = None
+        self._looks = work.Looks()
         self._opening = threading.Lock()
 
     @classmethod
@@ -161,19 +164,29 @@ class Tenants:
                 raise
         return _summary(sorted(results.items()))
 
-    def due(self, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def due(self, workflow_names: Sequence[str] | None = None, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the tenants in which a worker of these workflows, or of all, may find something to do at this moment.
 
-        That is a run which may be taken or admitted, a timer, an overdue question, a cron or its stale fire. The
-        statements are few for all tenants together, and each connection plans them once. The run that is found may be
-        at its limit of restarts, or wait for a place below a cap: whoever takes it finds out. Looks have one connection
-        more than the pool, because the server keeps half a megabyte for each tenant with it.
+        That is a run which may be taken or admitted, a timer, an overdue question, a cron or its stale fire. ``only``
+        these tenants are asked, or all. The statements are few for all together, and each connection plans them once.
+        The run that is found may be at its limit of restarts, or wait for a place below a cap: whoever takes it finds
+        out. Looks have one connection more than the pool, because the server keeps half a megabyte for each tenant
+        with it.
+
+        A tenant that cannot be asked, such as one that is behind, is left out, and a warning is logged once. So is one
+        whose table somebody locks for longer than a quarter of a second; behind a pooler the role's ``lock_timeout``
+        counts. If none of those asked can be, the error of one is raised.
         """
         workflows = None if workflow_names is None else list(valid.several("workflow_names", workflow_names))
-        asked = work.statements(self._names_of(None), filtered=workflows is not None)
+        wanted = None if only is None else [names.checked(name) for name in only]
+        asked = self._names_of(wanted)
         values = {"at": KeptClock(self._clock).now(), "workflows": workflows}
-        found = self._look(lambda: self._looker().rows_of(asked, values))
-        return tuple(sorted(str(name) for (name,) in found))
+
+        def ask(statements: Sequence[str]) -> tuple[builtins.list[Any], Mapping[str, StateError]]:
+            return self._looker().rows_of(statements, values)
+
+        filtered = workflows is not None
+        return tuple(self._look(lambda: self._looks.due(asked, ask, lambda: self._names_of(wanted), filtered=filtered)))
 
     def export(self, name: str, folder: str | Path, *, with_logs: bool = True) -> Manifest:
         """Write everything of a tenant into a new folder, as `Backup.create` does, and return its manifest.
@@ -243,7 +256,10 @@ class Tenants:
         with self._opening:
             self._scope.refuse_closed()  # else nobody would close what is opened here
             if self._looking is None:
-                self._looking = connect(self.settings.model_copy(update={"pool_size": 1}))
+                own: dict[str, Any] = {"pool_size": 1}
+                if self.settings.pooler is None:
+                    own["lock_timeout"] = min(self.settings.lock_timeout or LOOK_SECONDS, LOOK_SECONDS)
+                self._looking = connect(self.settings.model_copy(update=own))
             return self._looking
 
     def _settings_of(self, name: str) -> Settings:
