@@ -24,15 +24,17 @@ _log = logging.getLogger("lastlight_state.tenants")
 TOGETHER = 20
 
 _FREE = "due_at <= %(at)s AND (lease_expires_at IS NULL OR lease_expires_at <= %(at)s)"
+#: The workflow of the run that a row of another table is about.
+_OF_RUN = "(SELECT of.workflow_name FROM {{home}}.workflow_runs AS of WHERE of.id = {})"
 #: What is open and due, by table: a worker may find that it is not for it.
 _DUE = (
     ("workflow_runs", "status = 'queued' AND (wake_at IS NULL OR wake_at <= %(at)s)", "workflow_name"),
     ("workflow_runs", "status = 'paused' AND wake_at <= %(at)s", "workflow_name"),
     ("run_leases", _FREE, "workflow_name"),
-    ("workflow_approvals", "status = 'pending' AND expires_at <= %(at)s", None),
-    ("human_requests", "status = 'pending' AND expires_at <= %(at)s", None),
+    ("workflow_approvals", "status = 'pending' AND expires_at <= %(at)s", _OF_RUN.format("workflow_run_id")),
+    ("human_requests", "status = 'pending' AND expires_at <= %(at)s", _OF_RUN.format("run_id")),
     ("cron_schedules", "next_run_at <= %(at)s", "coalesce(target, name)"),
-    ("cron_fires", "status = 'running' AND lease_until <= %(at)s", None),
+    ("cron_fires", "status = 'running' AND lease_until <= %(at)s", "coalesce(target, cron_name)"),
 )
 
 
@@ -71,7 +73,7 @@ class Looks:
 def statements(names: Sequence[str], *, filtered: bool) -> dict[str, Sequence[str]]:
     """Return statements that give the names of the tenants with something due at ``:at``, each with whom it asks.
 
-    ``filtered``: only of the workflows ``:workflows``, where the row says of which one it is.
+    ``filtered``: only of the workflows ``:workflows``.
     """
     batches: dict[int, list[str]] = defaultdict(list)
     count = 1 << (len(names) // TOGETHER).bit_length()
@@ -86,5 +88,5 @@ def _select(name: str, filtered: bool) -> str:
 
 def _conditions(home: str, filtered: bool) -> Iterator[str]:
     for table, due, workflow in _DUE:
-        also = f" AND {workflow} = ANY (%(workflows)s::text[])" if filtered and workflow else ""
+        also = f" AND {workflow.format(home=home)} = ANY (%(workflows)s::text[])" if filtered else ""
         yield f"EXISTS (SELECT FROM {home}.{table} WHERE {due}{also})"

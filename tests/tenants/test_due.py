@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 from support.tenants import make_tenants
 
 from lastlight_state import Tenants, migrations
 from lastlight_state.errors import StateError
+from lastlight_state.schedules import CronSpec
+from lastlight_state.testing import FrozenClock
 from lastlight_state.testing.postgres import connect
-from lastlight_state.workflows import RunOptions, Trigger
+from lastlight_state.workflows import Gate, NodeRef, Question, RunOptions, Trigger
 
 TRIGGER = Trigger(type="cli", id="t")
 NAMES = [f"t{number}" for number in range(4)]
@@ -87,6 +92,30 @@ def test_a_role_that_may_read_some_tenants_looks_for_their_work(
         finally:
             driver.execute("DROP OWNED BY looks_for_work")
             driver.execute("DROP ROLE looks_for_work")
+
+
+def test_what_is_of_other_workflows_is_not_named(url: str, tmp_path: Path) -> None:
+    """tenants TN-20: nor is an overdue question or a stale fire of them."""
+    make_tenants(url, ["cron", "gate", "person"])
+    clock = FrozenClock()
+    with Tenants.open(url, state_dir=tmp_path / "state", clock=clock) as tenants:
+        soon = clock.now() + timedelta(minutes=1)
+        with tenants.store("cron") as store:
+            store.schedules.crons.put("every", CronSpec("* * * * *", target="w"))
+        for name in ("gate", "person"):
+            with tenants.store(name) as store:
+                store.workflows.runs.create("w", trigger=TRIGGER, phase="p", options=RunOptions(id="1"))
+                if name == "gate":
+                    store.workflows.approvals.pause("1", Gate("ship", "Ship?", expires_at=soon))
+                else:
+                    store.workflows.human_requests.pause("1", Question(NodeRef("ask"), "text", "Who?", expires_at=soon))
+        clock.advance(timedelta(minutes=2))
+        with tenants.store("cron") as store:
+            [fire] = store.schedules.crons.take_due(owner="gone", lease=timedelta(minutes=1))
+            store.schedules.crons.retire(fire.cron_name)
+        clock.advance(timedelta(minutes=2))
+        assert tenants.due() == tenants.due(["w"]) == ("cron", "gate", "person")
+        assert tenants.due(["v"]) == ()
 
 
 def test_some_tenants_are_asked_alone(working: Tenants) -> None:
