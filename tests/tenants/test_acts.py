@@ -16,6 +16,7 @@ from lastlight_state import AsyncTenants, Settings, StateStore, Tenants, migrati
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
 from lastlight_state.errors import Conflict, InvalidValue, NotFound, NotSupported, SchemaError, StoreClosed
+from lastlight_state.migrations import apply
 from lastlight_state.schedules import CronSpec
 from lastlight_state.tenants import work
 from lastlight_state.testing import FrozenClock
@@ -243,6 +244,20 @@ def test_threads_migrate_schemas_at_once(url: str) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert set(threads.map(made, ["a", "b", "c", "d"])) == {"current"}
+
+
+def test_a_migration_that_waits_for_another_thread_is_not_idle(url: str, tmp_path: Path) -> None:
+    """tenants TN-16: a server that ends idle transactions lets it go on."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND now() - state_change > '1s'"
+    with connect(url) as driver:
+        execute(url, f"ALTER DATABASE {driver.info.dbname} SET idle_in_transaction_session_timeout = '500ms'")
+        with Tenants.open(url, state_dir=tmp_path) as tenants, ThreadPoolExecutor(1) as threads:
+            with apply.environment_kept():
+                made = threads.submit(tenants.create, "a")
+                for _ in range(20_000):
+                    if made.done() or driver.execute(waits).fetchone() == (1,):
+                        break
+            assert made.result().revisions
 
 
 def test_acts_are_there_for_coroutines(url: str, tmp_path: Path) -> None:

@@ -224,6 +224,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
                 self._lock_migration(checkout, schema, lock_timeout)
                 self._enter_schema(checkout, schema)
                 checkout.driver.execute(short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
+                checkout.driver.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it may wait for Alembic
                 await_answers(checkout.driver, None)
                 connection = self._spoken(checkout)
                 connection.begin()
