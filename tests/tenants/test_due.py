@@ -30,7 +30,9 @@ def working(url: str, tenants: Tenants) -> Tenants:
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage().split()[2] for record in caplog.records if "left out" in record.getMessage()]
+    return [
+        record.getMessage().split()[2] for record in caplog.records if "is left out of looks" in record.getMessage()
+    ]
 
 
 @pytest.mark.parametrize(
