@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lastlight_state.aio.outcomes import AGAIN, Call, Completions, Limit, Outcome
 from lastlight_state.backends import waiting
@@ -223,6 +223,10 @@ class Lane:
         if len(calls.threads) < self._most and len(calls.outstanding) > len(calls.threads):
             self._start()
         return outcome
+
+    def has(self, call: asyncio.Future[Any]) -> bool:
+        """True if this call was taken, and a thread has yet to make it or to end it. False in a forked child."""
+        return os.getpid() == self._process and call in self._calls.outstanding
 
     @property
     def is_open(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from lastlight_state.aio.blocks import Tasks, refuse_inside
@@ -13,7 +15,7 @@ from lastlight_state.aio.lanes import Lane
 from lastlight_state.aio.outcomes import Limit, Outcome
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.waiting import all_in_use, line_too_long
-from lastlight_state.errors import NestedTransaction
+from lastlight_state.errors import NestedTransaction, StoreClosed
 from lastlight_state.settings import Settings
 from lastlight_state.store import StateStore
 
@@ -23,6 +25,8 @@ INSIDE = "inside a transaction's block: call its repositories, not the store's"
 
 READERS = 4
 FILE_WRITERS = 2
+#: How often a store that is being closed looks whether its calls on threads of several stores have ended.
+_POLL_SECONDS = 0.005
 
 
 class Lanes:
@@ -63,24 +67,27 @@ class StoreRunner:
     def __init__(self, store: StateStore, lent: Lanes | None = None) -> None:
         self._scope = store._scope
         self.judge = Judge(store, store._context, store._scope)
+        self.lent = lent
         lanes = lent or Lanes(store.backend, store.settings, self.judge)
         self._own = None if lent is not None else lanes
         self.readers, self.writers = lanes.readers, lanes.writers
         self.file_readers, self.files = lanes.file_readers, lanes.files
         self.is_open = True
+        #: Of lanes that other stores use as well: the calls of this store that are under way.
+        self._taken: set[asyncio.Future[Any]] = set()
         #: The blocks that tasks are inside of.
         self.blocks: Tasks = WeakKeyDictionary()
 
     def read(self, call: Callable[[], T]) -> Awaitable[T]:
         self.refuse_closed()
-        return self.readers.run(call)
+        return self.readers.run(call) if self.lent is None else self._shared(self.readers, call)
 
     def write(self, call: Callable[[], T]) -> Awaitable[T]:
         self.refuse_closed()
-        return self.writers.run(call)
+        return self.writers.run(call) if self.lent is None else self._shared(self.writers, call)
 
     def finish(self, call: Callable[[], T]) -> Awaitable[T]:
-        return self.writers.finish(call)
+        return self._kept(self.writers.finish(call))
 
     def refuse_closed(self) -> None:
         """Refuse a call through the store inside a transaction of the same task."""
@@ -98,8 +105,23 @@ class StoreRunner:
         """Wait for the calls that were taken, then close what they used."""
         if self._own is not None:
             self._own.join()
+        while any(self.readers.has(call) or self.writers.has(call) for call in [*self._taken]):
+            time.sleep(_POLL_SECONDS)
         self.judge.lane.close()
         close()
+
+    def _shared(self, lane: Lane, call: Callable[[], T]) -> Awaitable[T]:
+        """Run a call on a lane of several stores, which does not know that this one was closed."""
+        if not self.is_open:
+            raise StoreClosed("the store is closed")
+        return self._kept(lane.run(call))
+
+    def _kept(self, taken: asyncio.Future[T]) -> asyncio.Future[T]:
+        """Return a call that was taken, and know of it until it is done, if others use its lane as well."""
+        if self.lent is not None:
+            self._taken.add(taken)
+            taken.add_done_callback(self._taken.discard)
+        return taken
 
 
 class FileRunner:

@@ -72,9 +72,12 @@ class Opening(Generic[P, S]):
         return opened
 
 
-async def opened_as(kind: Callable[[S], A], opens: Callable[[], S]) -> A:
-    """Return the async store of what ``opens`` gives. A task that is cancelled meanwhile leaves none open."""
-    lane = Lane("open")
+async def opened_as(kind: Callable[[S], A], opens: Callable[[], S], shared: Lane | None = None) -> A:
+    """Return the async store of what ``opens`` gives. A task that is cancelled meanwhile leaves none open.
+
+    It is opened on a thread of the ``shared`` lane, or else on one of its own.
+    """
+    lane = shared or Lane("open")
     stores: list[S] = []
 
     def work() -> None:
@@ -87,7 +90,8 @@ async def opened_as(kind: Callable[[S], A], opens: Callable[[], S]) -> A:
             await lane.finish(store.close)
         raise
     finally:
-        lane.close()
+        if lane is not shared:
+            lane.close()
     return kind(stores[0])
 
 
@@ -216,7 +220,7 @@ class AsyncStateStore(AsyncDomains):
         if found is self._store:
             return self
         if self._replica is None:
-            self._replica = AsyncStateStore(found)
+            self._replica = AsyncStateStore(found, self._lanes.lent)
         return self._replica
 
     def transaction(

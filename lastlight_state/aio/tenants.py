@@ -19,7 +19,7 @@ from lastlight_state.tenants import Tenants
 
 T = TypeVar("T")
 
-#: Calls of `AsyncTenants` itself that run at a time.
+#: Calls of `AsyncTenants` itself that run at a time, and stores that are opened at a time.
 THREADS = 4
 
 
@@ -44,6 +44,7 @@ class AsyncTenants(Face[Tenants]):
     def __init__(self, tenants: Tenants) -> None:
         self._calls = _Runner()
         super().__init__(tenants, self._calls)
+        self._opening = Lane("open", THREADS)
         self._lanes = Lanes(tenants.backend, tenants.settings, lambda _: None)
 
     #: As `Tenants.open`, with the same parameters; awaited.
@@ -74,12 +75,14 @@ class AsyncTenants(Face[Tenants]):
         return await opened_as(
             lambda store: AsyncStateStore(store, self._lanes),
             partial(self._target.store, name, codec=codec, plain=plain),
+            self._opening,
         )
 
     async def close(self) -> None:
         """Close the stores of all tenants after the calls under way. Idempotent."""
         if self._calls.lane.is_open:
             self._calls.lane.close()
+            self._opening.close()
             self._lanes.close()
             closing = Lane("closing")
             await closing.finish(self._end)
@@ -87,6 +90,7 @@ class AsyncTenants(Face[Tenants]):
 
     def _end(self) -> None:
         self._calls.lane.join()
+        self._opening.join()
         self._lanes.join()
         self._target.close()
 

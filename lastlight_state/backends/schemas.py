@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
-from lastlight_state.errors import NotSupported
+from lastlight_state.errors import NotSupported, StateError
 
 
 class Schemas:
@@ -31,8 +31,10 @@ class Schemas:
         """Return the bytes of the tables of these schemas, with indexes and large values."""
         raise self._without_schemas()
 
-    def rows_of(self, statements: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the rows of these statements, which a connection plans once. A missing table has none."""
+    def rows_of(
+        self, statements: Sequence[str], values: Mapping[str, Any]
+    ) -> tuple[list[Any], Mapping[str, StateError]]:
+        """Return the rows of these statements, which a connection plans once, and the errors of those that failed."""
         raise self._without_schemas()
 
     def is_empty(self) -> bool:
@@ -40,7 +42,7 @@ class Schemas:
         raise self._without_schemas()
 
     def drop_schema(self, connection: Any, kinds: Mapping[str, Collection[str]]) -> None:
-        """Remove the schema of the backend with what ``kinds`` names in it: tables, views, functions.
+        """Remove the schema of the backend with what ``kinds`` names in it: tables, views, functions without arguments.
 
         Raises `Conflict` ``not_ours`` if anything else is in it, or refers to it from elsewhere; then nothing is gone.
         """

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.schema.base import VERSION_TABLE
-from lastlight_state.errors import NotFound
+from lastlight_state.errors import Conflict, NotFound
 from lastlight_state.files.jsonl.files import translated
 from lastlight_state.migrations import drift
 from lastlight_state.migrations.failures import translated as of_driver
@@ -30,6 +30,7 @@ def erase(backend: Backend, settings: Settings, lock_timeout: float) -> int:
     with of_driver(backend), backend.migration(lock_timeout) as connection:
         if not _has(connection, VERSION_TABLE):  # erased by another caller, and the lock has made the schema anew
             raise NotFound("tenant", str(backend.schema))
+        _refuse_columns_of_others(backend, connection)
         backend.drop_schema(connection, _kinds(backend, connection))
         return _remove_files(settings)
 
@@ -54,13 +55,25 @@ def _kinds(backend: Backend, connection: Connection) -> Mapping[str, Collection[
     return made
 
 
+def _refuse_columns_of_others(backend: Backend, connection: Connection) -> None:
+    """Raise `Conflict` ``not_ours`` for columns that others have added to tables of this library."""
+    known = {*drift.promised(backend.name), ("table", VERSION_TABLE, ""), ("column", VERSION_TABLE, "version_num")}
+    tables = {table for kind, table, _ in known if kind == "table"}
+    added = [entry for entry in backend.shape(connection) if entry[0] == "column" and entry[1] in tables]
+    found = sorted(drift.words_for(entry) for entry in added if entry not in known)
+    if found:
+        told = f"tables of the schema {backend.schema!r} have columns that are not this library's: {'; '.join(found)}"
+        raise Conflict(told, code="not_ours", problems=tuple(found))
+
+
 def _remove_files(settings: Settings) -> int:
     found = files_of(settings)
     for root in _roots(settings):
         with translated(root), suppress(FileNotFoundError):
             shutil.rmtree(root)
-    with suppress(OSError):  # something else of the tenant's is in it
-        settings.state_dir.rmdir()
+    for folder in (settings.state_dir, settings.run_logs):
+        with suppress(OSError):  # something else of the tenant's is in it
+            folder.rmdir()
     return found
 
 

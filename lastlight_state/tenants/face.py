@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, sealing_of
 from lastlight_state.db.units.scope import StoreScope
-from lastlight_state.errors import Conflict, InvalidValue, NotFound, StateError
+from lastlight_state.errors import Conflict, InvalidValue, NotFound, StateError, StoreClosed
 from lastlight_state.maintenance import Manifest
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import MigrationResult
@@ -41,6 +41,8 @@ T = TypeVar("T")
 AT_ONCE = 100
 #: The most tenants that are migrated at a time, by default and at all.
 WORKERS, MOST_WORKERS = 4, 64
+#: How long a look for work waits for a lock.
+LOOK_SECONDS = 0.25
 
 
 class Tenants:
@@ -54,6 +56,7 @@ class Tenants:
         self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
         self._stores: weakref.WeakSet[StateStore] = weakref.WeakSet()
         self._looking: Backend | None = None
+        self._looks = work.Looks()
         self._opening = threading.Lock()
 
     @classmethod
@@ -71,7 +74,7 @@ class Tenants:
 
         All settings are those of each tenant's store, but for the schema and ``migrate``: opening a store makes
         no tenant. ``pool_size`` bounds the connections of all together. The files of a tenant are in a folder
-        with its name, below ``state_dir`` and every other directory of the settings. Raises `NotSupported` for
+        ``_tenants/<name>`` below ``state_dir`` and every other directory of the settings. Raises `NotSupported` for
         a database without schemas and for a worker of Citus, `InvalidValue` for a replica, `BackendUnavailable`
         when the server cannot be reached.
         """
@@ -98,8 +101,12 @@ class Tenants:
         """
         settings, sealing = self._settings_of(name), sealing_of(codec, plain)
         opened = self._look(lambda: StateStore._on(self.backend.beside(name), settings, self._clock, sealing))
-        self._stores.add(opened)
-        return opened
+        with self._opening:
+            if self._scope.is_open:
+                self._stores.add(opened)
+                return opened
+        opened.close()  # the tenants were closed meanwhile, and know nothing of this store
+        raise StoreClosed("the tenants are closed")
 
     def create(self, name: str, *, lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
         """Make the schema of a tenant, or bring one that is there to the newest revision.
@@ -157,19 +164,29 @@ class Tenants:
                 raise
         return _summary(sorted(results.items()))
 
-    def due(self, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def due(self, workflow_names: Sequence[str] | None = None, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the tenants in which a worker of these workflows, or of all, may find something to do at this moment.
 
-        That is a run which may be taken or admitted, a timer, an overdue question, a cron or its stale fire. The
-        statements are few for all tenants together, and each connection plans them once. The run that is found may be
-        at its limit of restarts, or wait for a place below a cap: whoever takes it finds out. Looks have one connection
-        more than the pool, because the server keeps half a megabyte for each tenant with it.
+        That is a run which may be taken or admitted, a timer, an overdue question, a cron or its stale fire. ``only``
+        these tenants are asked, or all. The statements are few for all together, and each connection plans them once.
+        The run that is found may be at its limit of restarts, or wait for a place below a cap: whoever takes it finds
+        out. Looks have one connection more than the pool, because the server keeps half a megabyte for each tenant
+        with it.
+
+        A tenant that cannot be asked, such as one that is behind, is left out, and a warning is logged once. So is one
+        whose table somebody locks for longer than a quarter of a second; behind a pooler the role's ``lock_timeout``
+        counts. If none of those asked can be, the error of one is raised.
         """
         workflows = None if workflow_names is None else list(valid.several("workflow_names", workflow_names))
-        asked = work.statements(self._names_of(None), filtered=workflows is not None)
+        wanted = None if only is None else [names.checked(name) for name in only]
+        asked = self._names_of(wanted)
         values = {"at": KeptClock(self._clock).now(), "workflows": workflows}
-        found = self._look(lambda: self._looker().rows_of(asked, values))
-        return tuple(sorted(str(name) for (name,) in found))
+
+        def ask(statements: Sequence[str]) -> tuple[builtins.list[Any], Mapping[str, StateError]]:
+            return self._looker().rows_of(statements, values)
+
+        filtered = workflows is not None
+        return tuple(self._look(lambda: self._looks.due(asked, ask, lambda: self._names_of(wanted), filtered=filtered)))
 
     def export(self, name: str, folder: str | Path, *, with_logs: bool = True) -> Manifest:
         """Write everything of a tenant into a new folder, as `Backup.create` does, and return its manifest.
@@ -184,10 +201,12 @@ class Tenants:
     def erase(self, name: str, *, confirm: str | None = None, lock_timeout: float = LOCK_SECONDS) -> ErasedTenant:
         """Remove the schema of a tenant and its files for good, if ``confirm`` is its name; else tell what would go.
 
-        Whatever is not this library's in the schema, or refers to it from elsewhere, is not removed: then this is
-        `Conflict` ``not_ours`` that names it, and nothing is gone. A table that was attached as an output table is not
-        this library's. Calls under way in the schema are waited for, some seconds at most; later ones fail. Raises
-        `NotFound` if there is no such tenant, `InvalidValue` if ``confirm`` is another name.
+        A table, column, view, function or type in the schema that is not this library's, and what refers to the schema
+        from elsewhere, is not removed: then this is `Conflict` ``not_ours`` that names it, and nothing is gone. A table
+        that was attached as an output table is not this library's. What others have added to a table and holds no
+        data goes with it: indexes, triggers, places in publications. So do columns added to an output table. Calls
+        under way in the schema are waited for, some seconds at most; later ones fail. Raises `NotFound` if there is no
+        such tenant, `InvalidValue` if ``confirm`` is another name.
         """
         revision = self._expect(name)
         if confirm not in (None, name):
@@ -196,7 +215,7 @@ class Tenants:
         size = self._look(lambda: backend.sizes_of([name])).get(name, 0)
         if confirm is None:
             return ErasedTenant(name, revision, size, erasing.files_of(settings), erased=False)
-        files = erasing.erase(backend, settings, lock_timeout)
+        files = self._scope.retry.run(lambda: erasing.erase(backend, settings, lock_timeout))
         return ErasedTenant(name, revision, size, files, erased=True)
 
     def move(self, name: str, host: str, port: int) -> None:
@@ -210,11 +229,13 @@ class Tenants:
 
     def close(self) -> None:
         """Close the stores of all tenants, and give the connections back. Idempotent; later calls are `StoreClosed`."""
+        with self._opening:
+            first, stores = self._scope.close(), [*self._stores]
         try:
-            for store in list(self._stores):
+            for store in stores:
                 store.close()
         finally:
-            if self._scope.close():
+            if first:
                 with self._opening:
                     if self._looking is not None:
                         self._looking.close()
@@ -235,15 +256,18 @@ class Tenants:
         with self._opening:
             self._scope.refuse_closed()  # else nobody would close what is opened here
             if self._looking is None:
-                self._looking = connect(self.settings.model_copy(update={"pool_size": 1}))
+                own: dict[str, Any] = {"pool_size": 1}
+                if self.settings.pooler is None:
+                    own["lock_timeout"] = min(self.settings.lock_timeout or LOOK_SECONDS, LOOK_SECONDS)
+                self._looking = connect(self.settings.model_copy(update=own))
             return self._looking
 
     def _settings_of(self, name: str) -> Settings:
         names.checked(name)
-        own: dict[str, Any] = {"schema_name": name, "state_dir": self.settings.state_dir / name}
+        own: dict[str, Any] = {"schema_name": name, "state_dir": self.settings.state_dir / names.FOLDER / name}
         for directory in ("agent_log_dir", "run_log_root", "mailbox_root"):
             given = getattr(self.settings, directory)
-            own[directory] = None if given is None else given / name
+            own[directory] = None if given is None else given / names.FOLDER / name
         return self.settings.model_copy(update=own)
 
     def _backend_of(self, name: str) -> Backend:

@@ -12,6 +12,10 @@ _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}")
 _TAKEN = ("public", "information_schema", "citus", "columnar")
 _BEGINNINGS = ("pg_", "citus_", "columnar_", "lastlight_scratch_")
 
+#: Holds the folders of tenants in each directory of the settings. A store without tenants may use the same directories:
+#: no agent group and no file of a log has a name that begins like this.
+FOLDER = "_tenants"
+
 
 def is_name(name: str) -> bool:
     """True if a schema of this name may be a tenant."""

@@ -6,38 +6,80 @@ one. So the statements stay the same from look to look, and a new tenant changes
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 from zlib import crc32
 
 from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.errors import StateError
+
+#: Returns the rows of statements, and the errors of those that failed.
+Ask: TypeAlias = Callable[[Sequence[str]], tuple[list[Any], Mapping[str, StateError]]]
+
+_log = logging.getLogger("lastlight_state.tenants")
 
 #: About so many tenants are asked about by one statement, which locks some forty tables and indexes of each.
 TOGETHER = 20
 
 _FREE = "due_at <= %(at)s AND (lease_expires_at IS NULL OR lease_expires_at <= %(at)s)"
+#: The workflow of the run that a row of another table is about.
+_OF_RUN = "(SELECT of.workflow_name FROM {{home}}.workflow_runs AS of WHERE of.id = {})"
 #: What is open and due, by table: a worker may find that it is not for it.
 _DUE = (
     ("workflow_runs", "status = 'queued' AND (wake_at IS NULL OR wake_at <= %(at)s)", "workflow_name"),
     ("workflow_runs", "status = 'paused' AND wake_at <= %(at)s", "workflow_name"),
     ("run_leases", _FREE, "workflow_name"),
-    ("workflow_approvals", "status = 'pending' AND expires_at <= %(at)s", None),
-    ("human_requests", "status = 'pending' AND expires_at <= %(at)s", None),
+    ("workflow_approvals", "status = 'pending' AND expires_at <= %(at)s", _OF_RUN.format("workflow_run_id")),
+    ("human_requests", "status = 'pending' AND expires_at <= %(at)s", _OF_RUN.format("run_id")),
     ("cron_schedules", "next_run_at <= %(at)s", "coalesce(target, name)"),
-    ("cron_fires", "status = 'running' AND lease_until <= %(at)s", None),
+    ("cron_fires", "status = 'running' AND lease_until <= %(at)s", "coalesce(target, cron_name)"),
 )
 
 
-def statements(names: Sequence[str], *, filtered: bool) -> list[str]:
-    """Return statements that give the names of the tenants with something due at ``:at``.
+class Looks:
+    """Looks for work, one after the other. Keeps which tenants could not be asked, and asks those one by one."""
 
-    ``filtered``: only of the workflows ``:workflows``, where the row says of which one it is.
+    def __init__(self) -> None:
+        self._odd: frozenset[str] = frozenset()
+
+    def due(self, names: Sequence[str], ask: Ask, there: Callable[[], Sequence[str]], *, filtered: bool) -> list[str]:
+        """Return which of these tenants have something due. One that cannot be asked is left out, and logged once.
+
+        ``there`` returns the tenants that there are now. Raises the error of one where none of them could be asked.
+        """
+        odd = self._odd.intersection(names)
+        alone = {_select(name, filtered): name for name in sorted(odd)}
+        together = statements([name for name in names if name not in odd], filtered=filtered)
+        rows, failed = ask([*together, *alone])
+        errors = {alone[sql]: error for sql, error in failed.items() if sql in alone}
+        again = {_select(name, filtered): name for sql in failed for name in together.get(sql, ())}
+        if again:
+            more, failed = ask(list(again))
+            rows += more
+            errors |= {again[sql]: error for sql, error in failed.items()}
+        if errors:
+            left = there()  # one that was erased meanwhile is no failure
+            errors = {name: error for name, error in errors.items() if name in left}
+            if len(errors) == len(names):
+                raise next(iter(errors.values()))
+        for name in errors.keys() - odd:
+            _log.warning("the tenant %s is left out of looks for work until it can be asked: %s", name, errors[name])
+        self._odd = frozenset(errors) | (self._odd - odd)
+        return sorted(str(name) for (name,) in rows)
+
+
+def statements(names: Sequence[str], *, filtered: bool) -> dict[str, Sequence[str]]:
+    """Return statements that give the names of the tenants with something due at ``:at``, each with whom it asks.
+
+    ``filtered``: only of the workflows ``:workflows``.
     """
     batches: dict[int, list[str]] = defaultdict(list)
     count = 1 << (len(names) // TOGETHER).bit_length()
     for name in names:
         batches[crc32(name.encode()) % count].append(name)
-    return [" UNION ALL ".join(_select(name, filtered) for name in sorted(batch)) for batch in batches.values()]
+    return {" UNION ALL ".join(_select(name, filtered) for name in sorted(some)): some for some in batches.values()}
 
 
 def _select(name: str, filtered: bool) -> str:
@@ -46,5 +88,5 @@ def _select(name: str, filtered: bool) -> str:
 
 def _conditions(home: str, filtered: bool) -> Iterator[str]:
     for table, due, workflow in _DUE:
-        also = f" AND {workflow} = ANY (%(workflows)s::text[])" if filtered and workflow else ""
+        also = f" AND {workflow.format(home=home)} = ANY (%(workflows)s::text[])" if filtered else ""
         yield f"EXISTS (SELECT FROM {home}.{table} WHERE {due}{also})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
@@ -17,25 +16,14 @@ from lastlight_state import AsyncTenants, Settings, StateStore, Tenants, migrati
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
 from lastlight_state.errors import Conflict, InvalidValue, NotFound, NotSupported, SchemaError, StoreClosed
+from lastlight_state.migrations import apply
 from lastlight_state.schedules import CronSpec
 from lastlight_state.tenants import work
-from lastlight_state.testing import FrozenClock, ThrowawayPostgres
+from lastlight_state.testing import FrozenClock
 from lastlight_state.testing.postgres import connect
 from lastlight_state.workflows import Gate, RunOptions, Trigger
 
 TRIGGER = Trigger(type="cli", id="t")
-
-
-@pytest.fixture
-def url(lastlight_postgres_server: ThrowawayPostgres) -> Iterator[str]:
-    with lastlight_postgres_server.database() as made:
-        yield made
-
-
-@pytest.fixture
-def tenants(url: str, tmp_path: Path) -> Iterator[Tenants]:
-    with Tenants.open(url, state_dir=tmp_path / "state") as opened:
-        yield opened
 
 
 def names(tenants: Tenants) -> list[str]:
@@ -141,7 +129,7 @@ def test_an_exported_tenant_is_restored_as_another(url: str, tenants: Tenants, t
     for name in ("a", "b"):
         with tenants.store(name) as store:
             create(store, f"of-{name}")
-        logs = tmp_path / "state" / name / "agent-sessions"
+        logs = tmp_path / "state" / "_tenants" / name / "agent-sessions"
         logs.mkdir(parents=True)
         (logs / f"{name}.jsonl").write_text("{}\n")
     manifest = tenants.export("a", tmp_path / "backup")
@@ -163,8 +151,8 @@ def test_a_tenant_is_erased_when_its_name_is_said_again(url: str, tenants: Tenan
         create(store, "1")
         store.outputs.define("notes", list[int])
     for name in ("a", "b"):
-        (tmp_path / "state" / name / "agent-sessions").mkdir(parents=True)
-        (tmp_path / "state" / name / "agent-sessions" / "x.jsonl").write_text("{}\n")
+        (tmp_path / "state" / "_tenants" / name / "agent-sessions").mkdir(parents=True)
+        (tmp_path / "state" / "_tenants" / name / "agent-sessions" / "x.jsonl").write_text("{}\n")
     planned = tenants.erase("a")
     assert (planned.erased, planned.files) == (False, 1)
     assert planned.size_bytes > 100_000
@@ -174,8 +162,8 @@ def test_a_tenant_is_erased_when_its_name_is_said_again(url: str, tenants: Tenan
     assert tenants.erase("a", confirm="a").erased
     assert names(tenants) == ["b"]
     assert not has_schema(url, "a")
-    assert not (tmp_path / "state" / "a").exists()
-    assert (tmp_path / "state" / "b" / "agent-sessions" / "x.jsonl").exists()
+    assert not (tmp_path / "state" / "_tenants" / "a").exists()
+    assert (tmp_path / "state" / "_tenants" / "b" / "agent-sessions" / "x.jsonl").exists()
     with pytest.raises(NotFound):
         tenants.erase("a", confirm="a")
 
@@ -195,11 +183,11 @@ def test_what_is_not_the_librarys_is_named_and_nothing_goes(
     """tenants TN-14."""
     make_tenants(url, ["a"])
     execute(url, made)
-    (tmp_path / "state" / "a" / "agent-sessions").mkdir(parents=True)
+    (tmp_path / "state" / "_tenants" / "a" / "agent-sessions").mkdir(parents=True)
     with pytest.raises(Conflict, match=named) as raised:
         tenants.erase("a", confirm="a")
     assert raised.value.code == "not_ours"
-    assert (tmp_path / "state" / "a" / "agent-sessions").exists()
+    assert (tmp_path / "state" / "_tenants" / "a" / "agent-sessions").exists()
     with tenants.store("a") as store:
         create(store, "1")
 
@@ -256,6 +244,20 @@ def test_threads_migrate_schemas_at_once(url: str) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert set(threads.map(made, ["a", "b", "c", "d"])) == {"current"}
+
+
+def test_a_migration_that_waits_for_another_thread_is_not_idle(url: str, tmp_path: Path) -> None:
+    """tenants TN-16: a server that ends idle transactions lets it go on."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND now() - state_change > '1s'"
+    with connect(url) as driver:
+        execute(url, f"ALTER DATABASE {driver.info.dbname} SET idle_in_transaction_session_timeout = '500ms'")
+        with Tenants.open(url, state_dir=tmp_path) as tenants, ThreadPoolExecutor(1) as threads:
+            with apply.environment_kept():
+                made = threads.submit(tenants.create, "a")
+                for _ in range(20_000):
+                    if made.done() or driver.execute(waits).fetchone() == (1,):
+                        break
+            assert made.result().revisions
 
 
 def test_acts_are_there_for_coroutines(url: str, tmp_path: Path) -> None:
@@ -344,7 +346,7 @@ def test_one_statement_asks_about_many_tenants() -> None:
     before = work.statements(names, filtered=False)
     assert len(before) < 100
     after = work.statements([*names, "another"], filtered=False)
-    assert len(set(after) - set(before)) == 1
+    assert len(after.keys() - before.keys()) == 1
 
 
 def test_every_name_of_tenants_is_there_for_coroutines() -> None:

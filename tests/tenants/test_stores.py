@@ -274,11 +274,11 @@ def test_the_replica_of_a_tenants_store_reads_the_same_tenant_by_the_same_connec
 def test_a_tenants_files_are_in_a_folder_of_its_own(tenants: Tenants, tmp_path: Path) -> None:
     """tenants TN-5."""
     with tenants.store(NAMES[0]) as first, tenants.store(NAMES[1]) as second:
-        assert first.settings.state_dir == tmp_path / NAMES[0]
-        assert second.settings.mailboxes.is_relative_to(tmp_path / NAMES[1])
+        assert first.settings.state_dir == tmp_path / "_tenants" / NAMES[0]
+        assert second.settings.mailboxes.is_relative_to(tmp_path / "_tenants" / NAMES[1])
     settings = Settings(agent_log_dir=tmp_path / "logs")
     with Tenants.open(tenants.settings.url, settings=settings) as others, others.store(NAMES[0]) as store:
-        assert store.settings.agent_sessions == tmp_path / "logs" / NAMES[0]
+        assert store.settings.agent_sessions == tmp_path / "logs" / "_tenants" / NAMES[0]
 
 
 @pytest.mark.parametrize(

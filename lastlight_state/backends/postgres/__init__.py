@@ -224,6 +224,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
                 self._lock_migration(checkout, schema, lock_timeout)
                 self._enter_schema(checkout, schema)
                 checkout.driver.execute(short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
+                checkout.driver.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it may wait for Alembic
                 await_answers(checkout.driver, None)
                 connection = self._spoken(checkout)
                 connection.begin()
@@ -334,5 +335,5 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
         number, deadline = lock_number(schema, "migration"), time.monotonic() + lock_timeout
         while not checkout.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
             if time.monotonic() >= deadline:
-                raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s")
+                raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s", final=True)
             time.sleep(_POLL_SECONDS)

@@ -8,7 +8,6 @@ remember.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -21,7 +20,7 @@ from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import await_answers
 from lastlight_state.backends.schemas import Schemas
 from lastlight_state.backends.sql.expressions import literal, quoted
-from lastlight_state.errors import Conflict, InvalidValue, NotSupported
+from lastlight_state.errors import Conflict, InvalidValue, NotSupported, StateError
 
 #: Stands for the schema in the statements of backends that borrow connections. SQLAlchemy quotes it; no column of a
 #: person's has spaces in its name.
@@ -50,12 +49,12 @@ _HOLDS = """
         OR EXISTS (SELECT FROM pg_type WHERE typnamespace = n.oid)
     FROM pg_namespace AS n WHERE n.nspname = %s
 """
-#: A table or schema that went meanwhile.
-_GONE = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+#: What a pooler of transactions makes of prepared statements, whatever the statement is.
+_FORGOTTEN = (psycopg.errors.InvalidSqlStatementName, psycopg.errors.DuplicatePreparedStatement)
 #: How many other statements a connection keeps prepared.
 _PREPARED = 100
-#: The SQLSTATE of what something else still refers to.
-_NEEDED = "2BP01"
+#: The SQLSTATEs of what something else still refers to, and of what has a name of ours and is of another kind.
+_NOT_OURS = ("2BP01", "42809")
 
 
 class PostgresSchemas(Schemas):
@@ -97,9 +96,12 @@ class PostgresSchemas(Schemas):
         found = self._asked(sizes, (list(schemas),), keeps=False)  # the server keeps what it has read of each table
         return {str(name): int(size) for name, size in found if size is not None}  # all its tables went meanwhile
 
-    def rows_of(self, statements: Sequence[str], values: Mapping[str, Any]) -> Sequence[Any]:
+    def rows_of(
+        self, statements: Sequence[str], values: Mapping[str, Any]
+    ) -> tuple[list[Any], Mapping[str, StateError]]:
         prepares = None if self.options.pooler is not None else True
         found: list[Any] = []
+        failed: dict[str, StateError] = {}
         with Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             driver = checkout.driver
             try:
@@ -107,8 +109,12 @@ class PostgresSchemas(Schemas):
                     driver.prepared_max = max(driver.prepared_max or 0, _PREPARED + 2 * len(statements))
                     driver.execute("SET plan_cache_mode = force_generic_plan")
                 for statement in statements:
-                    with suppress(*_GONE):
+                    try:
                         found += driver.execute(statement, values, prepare=prepares).fetchall()
+                    except psycopg.Error as error:
+                        if driver.closed or error.sqlstate is None or isinstance(error, _FORGOTTEN):
+                            raise
+                        failed[statement] = translate(error)
                 if prepares:
                     driver.execute("RESET plan_cache_mode")
             except BaseException as error:
@@ -116,7 +122,7 @@ class PostgresSchemas(Schemas):
                 if isinstance(error, psycopg.Error):
                     raise translate(error) from error
                 raise
-        return found
+        return found, failed
 
     def is_empty(self) -> bool:
         return not any(holds for (holds,) in self._asked(_HOLDS, (self.schema,)))
@@ -125,12 +131,13 @@ class PostgresSchemas(Schemas):
         driver, home = connection.connection.dbapi_connection, quoted(self.schema or "")
         try:
             for kind in ("view", "table", "function"):
-                names = ", ".join(f"{home}.{quoted(name)}" for name in sorted(kinds.get(kind, ())))
+                takes = "()" if kind == "function" else ""
+                names = ", ".join(f"{home}.{quoted(name)}{takes}" for name in sorted(kinds.get(kind, ())))
                 if names:
                     driver.execute(f"DROP {kind.upper()} IF EXISTS {names} RESTRICT")
             driver.execute(f"DROP SCHEMA {home} RESTRICT")
         except psycopg.Error as error:
-            if error.sqlstate != _NEEDED:
+            if error.sqlstate not in _NOT_OURS:
                 raise translate(error) from error
             found = (error.diag.message_detail or str(error)).splitlines()
             told = f"the schema {self.schema!r} holds, or is needed by, what is not this library's: {'; '.join(found)}"
