@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from support.mailbox.openings import INSERT, at_rest, drained, openings, stamps,
 
 from lastlight_state.backends.sqlite import files
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox
-from lastlight_state.files.mailbox.kernel import idle
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_where_a_stat_lies_a_file_with_a_log_is_opened(host: HostMailbox, monkey
 def test_an_answer_grows_old(host: HostMailbox, monkeypatch: pytest.MonkeyPatch, *, tells: bool, seconds: int) -> None:
     """mailbox MB-110: however seldom somebody asks."""
     now = 0.0
-    monkeypatch.setattr(idle.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(files, "tells_changes", lambda _: tells)
     at_rest(host)
     drained(host)

@@ -1,6 +1,7 @@
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,7 +210,7 @@ def test_a_file_of_another_device_than_its_mount_is_known_by_its_folder(
 def test_a_mount_in_the_place_of_another_is_told_within_a_minute(mounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """backends B-23: the system gives the number of a device again."""
     now = 0.0
-    monkeypatch.setattr(files.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     mounts.write_text("1 0 0:5 / /a rw - tmpfs a rw\n")
     assert files.kind_of_device(os.makedev(0, 5)) == "tmpfs"
     mounts.write_text("1 0 0:5 / /a rw - nfs4 a rw\n")
