@@ -65,8 +65,9 @@ class LockUnavailable(Exception):
 def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) -> LockedConnection | None:
     """Return a connection that reads the regular file at an absolute path; None for one that has to be copied.
 
-    That is one beside which a dead writer left a journal, and one that is written by a log. ``connect`` opens the file as unchanging. Raises OSError for a link or anything else in the place of the file or its
-    journal, `BackendBusy` for one that is locked for so many seconds, and `LockUnavailable`.
+    That is one beside which a dead writer left a journal, and one that is written by a log. ``connect`` opens the file
+    as unchanging. Raises OSError for a link or anything else in the place of the file or its journal, `BackendBusy` for
+    one that is locked for so many seconds, and `LockUnavailable`.
     """
     end, misses = waiting.until(seconds), 0
     while True:
@@ -195,7 +196,8 @@ class FileReader:
     def connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
         """Return a connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
 
-        ``hold`` connects to the file, or gives None for one that has to be copied; where that is not possible ``connect`` does.
+        ``hold`` connects to the file, or gives None for one that has to be copied. Where that is not possible
+        ``connect`` does.
         """
         copy = self._copy
         if copy is not None and copy.mark == private_copies.stamps_of(self._path):
