@@ -96,6 +96,6 @@ class Look:
         if before is None or not unchanged.are_settled(before, self._at) or self._idle._stamps() != before:
             return
         notes = self._idle._notes
-        if len(notes) >= _MOST_NOTES:
+        if len(notes) >= _MOST_NOTES and self._key not in notes:
             notes.clear()
         notes[self._key] = _Note(answer, before, self._now, until)

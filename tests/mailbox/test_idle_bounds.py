@@ -1,10 +1,12 @@
-"""What tells that nobody changed a mailbox where the system may know an old state of its files."""
+"""How long it is believed that nobody changed a mailbox, and of which file systems."""
 
 from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from support.mailbox.files import outbound, sql
 from support.mailbox.openings import INSERT, at_rest, drained, openings, stamps, tell_by_coarse_clock
 
 from lastlight_state.backends.sqlite import files
-from lastlight_state.files.mailbox import AgentMailbox, HostMailbox
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, face
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +70,29 @@ def test_an_answer_grows_old(host: HostMailbox, monkeypatch: pytest.MonkeyPatch,
     known = openings(lambda: drained(host))
     now = float(seconds)
     assert openings(lambda: drained(host)) > known == (0 if tells else 2)
+
+
+def test_of_too_many_mailboxes_the_oldest_is_forgotten(mailboxes: Mailboxes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mailbox MB-108: what was found in the others is kept, and to open one again forgets none."""
+    monkeypatch.setattr(face, "_MOST_IDLE", 3)
+    names = [("group", f"session-{number}") for number in range(4)]
+    for name in names:
+        at_rest(mailboxes.create(*name))
+    mailboxes.sweep(names[1:], lambda *_: None)
+    mailboxes.host(*names[1])
+    assert openings(lambda: mailboxes.sweep(names[1:], lambda *_: None)) == 0
+    mailboxes.host(*names[0])
+    assert openings(lambda: mailboxes.sweep(names[2:], lambda *_: None)) == 0
+    assert openings(lambda: mailboxes.sweep(names[1:2], lambda *_: None)) > 0
+
+
+@pytest.mark.parametrize("moment", [datetime(9500, 1, 1, tzinfo=UTC), datetime(2020, 1, 1)])  # noqa: DTZ001
+def test_an_idle_mailbox_is_swept_by_a_sound_clock_alone(tmp_path: Path, moment: datetime) -> None:
+    """mailbox MB-108: a clock that an opened one refuses is refused."""
+    clock = SimpleNamespace(now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    mailboxes = Mailboxes(tmp_path, clock=clock)
+    at_rest(mailboxes.create("group", "session"))
+    found = [mailboxes.sweep([("group", "session")], lambda *_: None)[0] for _ in range(2)]
+    assert [one.errors for one in found] == [(), ()]
+    clock.now = lambda: moment
+    assert "clock: " in str(mailboxes.sweep([("group", "session")], lambda *_: None)[0].errors)
