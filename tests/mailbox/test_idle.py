@@ -11,7 +11,6 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from support.mailbox.openings import INSERT, at_rest, drained, openings, stamps,
 from support.preloaded import run_program
 
 from lastlight_state import clock
-from lastlight_state.backends.sqlite import files, locked_reads, unchanged
+from lastlight_state.backends.sqlite import files, unchanged
 from lastlight_state.errors import ClaimLost, NestedTransaction, UnsafePath
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, StalePolicy
 from lastlight_state.files.mailbox.kernel import idle
@@ -321,27 +320,6 @@ def test_an_agent_whose_file_became_one_of_the_original_is_replaced(host: HostMa
     for call in (agent.inbox.take, partial(agent.state.put, "key", "value")):
         with pytest.raises(ClaimLost):
             call()
-
-
-def test_a_reader_that_is_cut_off_leaves_no_lock(
-    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """backends B-87: also where the directory is being closed."""
-
-    class Stopped(BaseException):
-        pass
-
-    def close(descriptor: int) -> None:
-        os.close(descriptor)
-        if sys._getframe(1).f_code.co_name == "opened":
-            raise Stopped
-
-    agent.start()
-    with monkeypatch.context() as patched:
-        patched.setattr(locked_reads, "os", SimpleNamespace(**{**vars(os), "close": close}))
-        with pytest.raises(Stopped):
-            host.outbox.take_due()
-    assert run(COMMITTING, outbound(agent)) == ""
 
 
 def test_in_a_transaction_nothing_is_told_from_the_stamps(host: HostMailbox, agent: AgentMailbox) -> None:

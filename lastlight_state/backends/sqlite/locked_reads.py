@@ -28,6 +28,7 @@ from lastlight_state.errors import BackendBusy
 
 #: Where SQLite's ``os.h`` puts its locks.
 _PENDING, _RESERVED, _SHARED, _SHARED_LENGTH = 0x40000000, 0x40000001, 0x40000002, 510
+_LENGTH = _SHARED + _SHARED_LENGTH - _PENDING
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
 #: Whether this system has locks of a descriptor.
 IS_POSSIBLE = _SET is not None and _GET is not None
@@ -47,8 +48,8 @@ class LockedConnection(sqlite3.Connection):
         held, self.descriptor = self.descriptor, None
         try:
             if held is not None:  # SQLite may keep the descriptor for its next connection
-                _set(held, fcntl.F_UNLCK, _SHARED, _SHARED_LENGTH)
-        except OSError:
+                _set(held, fcntl.F_UNLCK, _PENDING, _LENGTH)
+        except (OSError, LockUnavailable):
             pass
         finally:
             super().close()
@@ -71,12 +72,10 @@ def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) 
     """
     end, misses = waiting.until(seconds), 0
     while True:
-        held, connection = untrusted.open_directory(path), None
+        connection = None
         try:
-            try:
+            with untrusted.directory(path) as held:
                 connection = _attempt(held, path, connect)
-            finally:
-                os.close(held)
         except _Missed:
             misses += 1
             if misses == _MOST_MISSES:
@@ -116,8 +115,8 @@ def _hold(connection: LockedConnection, descriptor: int | None, size: int) -> in
     """Lock what the connection has opened, if it still has the size by which SQLite has counted its pages."""
     if descriptor is None:
         raise _Missed
+    connection.descriptor = descriptor  # before it is locked: a signal may raise in between
     _take(descriptor)
-    connection.descriptor = descriptor
     if os.fstat(descriptor).st_size != size:
         raise _Missed
     return descriptor
