@@ -71,6 +71,11 @@ class KeptClock:
         return moment
 
 
+def kept(clock: Clock) -> Clock:
+    """Return the clock whose times are checked; the system's own needs no check."""
+    return clock if clock is SYSTEM_CLOCK or isinstance(clock, KeptClock) else KeptClock(clock)
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 _LAST = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)

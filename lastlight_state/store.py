@@ -21,7 +21,7 @@ from lastlight_state.backends import connect, connect_replica, replica_url
 from lastlight_state.backends.base import Backend, Checkout, Mode
 from lastlight_state.backends.known_faults import log_faults
 from lastlight_state.backends.waiting import Retry
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock, kept
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context
 from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, Sealing, sealing_of
@@ -59,8 +59,8 @@ class StateStore(Domains):
         self.settings = settings
         self.metrics = backend.metrics = Metrics()
         self._scope = StoreScope(backend, Retry(self.metrics, settings.retry_seconds, backend.lock_seconds))
-        kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
-        super().__init__(Context(self._scope, kept, settings, Listeners(self.metrics)))
+        clock = kept(clock)
+        super().__init__(Context(self._scope, clock, settings, Listeners(self.metrics)))
         self._engine: Engine | None = None
         self._replica: StateStore | None = None
         self._opening_replica = threading.Lock()

@@ -61,17 +61,18 @@ def test_an_agent_that_was_not_started_clears_what_it_finds(
     assert sql(outbound(agent), "SELECT message_id FROM processing_ack") == [("b",)]
 
 
-def test_damaged_acknowledgements_keep_no_other_one(host: HostMailbox, agent: AgentMailbox) -> None:
-    """mailbox MB-75"""
+@pytest.mark.parametrize("damaged", [6, 30])
+def test_damaged_acknowledgements_keep_no_other_one(host: HostMailbox, agent: AgentMailbox, *, damaged: int) -> None:
+    """mailbox MB-75: fewer or more than a completion looks at."""
     agent.start()
-    for number in range(6):
+    for number in range(damaged):
         agent.inbox.complete(send(host, f"a-{number}").id)
     sql(outbound(agent), "UPDATE processing_ack SET status_changed = x'ff'")
     for number in range(30):
         agent.inbox.complete(send(host, f"b-{number:02}").id)
     sql(inbound(host), "UPDATE messages_in SET status = 'completed'")
-    for number in range(10):
-        agent.inbox.complete(send(host, f"c-{number}").id)
+    for number in range(15):
+        agent.inbox.complete(send(host, f"c-{number:02}").id)
     assert sql(outbound(agent), "SELECT 1 FROM processing_ack WHERE message_id LIKE 'b-%'") == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from support.endless import endless
 from support.mailbox.files import inbound, outbound, reply, sql
+from support.preloaded import run_program
 
 from lastlight_state.backends.sqlite import locked_reads
 from lastlight_state.errors import BackendBusy, BackendUnavailable, CorruptData, StateError
@@ -199,6 +201,35 @@ def test_a_reader_holds_the_other_sides_file_and_lets_it_go(host: HostMailbox, a
     writer.execute("DELETE FROM messages_out")
     writer.close()
     assert host.outbox.list_waiting().items == ()
+
+
+#: Commits to a write-ahead log, and brings it into the file.
+LOGGED = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("UPDATE session_state SET value = replace(value, 'a', 'b')")
+print(connection.execute("PRAGMA wal_checkpoint").fetchone())
+"""
+
+
+def test_a_look_at_a_file_with_a_log_sees_one_commit(host: HostMailbox) -> None:
+    """mailbox MB-107: its writers wait for no reader, also while the log is empty."""
+    sql(outbound(host), f"{ENDLESS} INSERT INTO session_state SELECT n, printf('%.3000c', 'a'), '' FROM x LIMIT 200")
+    sql(outbound(host), "PRAGMA journal_mode = WAL")
+
+    def letters(look: OtherSide, where: str) -> list[tuple[str, int]]:
+        asked = f"SELECT substr(value, 1, 1), count(*) FROM session_state WHERE {where} GROUP BY 1"
+        found: list[tuple[str, int]] = look._unit.checkout.driver.execute(asked).fetchall()
+        return found
+
+    def work(look: OtherSide) -> list[list[tuple[str, int]]]:
+        before = letters(look, "key < '15'")
+        run_program([sys.executable, "-c", LOGGED, str(outbound(host))], check=True, capture_output=True)
+        return [before, letters(look, "true")]
+
+    assert host._pair.other.look(work)[1] == [("a", 200)]
+    assert host._pair.other.look(lambda look: letters(look, "true")) == [("b", 200)]
+    assert host.metrics.mailbox_copies == 2
 
 
 def test_a_look_sees_whole_commits_while_the_file_grows(host: HostMailbox, agent: AgentMailbox) -> None:

@@ -11,26 +11,21 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.mailbox.files import OUTBOUND, inbound, outbound, reply, send, sql
-from support.mailbox.openings import openings, settle, stamps, tell_by_coarse_clock, touch
+from support.mailbox.openings import INSERT, at_rest, drained, openings, stamps, tell_by_coarse_clock, touch
 from support.preloaded import run_program
 
 from lastlight_state import clock
-from lastlight_state.backends.sqlite import files, locked_reads, unchanged
+from lastlight_state.backends.sqlite import files, unchanged
 from lastlight_state.errors import ClaimLost, NestedTransaction, UnsafePath
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, StalePolicy
 from lastlight_state.files.mailbox.kernel import idle
 from lastlight_state.testing import FrozenClock
 
 MINUTE = timedelta(minutes=1)
-INSERT = (
-    "INSERT INTO messages_out (id, seq, timestamp, kind, platform_id, channel_type, content)"
-    " VALUES ('m-1', 1, '2026-01-01 00:00:00', 'chat', 'C1', 'slack', '{}')"
-)
 #: Dies in a transaction that has written to the file already.
 DYING = """
 import os, sqlite3, sys
@@ -68,11 +63,6 @@ def run(text: str, *arguments: object) -> str:
     return run_program([sys.executable, "-c", text, *map(str, arguments)], check=False, capture_output=True).stdout
 
 
-def at_rest(mailbox: HostMailbox | AgentMailbox) -> None:
-    """Wait until any later change of its files changes their times."""
-    settle(inbound(mailbox), outbound(mailbox))
-
-
 def swept(host: HostMailbox) -> Any:
     """Return what a sweep says while the agent runs."""
     return host.sweep.run(agent_started_at=host._pair.clock.now())
@@ -81,11 +71,6 @@ def swept(host: HostMailbox) -> Any:
 def stopped(host: HostMailbox) -> Any:
     """Return what a sweep says while it does not."""
     return host.sweep.run(agent_started_at=None)
-
-
-def drained(host: HostMailbox) -> int:
-    """Return how many messages a drain sends."""
-    return host.outbox.drain(lambda due: due.message.id).delivered
 
 
 @pytest.mark.parametrize("call", [swept, stopped, drained])
@@ -278,39 +263,12 @@ def test_now_and_then_an_idle_mailbox_is_opened_all_the_same(host: HostMailbox) 
     assert found == [*[False] * idle.MOST_ANSWERS, True] * 2
 
 
-def test_where_a_stat_lies_the_counter_of_commits_is_read(
-    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """mailbox MB-110: as a network or the mount of a virtual machine may; no statement runs for that."""
-    at_rest(host)
-    first: dict[str, os.stat_result] = {}
-    true = os.stat
-
-    def stat(path: Any, *given: Any, **named: Any) -> os.stat_result:
-        found = true(path, *given, **named)
-        is_database = "dir_fd" in named and path in ("inbound.db", "outbound.db")
-        return first.setdefault(path, found) if is_database else found
-
-    monkeypatch.setattr(os, "stat", stat)
-    monkeypatch.setattr(files, "is_remote", lambda _: True)
-    drained(host)
-    assert openings(lambda: drained(host)) == 2  # of each file its header
-    first_stamps = stamps(host.folder)
-    sql(outbound(host), INSERT)
-    later = stamps(host.folder)
-    assert first_stamps is not None
-    assert later is not None
-    assert [stamp._replace(counter=b"") for stamp in later] == [one._replace(counter=b"") for one in first_stamps]
-    assert later != first_stamps
-    assert drained(host) == 1
-
-
-@pytest.mark.parametrize("is_remote", [False, True])
+@pytest.mark.parametrize("tells", [True, False])
 def test_a_look_drops_no_lock_of_this_process(
-    host: HostMailbox, monkeypatch: pytest.MonkeyPatch, *, is_remote: bool
+    host: HostMailbox, monkeypatch: pytest.MonkeyPatch, *, tells: bool
 ) -> None:
     """mailbox MB-111: to close a descriptor of a file drops all locks that the process has on it."""
-    monkeypatch.setattr(files, "is_remote", lambda _: is_remote)
+    monkeypatch.setattr(files, "tells_changes", lambda _: tells)
     at_rest(host)
     drained(host)
     writer = sqlite3.connect(outbound(host), isolation_level=None)
@@ -362,27 +320,6 @@ def test_an_agent_whose_file_became_one_of_the_original_is_replaced(host: HostMa
     for call in (agent.inbox.take, partial(agent.state.put, "key", "value")):
         with pytest.raises(ClaimLost):
             call()
-
-
-def test_a_reader_that_is_cut_off_leaves_no_lock(
-    host: HostMailbox, agent: AgentMailbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """backends B-87: also where the directory is being closed."""
-
-    class Stopped(BaseException):
-        pass
-
-    def close(descriptor: int) -> None:
-        os.close(descriptor)
-        if sys._getframe(1).f_code.co_name == "opened":
-            raise Stopped
-
-    agent.start()
-    with monkeypatch.context() as patched:
-        patched.setattr(locked_reads, "os", SimpleNamespace(**{**vars(os), "close": close}))
-        with pytest.raises(Stopped):
-            host.outbox.take_due()
-    assert run(COMMITTING, outbound(agent)) == ""
 
 
 def test_in_a_transaction_nothing_is_told_from_the_stamps(host: HostMailbox, agent: AgentMailbox) -> None:

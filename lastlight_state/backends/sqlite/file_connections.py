@@ -264,8 +264,14 @@ class FileConnections(Connections):
         """Return a connection to a file of another party that is not written meanwhile; None where its writer died."""
         kind = locked_reads.WatchedLock if self._options.foreign else locked_reads.LockedConnection
         unchanging = partial(_opened, self._place, _UNCHANGING, kind)
-        connection = locked_reads.opened(self._path, unchanging, self._options.busy_timeout)
-        return None if connection is None else self._set_up(connection, writes=False)
+        connection = None
+        try:
+            connection = locked_reads.opened(self._path, unchanging, self._options.busy_timeout)
+            return None if connection is None else self._set_up(connection, writes=False)
+        except BaseException:  # a signal's, before the setting up has begun: the lock must not outlive the call
+            if connection is not None:
+                connection.close()
+            raise
 
     def _read(self, path: Path) -> sqlite3.Connection:
         """Return a connection with locks of SQLite's own to a file of another party, or to our private copy of it."""

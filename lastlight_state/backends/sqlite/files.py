@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import sys
+import time
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,15 @@ from lastlight_state import special_files
 
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
-_REMOTE = ("nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "afs", "ceph", "gluster", "lustre", "vboxsf", "prl_fs")
+#: File systems of this machine that change the time of the last change with each change, and let nobody set it.
+_TIMED = frozenset(
+    "apfs bcachefs btrfs ext2 ext3 ext4 f2fs jfs nilfs2 overlay ramfs reiserfs rootfs tmpfs ufs xfs zfs".split()
+)
+#: What else is of this machine. ``unknown`` counts as that, because no name is told outside Linux.
+_LOCAL = _TIMED | frozenset("erofs exfat hfs hfsplus iso9660 msdos ntfs ntfs3 proc squashfs udf unknown vfat".split())
+#: How long the name of a device's file system is kept: another one may be mounted under its number.
+_KEPT_SECONDS = 60
+_MOUNTS, _DESCRIPTOR_FACTS = "/proc/self/mountinfo", "/proc/self/fdinfo/"
 
 #: The length of a database's header, and where it says how the file is read and written: 2 and 2 mean by a log.
 _HEADER, _VERSIONS, _WAL_VERSIONS = 100, slice(18, 20), b"\2\2"
@@ -166,30 +175,53 @@ def is_on_read_only(path: Path) -> bool:
 
 
 def is_remote(carrier: str) -> bool:
-    """Return whether a file system of this name is on a network or on the host of a virtual machine."""
-    return carrier.startswith(_REMOTE)
+    """Return whether a file system of this name may be on a network, or on the host of a virtual machine.
+
+    Such is each that is not known to be of this machine.
+    """
+    return carrier not in _LOCAL
+
+
+def tells_changes(carrier: str) -> bool:
+    """Return whether each change of a file changes what a stat says, on a file system of this name."""
+    return carrier in _TIMED
 
 
 def file_system(path: Path) -> str:
-    """Return the name of the file system that holds the file. Outside Linux ``"unknown"``, which counts as local."""
+    """Return the name of the file system that holds the file; ``"unknown"`` outside Linux, and where nobody tells."""
     for folder in path.parents:
         with suppress(OSError):
             return kind_of_device(folder.stat().st_dev)
     return "unknown"
 
 
-@lru_cache(maxsize=64)
-def kind_of_device(device: int) -> str:
-    """Return the name of the file system on a device, ``"unknown"`` as `file_system` does."""
+def kind_of_device(device: int, folder: int | None = None) -> str:
+    """Return the name of the file system on a device, ``"unknown"`` as `file_system` does.
+
+    A file may have another device than its mount, as on btrfs. Then the open directory ``folder`` tells the mount.
+    """
     if sys.platform != "linux":
         return "unknown"
-    try:
-        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return "unknown"
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in lines:
-        head, _, tail = line.partition(" - ")
-        if head.split()[2] == wanted:
-            return tail.split()[0]
+    minute = int(time.monotonic()) // _KEPT_SECONDS
+    with suppress(OSError):  # such as too many open files, which is not kept
+        found = _mounted(2, f"{os.major(device)}:{os.minor(device)}", minute)
+        if found is None and folder is not None:
+            found = _mounted(0, _mount_of(folder), minute)
+        return found or "unknown"
     return "unknown"
+
+
+@lru_cache(maxsize=64)
+def _mounted(field: int, wanted: str, _minute: int) -> str | None:
+    """Return the name of the file system whose mount has this in a field: 0 is its number, 2 its device."""
+    for line in Path(_MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines():
+        head, _, tail = line.partition(" - ")
+        if head.split()[field] == wanted:
+            return tail.split()[0]
+    return None
+
+
+def _mount_of(descriptor: int) -> str:
+    """Return the number of the mount that a descriptor leads to; nothing where the system does not say."""
+    facts = Path(f"{_DESCRIPTOR_FACTS}{descriptor}").read_text(encoding="ascii", errors="replace")
+    return facts.partition("mnt_id:")[2].split("\n", 1)[0].strip()

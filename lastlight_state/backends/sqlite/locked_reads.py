@@ -28,6 +28,7 @@ from lastlight_state.errors import BackendBusy
 
 #: Where SQLite's ``os.h`` puts its locks.
 _PENDING, _RESERVED, _SHARED, _SHARED_LENGTH = 0x40000000, 0x40000001, 0x40000002, 510
+_LENGTH = _SHARED + _SHARED_LENGTH - _PENDING
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
 #: Whether this system has locks of a descriptor.
 IS_POSSIBLE = _SET is not None and _GET is not None
@@ -47,8 +48,8 @@ class LockedConnection(sqlite3.Connection):
         held, self.descriptor = self.descriptor, None
         try:
             if held is not None:  # SQLite may keep the descriptor for its next connection
-                _set(held, fcntl.F_UNLCK, _SHARED, _SHARED_LENGTH)
-        except OSError:
+                _set(held, fcntl.F_UNLCK, _PENDING, _LENGTH)
+        except (OSError, LockUnavailable):
             pass
         finally:
             super().close()
@@ -63,19 +64,18 @@ class LockUnavailable(Exception):
 
 
 def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) -> LockedConnection | None:
-    """Return a connection that reads the regular file at an absolute path, None if a dead writer left a journal.
+    """Return a connection that reads the regular file at an absolute path; None for one that has to be copied.
 
-    ``connect`` opens the file as unchanging. Raises OSError for a link or anything else in the place of the file or its
-    journal, `BackendBusy` for one that is locked for so many seconds, and `LockUnavailable`.
+    That is one beside which a dead writer left a journal, and one that is written by a log. ``connect`` opens the file
+    as unchanging. Raises OSError for a link or anything else in the place of the file or its journal, `BackendBusy` for
+    one that is locked for so many seconds, and `LockUnavailable`.
     """
     end, misses = waiting.until(seconds), 0
     while True:
-        held, connection = untrusted.open_directory(path), None
+        connection = None
         try:
-            try:
+            with untrusted.directory(path) as held:
                 connection = _attempt(held, path, connect)
-            finally:
-                os.close(held)
         except _Missed:
             misses += 1
             if misses == _MOST_MISSES:
@@ -115,8 +115,8 @@ def _hold(connection: LockedConnection, descriptor: int | None, size: int) -> in
     """Lock what the connection has opened, if it still has the size by which SQLite has counted its pages."""
     if descriptor is None:
         raise _Missed
+    connection.descriptor = descriptor  # before it is locked: a signal may raise in between
     _take(descriptor)
-    connection.descriptor = descriptor
     if os.fstat(descriptor).st_size != size:
         raise _Missed
     return descriptor
@@ -132,8 +132,13 @@ def _take(descriptor: int) -> None:
 
 
 def _is_left(held: int, path: Path, descriptor: int) -> bool:
-    """Return whether a journal or log lies beside the file that has to be brought into it, and nobody is about to."""
+    """Return whether a journal or log lies beside the file that has to be brought into it, and nobody is about to.
+
+    A file that is written by a log counts as that whatever lies beside it: its writers do not wait for readers.
+    """
     name = path.name
+    if os.pread(descriptor, len(_WAL_FORMAT), _FORMAT_AT) == _WAL_FORMAT:
+        return True
     try:
         if untrusted.regular(held, f"{name}-wal", path).st_size > 0:
             return True
@@ -170,14 +175,14 @@ def _set(descriptor: int, kind: int, begin: int, length: int) -> None:
 #
 # SQLite finds the dead writer's journal and must roll it back before anybody reads. A connection that may only read
 # cannot. So a private copy of the file and its journal is rolled back and checked, and read until the file changes
-# again. Its owner's next write recovers the file itself.
+# again. Its owner's next write recovers the file itself. A file that is written by a log is read so, too.
 
 _Connect: TypeAlias = Callable[[Path], sqlite3.Connection]
 _Hold: TypeAlias = "Callable[[], sqlite3.Connection | None]"
 
 
 class FileReader:
-    """Connects to one file for reading: to the file itself, or to a copy if its writer died.
+    """Connects to one file for reading: to the file itself, or to a copy if its writer died or writes by a log.
 
     ``copied`` is called after a copy was made.
     """
@@ -190,7 +195,8 @@ class FileReader:
     def connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
         """Return a connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
 
-        ``hold`` connects to the file, or gives None if its writer died; where that is not possible ``connect`` does.
+        ``hold`` connects to the file, or gives None for one that has to be copied. Where that is not possible
+        ``connect`` does.
         """
         copy = self._copy
         if copy is not None and copy.mark == private_copies.stamps_of(self._path):

@@ -4,9 +4,11 @@ Each commit writes the file, which changes its times. The time of its last chang
 clock of these times stands still for some milliseconds, on some file systems for two seconds: a stamp tells one state
 from the next only after the file has been left alone for longer.
 
-On a network or the mount of a virtual machine the system may know an old size and old times. There the stamp also has
-the counter in the file's header that each commit raises. SQLite opens and closes the file for that, because it knows
-its other connections to it: to close a descriptor of our own would drop the locks that this process has on the file.
+On a network or the mount of a virtual machine the system may know an old size and old times, and some file systems let
+the time of the last change be set. So unless the file system is known to tell each change, the stamp also has the
+counter in the file's header that each commit raises, but for commits to a write-ahead log: a file that has one gets no
+stamp there. SQLite opens and closes the file for that, because it knows its other connections to it: to close a
+descriptor of our own would drop the locks that this process has on the file.
 """
 
 from __future__ import annotations
@@ -24,11 +26,16 @@ from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 
 #: Longer than the clock of any file system stands still.
 _SETTLED_NS = 3_000_000_000
-_COUNTER_BYTES, _COUNTER_AT = 4, 24
+#: Where the header says how the file is written, 2 and 2 for by a log, and where it has the counter of commits.
+_HEAD_BYTES, _HEAD_AT = 10, 18
+_VERSIONS, _BY_LOG, _COUNTER = slice(0, 2), b"\2\2", slice(6, 10)
 
 
 class Stamp(NamedTuple):
-    """The state of a file as far as it can be told without reading its pages. Times are in nanoseconds."""
+    """The state of a file as far as it can be told without reading its pages. Times are in nanoseconds.
+
+    ``counter`` is empty where the file system tells each change.
+    """
 
     device: int
     inode: int
@@ -68,7 +75,7 @@ def _stamp(held: int, folder: Path, name: str) -> Stamp | None:
             if beside.st_size or not stat.S_ISREG(beside.st_mode):
                 return None
     counter: bytes | None = b""
-    if files.is_remote(files.kind_of_device(found.st_dev)):
+    if not files.tells_changes(files.kind_of_device(found.st_dev, held)):
         counter = _counter(held, folder / name, found)
     if counter is None:
         return None
@@ -76,12 +83,15 @@ def _stamp(held: int, folder: Path, name: str) -> Stamp | None:
 
 
 def _counter(held: int, path: Path, found: os.stat_result) -> bytes | None:
-    """Return the counter of commits; None where SQLite does not open the file anew."""
+    """Return the counter of commits; None where it tells nothing, or SQLite does not open the file anew."""
     unchanging = f"file://{quote(str(path))}?mode=ro&immutable=1"
     connection, descriptor = untrusted.connected(
         (found.st_dev, found.st_ino), held, lambda: connect(unchanging, uri=True, check_same_thread=False)
     )
     try:
-        return None if descriptor is None else os.pread(descriptor, _COUNTER_BYTES, _COUNTER_AT)
+        if descriptor is None:
+            return None
+        head = os.pread(descriptor, _HEAD_BYTES, _HEAD_AT)
+        return head[_COUNTER] if len(head) == _HEAD_BYTES and head[_VERSIONS] != _BY_LOG else None
     finally:
         connection.close()

@@ -16,9 +16,10 @@ import os
 import stat
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -90,30 +91,32 @@ def opened(
 
     Raises `BackendBusy` for a file that is replaced again and again.
     """
+    connection: sqlite3.Connection | None = None
     reused = 0
-    for attempt in range(_TRIES):
-        held = open_directory(path)
-        try:
-            expected = _identity(held, path)
-            if attempt == 0:
-                connection, descriptor = connected(expected, held, connect)
-                if descriptor is not None:
-                    return set_up(connection)  # reads the file
-                connection.close()
-                continue
-        finally:
-            os.close(held)
-        with _turn:
-            before = _descriptors_of(expected)
-            connection = connect()
-            is_new = bool(_descriptors_of(expected) - before)
-        is_in_place = _identity_or_none(path) == expected
-        reused = reused + 1 if is_in_place and before and not is_new else 0
-        if is_in_place and (is_new or reused == _REUSED):
-            return set_up(connection)
+    try:
+        with directory(path) as held:
+            connection, descriptor = connected(_identity(held, path), held, connect)
+            if descriptor is not None:
+                return set_up(connection)  # reads the file
         connection.close()
-        if not reused:  # somebody has replaced it
-            waiting.pause(_PAUSE_SECONDS)
+        for _ in range(_TRIES):
+            with directory(path) as held:
+                expected = _identity(held, path)
+            with _turn:
+                before = _descriptors_of(expected)
+                connection = connect()
+                is_new = bool(_descriptors_of(expected) - before)
+            is_in_place = _identity_or_none(path) == expected
+            reused = reused + 1 if is_in_place and before and not is_new else 0
+            if is_in_place and (is_new or reused == _REUSED):
+                return set_up(connection)
+            connection.close()
+            if not reused:  # somebody has replaced it
+                waiting.pause(_PAUSE_SECONDS)
+    except BaseException:  # a signal's, anywhere: no lock must outlive the call
+        if connection is not None:
+            connection.close()
+        raise
     raise BackendBusy("the file was replaced each time that it was opened", final=True, reason="replaced")
 
 
@@ -122,9 +125,16 @@ def connected(expected: _Identity, held: int, connect: Callable[[], _C]) -> tupl
 
     Another thread may take that number meanwhile: then nothing is told. ``held`` is any descriptor.
     """
+    copies: list[int] = []
     with _turn:
-        free = os.dup(held)
-        os.close(free)
+        try:
+            copies.extend(map(os.dup, (held,)))
+            free = copies[0]
+        finally:
+            try:
+                _close(copies)
+            finally:
+                _close(copies)
         connection = connect()
         return connection, free if _of_descriptor(str(free)) == expected else None
 
@@ -226,27 +236,28 @@ _remembered = lru_cache(maxsize=1024)(_permitted)
 
 @contextmanager
 def directory(path: Path) -> Iterator[int]:
-    """Lend the directory of an absolute path for reading. Raises OSError for a link among the components."""
-    held = open_directory(path)
+    """Lend the directory of an absolute path for reading. Raises OSError for a link among the components.
+
+    No descriptor is lost where a signal raises: each passes from the call that opens it to the list, and from the list
+    to the call that closes it, with no instruction of Python in between.
+    """
+    held: int | None = None
+    steps: list[int] = []
     try:
-        yield held
+        for name in path.parts[:-1]:
+            steps.extend(map(partial(os.open, flags=_STEP, dir_fd=held), (name,)))
+            held = steps[-1]
+        yield steps[-1]
     finally:
-        os.close(held)
+        try:
+            _close(steps)
+        finally:
+            _close(steps)
 
 
-def open_directory(path: Path) -> int:
-    """Return the descriptor of the directory of an absolute path. Raises OSError as `directory` does."""
-    anchor, *names = path.parts
-    held = os.open(anchor, _STEP)
-    try:
-        for name in names[:-1]:
-            inner = os.open(name, _STEP, dir_fd=held)
-            left, held = held, inner
-            os.close(left)
-    except BaseException:
-        os.close(held)
-        raise
-    return held
+def _close(descriptors: list[int]) -> None:
+    """Close all, and take each from the list in the same moment."""
+    deque(map(os.close, map(descriptors.pop, [-1] * len(descriptors))), maxlen=0)
 
 
 def _identity(held: int, path: Path) -> _Identity:

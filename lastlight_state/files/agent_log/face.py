@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, kept
 from lastlight_state.files.agent_log.arguments import SessionTypes
 from lastlight_state.files.agent_log.raw import Raw
 from lastlight_state.files.agent_log.reader import Reader
@@ -37,9 +37,9 @@ class AgentLog:
         root = files.real(root)
         tree = LogTree(root)
         agents = AgentFiles(tree)
-        kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
+        clock = kept(clock)
         self.root = root
-        self.writer = Writer(Files(tree, kept, sync, lock_timeout))
+        self.writer = Writer(Files(tree, clock, sync, lock_timeout))
         self.sessions = Sessions(tree, Summaries(agents, session_types))
         self.reader = Reader(self.sessions, agents)
         self.raw = Raw(self.sessions)

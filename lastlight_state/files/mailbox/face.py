@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Options
 from lastlight_state.backends.waiting import Retry
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, aware_utc
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, aware_utc, kept
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.rows.records import Page
@@ -62,10 +63,10 @@ class Mailboxes:
     ) -> None:
         self.root = files.real(root)
         self._settings = settings or Settings()
-        self._clock = clock
+        self._clock = kept(clock)
         self._metrics = metrics or Metrics()
         #: What calls of the host have found in the mailboxes that they met last.
-        self._idle: dict[tuple[str, str], Idle] = {}
+        self._idle: OrderedDict[tuple[str, str], Idle] = OrderedDict()
 
     def create(self, group: str, session: str) -> HostMailbox:
         """Make the mailbox of a new session, whole or not at all; the host's side of it. Raises `AlreadyExists`."""
@@ -94,9 +95,7 @@ class Mailboxes:
         place = Place.below(self.root, group, session)
         idle = self._idle.get((group, session)) or Idle(place)
         pair = Pair.opened("host", place, self._settings, self._clock, self._metrics, idle)
-        if len(self._idle) >= _MOST_IDLE:
-            self._idle.clear()
-        self._idle[group, session] = idle
+        self._note(group, session, idle)
         return HostMailbox(pair)
 
     def agent(self, group: str, session: str, *, instance: str | None = None) -> AgentMailbox:
@@ -169,7 +168,15 @@ class Mailboxes:
         if idle is None:
             return None
         since = None if started is None else aware_utc("agent_started_at", started)
-        return standing.unchanged(idle, since, policy, aware_utc("clock", self._clock.now()))
+        return standing.unchanged(idle, since, policy, self._clock.now())
+
+    def _note(self, group: str, session: str, idle: Idle) -> None:
+        """Keep what is found in a mailbox, in place of what was kept first."""
+        known = self._idle
+        known[group, session] = idle
+        while len(known) > _MOST_IDLE:
+            with suppress(KeyError):  # another thread does it, too
+                known.popitem(last=False)
 
     def _sessions(self, group: str | None) -> _Names:
         if group is not None:

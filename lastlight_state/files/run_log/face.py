@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.clock import SYSTEM_CLOCK, Clock, kept
 from lastlight_state.db.gate import checked
 from lastlight_state.db.rows.records import Record
 from lastlight_state.files.jsonl.files import LOCK_TIMEOUT
@@ -140,15 +140,15 @@ class RunLog:
         sync: SyncWord = "end",
         lock_timeout: float = LOCK_TIMEOUT,
     ) -> None:
-        kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
+        clock = kept(clock)
         tree = RunTree(root)
         self.root = tree.root
         heads = Heads(tree)
         lists = RunLists(tree, heads)
-        self.runs = Runs(tree, heads, lists, Writing(kept, sync, lock_timeout))
+        self.runs = Runs(tree, heads, lists, Writing(clock, sync, lock_timeout))
         self.replay = Replay(tree, lists)
         self.checks = Checks(tree)
-        self.states = States(tree, kept, lock_timeout, Reconstruction(tree, lists))
+        self.states = States(tree, clock, lock_timeout, Reconstruction(tree, lists))
 
     @classmethod
     def open(

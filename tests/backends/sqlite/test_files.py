@@ -1,6 +1,8 @@
 import os
 import stat
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,10 +61,24 @@ def test_creating_a_file_that_is_there_leaves_its_content(tmp_path: Path) -> Non
     assert path.read_text() == "content"
 
 
-@pytest.mark.parametrize("name", ["nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse.sshfs", "fuse", "ceph"])
-def test_file_systems_from_elsewhere_are_remote(name: str) -> None:
-    """backends B-23: NFS, SMB, 9p, virtiofs, FUSE."""
+REMOTE = (
+    "nfs nfs4 cifs smb3 9p virtiofs fuse.sshfs fuse ceph fakeowner fuse.grpcfuse osxfs vmhgfs drvfs beegfs gpfs"
+    " orangefs ocfs2 gfs2 lustre of-tomorrow"
+).split()
+
+
+@pytest.mark.parametrize("name", REMOTE)
+def test_file_systems_that_are_not_known_to_be_of_this_machine_are_remote(name: str) -> None:
+    """backends B-23: NFS, SMB, 9p, virtiofs, FUSE, those of clusters, and names that nobody knows."""
     assert files.is_remote(name)
+    assert not files.tells_changes(name)
+
+
+@pytest.mark.parametrize("name", ["vfat", "exfat", "msdos", "unknown"])
+def test_file_systems_whose_time_of_change_may_be_set_tell_no_change(name: str) -> None:
+    """mailbox MB-110: though they are of this machine."""
+    assert not files.is_remote(name)
+    assert not files.tells_changes(name)
 
 
 @pytest.mark.parametrize("name", ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs", "apfs", "unknown"])
@@ -151,28 +167,62 @@ def test_a_file_that_may_not_be_written_is_refused_by_name(tmp_path: Path) -> No
     assert raised.value.filename == str(tmp_path / "missing.db")
 
 
+@pytest.fixture
+def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file in which the system names what is mounted."""
+    path = tmp_path / "mountinfo"
+    monkeypatch.setattr(files, "_MOUNTS", str(path))
+    files._mounted.cache_clear()
+    yield path
+    files._mounted.cache_clear()
+
+
 @pytest.mark.parametrize("missing", ["mounts", "linux", "device"])
-def test_a_file_system_that_nobody_tells_is_unknown(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_nobody_tells_is_unknown(
+    missing: str, mounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """backends B-23: which counts as local."""
-
-    def mounts(_path: Path, **_: object) -> str:
-        if missing == "mounts":
-            raise PermissionError
-        return "" if missing == "device" else "1 0 0:5 / /proc rw - proc proc rw"
-
-    kind_of = files.kind_of_device.__wrapped__
-    monkeypatch.setattr(Path, "read_text", mounts)
+    if missing != "mounts":
+        mounts.write_text("" if missing == "device" else "1 0 0:5 / /proc rw - proc proc rw")
     monkeypatch.setattr(sys, "platform", "darwin" if missing == "linux" else "linux")
-    assert kind_of(os.makedev(0, 5)) == "unknown"
+    assert files.kind_of_device(os.makedev(0, 5)) == "unknown"
 
 
-def test_a_device_is_known_by_its_line_among_the_mounts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_is_known_by_its_line_among_the_mounts(mounts: Path) -> None:
     """backends B-23."""
-    lines = (
+    mounts.write_text(
         "1 0 0:5 / /a rw - ext4 a rw\n2 0 0:51 / /b rw shared:7 - nfs4 server:/b rw\n3 0 0:51 / /c rw - other b rw\n"
     )
-    monkeypatch.setattr(Path, "read_text", lambda *_, **__: lines)
-    assert files.kind_of_device.__wrapped__(os.makedev(0, 51)) == "nfs4"
+    assert files.kind_of_device(os.makedev(0, 51)) == "nfs4"
+
+
+def test_a_file_of_another_device_than_its_mount_is_known_by_its_folder(
+    mounts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mailbox MB-110: as on btrfs, whose subvolumes have devices of their own."""
+    mounts.write_text("51 0 0:5 / /a rw - ext4 a rw\n7 0 0:6 / /b rw - btrfs b rw\n")
+    monkeypatch.setattr(files, "_DESCRIPTOR_FACTS", f"{tmp_path}/")
+    (tmp_path / "3").write_text("pos:\t0\nflags:\t012000000\nmnt_id:\t7\nino:\t2\n")
+    assert files.kind_of_device(os.makedev(0, 51)) == "unknown"
+    assert files.kind_of_device(os.makedev(0, 51), 3) == "btrfs"
+
+
+def test_a_mount_in_the_place_of_another_is_told_within_a_minute(mounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-23: the system gives the number of a device again."""
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    mounts.write_text("1 0 0:5 / /a rw - tmpfs a rw\n")
+    assert files.kind_of_device(os.makedev(0, 5)) == "tmpfs"
+    mounts.write_text("1 0 0:5 / /a rw - nfs4 a rw\n")
+    now = 60.0
+    assert files.kind_of_device(os.makedev(0, 5)) == "nfs4"
+
+
+def test_a_failure_to_read_the_mounts_is_not_kept(mounts: Path) -> None:
+    """backends B-23: such as for too many open files."""
+    assert files.kind_of_device(os.makedev(0, 5)) == "unknown"
+    mounts.write_text("1 0 0:5 / /a rw - nfs4 a rw\n")
+    assert files.kind_of_device(os.makedev(0, 5)) == "nfs4"
 
 
 def test_the_next_directory_is_asked_where_one_cannot_be(tmp_path: Path) -> None:

@@ -11,12 +11,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from support.mailbox.files import inbound, outbound
 
 from lastlight_state import clock
 from lastlight_state.backends.sqlite import unchanged
+from lastlight_state.files.mailbox import AgentMailbox, HostMailbox
 
 #: Of Linux; Python has no name for it.
 _REALTIME_COARSE = 5
+#: A message of the agent, as the original writes it.
+INSERT = (
+    "INSERT INTO messages_out (id, seq, timestamp, kind, platform_id, channel_type, content)"
+    " VALUES ('m-1', 1, '2026-01-01 00:00:00', 'chat', 'C1', 'slack', '{}')"
+)
 
 
 class Costs(NamedTuple):
@@ -80,3 +87,13 @@ def touch(path: Path, size: int, written: int) -> None:
     """Fail unless a file has this size and this time of writing; it has, once that time is set."""
     os.utime(path, ns=(written, written))
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (size, written)
+
+
+def at_rest(mailbox: HostMailbox | AgentMailbox) -> None:
+    """Wait until any later change of its files changes their times."""
+    settle(inbound(mailbox), outbound(mailbox))
+
+
+def drained(host: HostMailbox) -> int:
+    """Return how many messages a drain sends."""
+    return host.outbox.drain(lambda due: due.message.id).delivered

@@ -44,6 +44,8 @@ _WITH_EARLIER = Family(
     lambda ids: sa.union_all(sa.select(*_ack).where(_ack.message_id.in_(ids)), sa.select(*_EARLIER.c)),
     AcksRow,
 )
+#: Where that walk has come to, where none of its rows can be read.
+_LAST = prepared(sa.select(sa.func.max(_EARLIER.c.message_id)))
 _DELETE = Family("id", lambda ids: sa.delete(models.ACKS).where(_ack.message_id.in_(ids)))
 
 
@@ -69,8 +71,12 @@ def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, 
     found, in_all = unit.sound(statement, {**values, "after": after, "limit": limit})
     of_these = {ack["message_id"]: ack for ack in found if ack["message_id"] in ids}
     earlier = [ack for ack in found if ack["message_id"] not in of_these]
-    places = sorted({ack["message_id"] for ack in found} - {*ids}) if in_all >= limit else [""]
-    pair.own.tidied_to = places[-1] if places else ""  # at the end from the beginning again
+    place = max((ack["message_id"] for ack in earlier), default=None)
+    if in_all < limit:
+        place = ""  # at the end from the beginning again
+    elif place is None:
+        place = unit.value(_LAST, {"after": after, "limit": limit})
+    pair.own.tidied_to = place if isinstance(place, str) else ""
     return of_these, earlier
 
 

@@ -6,6 +6,7 @@ files, and holds while they are the same. Now and then a call looks all the same
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,8 @@ from lastlight_state.files.mailbox.models import instant
 
 #: How often an answer is given before the files are opened all the same.
 MOST_ANSWERS = 20
+#: And for how many seconds: where a stat tells each change, and where it may be old.
+MOST_SECONDS, MOST_SECONDS_COUNTED = 1200.0, 60.0
 #: How many answers are noted of one mailbox.
 _MOST_NOTES = 16
 
@@ -44,10 +47,12 @@ class _Note:
         self._stamps = stamps
         self._since = since
         self._until = until
+        most = MOST_SECONDS_COUNTED if any(stamp.counter for stamp in stamps) else MOST_SECONDS
+        self._end = time.monotonic() + most
 
     def holds(self, stamps: tuple[Stamp, ...] | None, now: datetime | None) -> bool:
         """True if the files are what they were, and nothing has fallen due."""
-        if self.left <= 0 or stamps != self._stamps:
+        if self.left <= 0 or stamps != self._stamps or time.monotonic() >= self._end:
             return False
         if now is None or self._since is None:
             return True
@@ -91,6 +96,6 @@ class Look:
         if before is None or not unchanged.are_settled(before, self._at) or self._idle._stamps() != before:
             return
         notes = self._idle._notes
-        if len(notes) >= _MOST_NOTES:
+        if len(notes) >= _MOST_NOTES and self._key not in notes:
             notes.clear()
         notes[self._key] = _Note(answer, before, self._now, until)

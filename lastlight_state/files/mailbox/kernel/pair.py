@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 
 from lastlight_state.backends.base import Mode
-from lastlight_state.clock import SYSTEM_CLOCK, Clock, KeptClock
+from lastlight_state.clock import Clock, kept
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.rows.statements import constant
@@ -193,8 +193,7 @@ class Pair:
         ``idle`` has what earlier calls of this side have found in them.
         """
         place.refuse_missing()
-        kept = clock if clock is SYSTEM_CLOCK else KeptClock(clock)
-        pair = cls(side, place, settings or Settings(), kept, metrics or Metrics(), idle)
+        pair = cls(side, place, settings or Settings(), kept(clock), metrics or Metrics(), idle)
         look = pair.idle.look("is complete")
         if look.answer is None:
             pair.own.make_ready()
