@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -174,6 +175,8 @@ class TeamPiece:
         team, self._takes_scope = self._team, look.kind.partition(" ")[0] == _WITH_SCOPES
         look = self._renamed(look)
         is_same = pieces.known_target(look) == team.id
+        if is_same and not look.revives and self._is_earlier(look):
+            return "unchanged", Counter(), Counter()
         if is_same:
             self._refuse_other(look)
         stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
@@ -254,6 +257,17 @@ class TeamPiece:
         """Return the messages that the file had at its last import, none without one."""
         count = 0 if digest is None else self._marks.index(_mark_in(digest))
         return frozenset(one.message.id for one in self._team.letters[:count])
+
+    def _is_earlier(self, look: UnitLookup) -> bool:
+        """True if the source has other messages than at the team's last import, and all of them are stored here.
+
+        It is an older copy, or the file of a team that moved into a database.
+        """
+        if _mark_in(pieces.known(look) or "") in self._marks:
+            return False
+        with suppress(AlreadyExists):
+            return not comparing.messages(look, comparing.SessionDifference(), self._bodies, _is_changed_here)
+        return False
 
     def _refuse_other(self, look: UnitLookup) -> None:
         mark, both = _mark_in(pieces.known(look) or ""), ": a scope keeps both" if self._takes_scope else ""

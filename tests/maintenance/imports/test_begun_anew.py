@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import struct
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from support.run_log.logs import RUN, SESSION
 
 from lastlight_state.conversations import NewChunk
 from lastlight_state.maintenance.imports import foreign
+from lastlight_state.testing import Database
 
 
 def _rows(path: Path, said: str, *, chunks: str = "1") -> None:
@@ -121,11 +123,14 @@ def test_an_empty_team_takes_no_messages_of_another_folder(store: Any, tmp_path:
     assert [one.message_id for one in store.conversations.exchange.inbox("dev/bo").items] == ["own"]
 
 
-def test_a_team_goes_on_where_it_moved_from_its_file_into_the_database(store: Any, tmp_path: Path) -> None:
-    """maintenance M-120, M-125: it begins with the messages of the file."""
+def test_a_team_goes_on_where_it_moved_from_its_file_into_the_database(
+    store: Any, database: Database, tmp_path: Path
+) -> None:
+    """maintenance M-120, M-125: it begins with the messages of the file, which is an earlier state from then on."""
     imports, letters = store.maintenance.imports, [letter(f"m{i}", i, "bo") for i in range(3)]
     write_team(tmp_path, "dev", *letters[:2])
     imports.run(tmp_path)
+    database.clock.advance(timedelta(hours=1))
     path = state_databases.made(tmp_path / "state.db")
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("CREATE TABLE teams (id TEXT, created_at REAL, members JSON)")
@@ -140,7 +145,10 @@ def test_a_team_goes_on_where_it_moved_from_its_file_into_the_database(store: An
     done = imports.run(path)
     assert (done.units, done.failures) == ({"grown": 1}, ())
     assert len(store.conversations.exchange.inbox("dev/bo").items) == 3
-    assert imports.run(path).units == {"unchanged": 1}
+    assert imports.run(path).units == imports.run(tmp_path / "teams").units == {"unchanged": 1}
+    write_team(tmp_path, "dev", *letters[:2], letter("other", 9, "bo"))
+    assert [one.unit for one in imports.run(tmp_path / "teams").failures] == ["dev.json"]
+    assert len(store.conversations.exchange.inbox("dev/bo").items) == 3
 
 
 def _second(second: float) -> float:
