@@ -45,7 +45,7 @@ def interrupted(step: int) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether anybody keeps a writer from committing. To be asked while this process has no lock of SQLite's own."""
+    """True if anybody keeps a writer from committing. Ask while this process has no lock of SQLite's own."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         asked = struct.pack(locked_reads._LOCK, fcntl.F_WRLCK, os.SEEK_SET, locked_reads._PENDING, 512, 0)
