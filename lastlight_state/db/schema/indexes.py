@@ -109,10 +109,17 @@ class LookedUp(Join):
     """A few rows that a parameter holds, and those of a table that each of them finds by an index.
 
     On Postgres the table, which is an alias, is looked up for each: as a join it would be scanned, because nobody knows
-    how few they are.
+    how few they are. On SQLite the few rows are read first: by its statistics 3.53 would scan the table.
     """
 
     inherit_cache = True
+
+
+@compiles(LookedUp, "sqlite")
+def _few_first(element: LookedUp, compiler: SQLCompiler, **options: Any) -> str:
+    few, table = (compiler.process(one, **{**options, "asfrom": True}) for one in (element.left, element.right))
+    found = compiler.process(element.onclause, **options)  # type: ignore[arg-type]  # every one has a condition
+    return f"{few} {'LEFT' if element.isouter else 'CROSS'} JOIN {table} ON {found}"
 
 
 @compiles(LookedUp, "postgresql")
