@@ -230,7 +230,7 @@ def _compared(look: UnitLookup, piece: Piece) -> Outcome:
     """Return what comes of a unit, and keep what that says of its source."""
     outcome, rows, noticed = piece.compared(look)
     kept = piece.kept
-    if outcome == "unchanged":
+    if outcome == "unchanged" and pieces.is_same(look, piece):  # an older state, which brings nothing, proves nothing
         origins.note_moved(look)
     elif outcome == "pruned":
         kept = [*kept, *origins.removed_of_another(look, piece)]

@@ -151,6 +151,22 @@ def test_a_team_goes_on_where_it_moved_from_its_file_into_the_database(
     assert len(store.conversations.exchange.inbox("dev/bo").items) == 3
 
 
+def test_an_older_state_of_a_team_does_not_show_whose_home_it_is(store: Any, tmp_path: Path) -> None:
+    """maintenance M-120: it brings nothing, and a team beside it that had said nothing takes no one's messages."""
+    imports, first, second = store.maintenance.imports, tmp_path / "first", tmp_path / "second"
+    for home in (first, second):
+        home.mkdir()
+    write_team(first, "dev", letter("m", 1, "bo"))
+    write_team(first, "ops")
+    imports.run(first)
+    shutil.rmtree(first)
+    write_team(second, "dev")
+    write_team(second, "ops", letter("theirs", 2, "bo"))
+    done = imports.run(second)
+    assert (done.units, [one.unit for one in done.failures]) == ({"failed": 1, "unchanged": 1}, ["ops.json"])
+    assert store.conversations.exchange.inbox("ops/bo").items == ()
+
+
 def _second(second: float) -> float:
     """Return a time of team files as the database has it."""
     return 1_767_607_200.0 + second
