@@ -248,9 +248,12 @@ OUT_META = _meta(OUTBOUND)
 
 
 def unknown_word(column: sa.ColumnElement[Any], known: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a column holds none of these words. They are written into the SQL."""
+    """Return the condition that a column holds none of these words. They are written into the SQL.
+
+    SQLite 3.53 drops ``IS NULL`` where the column is ``NOT NULL``, and then finds no index with that condition.
+    """
     listed: list[sa.ColumnElement[str]] = [sa.literal_column(f"'{word}'") for word in sorted(known)]
-    return sa.or_(column.is_(None), column.not_in(listed))
+    return sa.func.coalesce(column, sa.literal_column("''")).not_in(listed)
 
 
 _in = MESSAGES_IN.c

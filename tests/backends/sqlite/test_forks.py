@@ -158,7 +158,8 @@ store.close()
 def run(script: str, url: str, *more: str) -> None:
     """Run a script without coverage: it writes SQLite files too, and a child of busy threads can hang in SQLite."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    command = [sys.executable, "-W", "error", "-c", COMMON + script, url, *more]
+    warnings = ["-W", "error", "-W", "ignore:This process:DeprecationWarning"]  # of Python: a fork beside threads
+    command = [sys.executable, *warnings, "-c", COMMON + script, url, *more]
     finished = run_program(command, env=environment, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
 
