@@ -1,9 +1,11 @@
 """Commands that errors and findings tell are done as they stand, and work on the database that they speak of."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +123,8 @@ def test_a_lost_version_is_mended_by_the_command_that_is_told(tmp_path: Path, sh
     """migrations MG-21."""
     path = tmp_path / "here.db"
     StateStore.open(path).close()
-    with sa.create_engine(f"sqlite:///{path}").begin() as connection:
-        connection.execute(sa.text("UPDATE lastlight_state_version SET version_num = 'elsewhere'"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE lastlight_state_version SET version_num = 'elsewhere'")
     with pytest.raises(SchemaMismatch) as caught:
         StateStore.open(path)
     assert shell(str(caught.value).partition("run: ")[2]).returncode == 0
