@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
+
+from lastlight_state.locks import Lock
 
 #: Ids of agent sessions, wherever they are stored: they name files.
 SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
@@ -25,7 +26,7 @@ class IdSource:
 
     def __init__(self, millis: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._millis = millis
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._last_millis = -1
         self._tail = 0
 
@@ -45,7 +46,7 @@ class IdSource:
 
     def after_fork(self) -> None:
         """Start a series of its own in a forked child, whose parent goes on with the same counter."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._last_millis = -1
 
 

@@ -6,13 +6,13 @@ counters ``lastlight_state.<name>``; without it nothing is imported and nothing 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
 from lastlight_state.lazy import load
+from lastlight_state.locks import Lock
 
 # Where calls of repositories and waits can be watched, by whoever asks for that in `lastlight_state.telemetry`.
 
@@ -60,7 +60,7 @@ class Metrics:
     """The counters of one store. Reading an attribute gives the count so far."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.retries = 0
         self.gave_up = 0
         self.failed_hooks = 0

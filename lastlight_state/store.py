@@ -7,7 +7,6 @@ nothing. ``with store.view() as view`` reads one moment. All three offer the sam
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -31,6 +30,7 @@ from lastlight_state.db.units.unit import Unit, complete, labelled, run_hooks
 from lastlight_state.domains import Domains, Transaction, View
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, NestedTransaction, ReadOnlyTransaction
 from lastlight_state.lazy import Part
+from lastlight_state.locks import Lock
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate as bring_up, verify
 from lastlight_state.settings import Settings, load_settings
@@ -63,7 +63,7 @@ class StateStore(Domains):
         super().__init__(Context(self._scope, clock, settings, Listeners(self.metrics)))
         self._engine: Engine | None = None
         self._replica: StateStore | None = None
-        self._opening_replica = threading.Lock()
+        self._opening_replica = Lock()
 
     @classmethod
     def open(

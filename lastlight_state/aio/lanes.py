@@ -17,6 +17,7 @@ from lastlight_state.aio.outcomes import AGAIN, Call, Completions, Limit, Outcom
 from lastlight_state.backends import waiting
 from lastlight_state.backends.waiting import Patience
 from lastlight_state.errors import MisuseError, StoreClosed
+from lastlight_state.locks import Lock
 
 T = TypeVar("T")
 
@@ -176,7 +177,7 @@ class Lane:
         self._limit = limit
         self._calls = _Calls()
         self._calls.abandon = None if abandon is None else weakref.WeakMethod(abandon)
-        self._guard = threading.Lock()
+        self._guard = Lock()
         self._process = os.getpid()
         self._completions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Completions] = (
             weakref.WeakKeyDictionary()

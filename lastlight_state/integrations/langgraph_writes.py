@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from lastlight_state.checkpoints import NewWrite
 from lastlight_state.checkpoints.models import Taken
+from lastlight_state.locks import Lock
 
 #: A thread, a namespace, and the id of a checkpoint.
 Place: TypeAlias = tuple[str, str, str]
@@ -27,7 +27,7 @@ class EarlyWrites:
     """Writes whose checkpoints are not stored yet, and without which they mean nothing. The oldest are forgotten."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._kept: dict[Place, list[Writes]] = {}
 
     def add(self, place: Place, made: Writes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -21,6 +20,7 @@ from lastlight_state.backends.sql.expressions import carried
 from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.errors import SchemaMismatch
 from lastlight_state.lazy import load
+from lastlight_state.locks import RLock
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.records import DataStep, MigrationResult
 from lastlight_state.migrations.state import SEED_TABLES, unreleased, word_for
@@ -45,13 +45,13 @@ def environment_kept() -> Iterator[None]:
 
 
 #: Held by the thread that runs Alembic. A revision may run it again.
-_running_alembic = threading.RLock()
+_running_alembic = RLock()
 
 
 def _renew() -> None:
     """Give a forked child a lock of its own: the thread that has this one is not there."""
     global _running_alembic  # noqa: PLW0603
-    _running_alembic = threading.RLock()
+    _running_alembic = RLock()
 
 
 os.register_at_fork(after_in_child=_renew)

@@ -6,7 +6,6 @@ A tenant is a schema that has this library's version table; there is no list of 
 from __future__ import annotations
 
 import builtins
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -25,6 +24,7 @@ from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.sealing import Codec, ContextCodec, Plain, sealing_of
 from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.errors import Conflict, InvalidValue, NotFound, StateError, StoreClosed
+from lastlight_state.locks import Lock
 from lastlight_state.maintenance import Manifest
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import MigrationResult
@@ -57,7 +57,7 @@ class Tenants:
         self._stores: weakref.WeakSet[StateStore] = weakref.WeakSet()
         self._looking: Backend | None = None
         self._looks = work.Looks()
-        self._opening = threading.Lock()
+        self._opening = Lock()
 
     @classmethod
     def open(

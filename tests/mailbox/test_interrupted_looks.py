@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
 from support.mailbox.files import outbound, reply
 from support.open_files import targets
 
@@ -33,7 +34,9 @@ def interrupted(step: int) -> Iterator[None]:
     """Raise in these modules as a function is entered, or as one in C has returned: where handlers of signals run."""
     left = itertools.count(step, -1)
 
-    def hear(frame: FrameType, event: str, _: Any) -> None:
+    def hear(frame: FrameType, event: str, returned: Any) -> None:
+        if getattr(returned, "__name__", None) == "__enter__":  # of a lock: then CPython runs none, but for 3.14
+            return
         if event in ("call", "c_return") and frame.f_code.co_filename in _FILES and next(left) == 1:
             raise Stopped
 
@@ -55,6 +58,8 @@ def is_held(path: Path) -> bool:
     return bool(answer[0] != fcntl.F_UNLCK)
 
 
+# From 3.13 on Python says of a connection that an exception dropped that nobody has closed it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_a_reader_that_is_cut_off_leaves_no_lock_and_no_descriptor(host: HostMailbox, agent: AgentMailbox) -> None:
     """backends B-87: wherever that is, while the exception is still looked at, or with the next call."""
     agent.start()

@@ -7,7 +7,6 @@ as much already is used without asking it again, so that most units cost no roun
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from lastlight_state.backends.base import Backend, Checkout, Mode, Options
 from lastlight_state.backends.postgres import PostgresBackend
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.errors import BackendUnavailable, InvalidValue
+from lastlight_state.locks import Lock
 
 #: The ``reason`` of a `BackendUnavailable` for a replica that does not show enough.
 BEHIND = "replica_behind"
@@ -102,7 +102,7 @@ class Required:
     def __init__(self, primary: Backend, max_staleness: float | None) -> None:
         self._primary = primary
         self._bound = max_staleness
-        self._lock = threading.Lock()
+        self._lock = Lock()
         #: Marks of the last write of this store, and of the last one after which the primary was asked.
         self._written, self._asked_after = object(), object()  # something was written before there was a replica
         self._doubted = False

@@ -14,7 +14,6 @@ import fcntl
 import os
 import stat
 import struct
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from lastlight_state.backends.sqlite import files, private_copies, untrusted
 from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
 from lastlight_state.backends.sqlite.private_copies import PrivateCopy, state_of
 from lastlight_state.errors import BackendBusy
+from lastlight_state.locks import Lock
 
 #: Where SQLite's ``os.h`` puts its locks.
 _PENDING, _RESERVED, _SHARED, _SHARED_LENGTH = 0x40000000, 0x40000001, 0x40000002, 510
@@ -263,7 +263,7 @@ class Probe:
         self._path = files.real(path) if is_ours else files.real(path.parent) / path.name
         self._connect = connect
         self._before = _sight(self._path)
-        self._turn = threading.Lock()
+        self._turn = Lock()
         self._copy: PrivateCopy | None = None
         self.journal_mode = _journal_mode(self._path) if self._before is not None else None
 

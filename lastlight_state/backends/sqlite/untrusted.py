@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +26,7 @@ from lastlight_state.backends import waiting
 from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.backends.sqlite.dbapi import set_limits, sqlite3
 from lastlight_state.errors import BackendBusy, BackendUnavailable
+from lastlight_state.locks import Lock
 from lastlight_state.special_files import mismatch
 
 _Identity: TypeAlias = "tuple[int, int]"
@@ -77,7 +77,7 @@ MOST_SECONDS = 300.0
 _ANY_SIZE = 2**60
 _LARGEST_FOREIGN, _ROWS = 256 * 1024 * 1024, 65_536
 
-_turn = threading.Lock()
+_turn = Lock()
 _R = TypeVar("_R")
 _C = TypeVar("_C", bound=sqlite3.Connection)
 

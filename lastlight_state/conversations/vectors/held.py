@@ -11,7 +11,6 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
-from threading import Lock
 from typing import Any, Self
 
 from lastlight_state import codec
@@ -21,6 +20,7 @@ from lastlight_state.conversations.kernel.searching import SearchRequest, candid
 from lastlight_state.conversations.vectors import statements as sql
 from lastlight_state.conversations.vectors.statements import ScannedChunk, SearchedNamespace
 from lastlight_state.db.units.unit import Unit
+from lastlight_state.locks import Lock
 
 #: How many namespaces are remembered that were searched once.
 _MOST_SEEN = 1_000

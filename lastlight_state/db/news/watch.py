@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from lastlight_state.backends.waiting import Flag, within
 from lastlight_state.db.units.scope import Scope, TransactionScope
 from lastlight_state.errors import MisuseError, StateError, StoreClosed
+from lastlight_state.locks import Lock, RLock
 from lastlight_state.unwinding import Exit, HeldResource, block
 
 K = TypeVar("K", bound=Hashable)
@@ -44,7 +45,7 @@ class Watch(Generic[K]):
 
     def __init__(self, read: Callable[[Collection[K]], Mapping[K, int]]) -> None:
         self._read = read
-        self._lock = threading.RLock()  # a block may be abandoned by the thread that holds it
+        self._lock = RLock()  # a block may be abandoned by the thread that holds it
         self._changed = threading.Condition(self._lock)
         #: Made anew by each change: one may come in the middle of a loop, from the garbage collector.
         self._waiting: tuple[_Waiting[K], ...] = ()
@@ -241,7 +242,7 @@ class _Waiting(HeldResource, AbstractContextManager[None], Generic[K]):
         self._watch._over(self)
 
 
-_making_lock = threading.Lock()
+_making_lock = Lock()
 
 
 def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K, int]]) -> Watch[K]:

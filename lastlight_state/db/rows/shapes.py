@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from threading import Lock
 from typing import Any, TypeVar
+
+from lastlight_state.locks import Lock
 
 T = TypeVar("T")
 

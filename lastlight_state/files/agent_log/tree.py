@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -19,6 +18,7 @@ from lastlight_state.files.agent_log.records import LOG_LINES, SessionFile
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.jsonl.cursor import Mark, mark_at
 from lastlight_state.files.jsonl.reader import LineReader
+from lastlight_state.locks import Lock
 
 PROJECTS = "projects"
 
@@ -215,7 +215,7 @@ class Recent(Generic[K, V]):
 
     def __init__(self) -> None:
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         files.renew_after_fork(self)
 
     def find(self, key: K) -> V | None:
@@ -233,4 +233,4 @@ class Recent(Generic[K, V]):
 
     def after_fork(self) -> None:
         """Replace, in a forked child, the lock, which a thread of the parent may have held."""
-        self._lock = threading.Lock()
+        self._lock = Lock()

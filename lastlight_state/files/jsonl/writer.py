@@ -13,7 +13,6 @@ If a process is killed, no line of an append that returned is lost; if power fai
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import Literal, Self, TypeAlias, get_args
 
 from lastlight_state.errors import BackendUnavailable, InvalidValue, PayloadTooLarge, StoreClosed
 from lastlight_state.files.jsonl import files
+from lastlight_state.locks import Lock
 from lastlight_state.reprs import shown
 
 #: When lines reach the disk: never by us, at ends and on request, or after each append. In all cases the operating
@@ -75,7 +75,7 @@ class LineWriter:
         self._create = on_removed == "create"
         self._max_line_bytes = max_line_bytes
         self._lock_timeout = lock_timeout
-        self._mutex = threading.Lock()
+        self._mutex = Lock()
         self._closed = False
         self._descriptor = _CLOSED
         self._keeps_lock = keeps_lock
@@ -166,7 +166,7 @@ class LineWriter:
 
     def after_fork(self) -> None:
         """Drop, in a forked child, the parent's descriptor, whose lock would be the parent's, and its mutex."""
-        self._mutex = threading.Lock()
+        self._mutex = Lock()
         self._let_go()
 
     def _refuse_if_closed(self) -> None:

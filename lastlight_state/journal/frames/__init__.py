@@ -7,7 +7,6 @@ changes: going back in a run appends the earlier tree again.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -31,6 +30,7 @@ from lastlight_state.journal.models import FRAMES
 from lastlight_state.journal.projections import FrameDetailRow, FrameSummaryRow
 from lastlight_state.journal.records import Frame, FrameCheck, FrameDelta, FrameSummary
 from lastlight_state.journal.rows import RunFrameRow
+from lastlight_state.locks import Lock
 
 # Texts of frames that were rebuilt, kept for the next who reads them.
 #
@@ -48,7 +48,7 @@ class FrameCache:
     """Texts by run, number and digest. The least recently used text is dropped first."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._texts: OrderedDict[Key, str] = OrderedDict()
         self._bytes = 0
 
@@ -76,7 +76,7 @@ class FrameCache:
 
 
 _caches: WeakKeyDictionary[Any, FrameCache] = WeakKeyDictionary()
-_making = threading.Lock()
+_making = Lock()
 
 
 def cache_of(owner: Any) -> FrameCache:

@@ -6,7 +6,6 @@ of a deque; sizes are sums that each entry carries, from which the present size 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from itertools import islice
 from lastlight_state.backends import waiting
 from lastlight_state.errors import StateError
 from lastlight_state.journal.events.checks import EventDraft
+from lastlight_state.locks import RLock
 
 #: How often those who wait look for themselves, in case that nobody woke them.
 LOOK_SECONDS = 0.25
@@ -56,7 +56,7 @@ class Queue:
         self._most_bytes = most_bytes
         self._entries: deque[Entry] = deque()
         self._left_total = 0
-        self._lock = threading.RLock()  # a signal's handler may append in the middle of an append
+        self._lock = RLock()  # a signal's handler may append in the middle of an append
         self._wakers: deque[Callable[[], object]] = deque()
 
     def __len__(self) -> int:
@@ -146,7 +146,7 @@ class Queue:
 
     def after_fork(self, error: StateError) -> None:
         """Hold nothing, and take nothing, in a child process."""
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self.refusal = error
         for entry in self._entries:
             entry.error = error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import threading
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -21,6 +20,7 @@ from lastlight_state.journal.arguments import WriterOptions
 from lastlight_state.journal.writer import NO_OPTIONS, JournalWriter
 from lastlight_state.journal.writer.core import Core
 from lastlight_state.journal.writer.mirrors import Mirror
+from lastlight_state.locks import Lock
 
 #: Seconds for which the end of a run waits for its events.
 BOUNDARY_SECONDS = 30.0
@@ -51,7 +51,7 @@ class Opened:
 
     def __init__(self) -> None:
         self._writers: WeakSet[JournalWriter] = WeakSet()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._is_attached = False
 
     def open(self, context: Context, options: WriterOptions, mirrors: Collection[Mirror]) -> JournalWriter:

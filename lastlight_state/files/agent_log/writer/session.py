@@ -8,7 +8,6 @@ be repeated as it is, because its changes are taken back. Lines may stay only af
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from lastlight_state.files.agent_log.tree import LogTree
 from lastlight_state.files.agent_log.writer.lines import Pin, SessionLines
 from lastlight_state.files.jsonl import files, files as jsonl_files
 from lastlight_state.files.jsonl.writer import LineWriter, SyncWord
+from lastlight_state.locks import RLock
 
 # The display cap of tool results.
 #
@@ -92,7 +92,7 @@ class SessionWriter:
         self._files = files
         self._session = lines
         self._on_error = on_error
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._is_closed = False
         self._has_begun = False
         self._line_writer: LineWriter | None = None
@@ -210,7 +210,7 @@ class SessionWriter:
 
     def after_fork(self) -> None:
         """Replace, in a forked child, the lock, which a thread of the parent may have held."""
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     @contextmanager
     def _unit(self) -> Iterator[None]:

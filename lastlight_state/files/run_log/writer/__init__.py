@@ -7,7 +7,6 @@ before that, so that later changes to the caller's objects do not show.
 from __future__ import annotations
 
 import logging
-import threading
 import traceback
 from collections.abc import Mapping
 from datetime import datetime
@@ -51,6 +50,7 @@ from lastlight_state.files.run_log.records import (
 )
 from lastlight_state.files.run_log.storage import LockFile
 from lastlight_state.files.run_log.writer.rules import Rules
+from lastlight_state.locks import RLock
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class RunWriter:
         self.failed_appends = 0
         self._rules = rules
         self._hold = hold
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._is_closed = False
         files.renew_after_fork(self)
 
@@ -249,7 +249,7 @@ class RunWriter:
 
     def after_fork(self) -> None:
         """Close the writer in a forked child, since the run stays its parent's."""
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._is_closed = True
 
     def _put(self, kind: type[Logged], fields: Mapping[str, Any], meta: JsonObject | None, ts: datetime | None) -> None:
