@@ -119,8 +119,11 @@ def test_a_sketch_for_a_framework_is_python_and_imports_what_is_there(name: str)
             assert [word.name for word in node.names if not hasattr(module, word.name)] == []
 
 
-def test_the_first_pages_run_in_their_order_in_one_directory_and_again(place: Path) -> None:
+def test_the_first_pages_run_in_their_order_in_one_directory_and_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """packaging PT-33."""
+    monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("postgres_url"))
     for name in FIRST_PAGES * 2:
         run_programs(name)
 
