@@ -121,9 +121,10 @@ class A2ATasks(OwnedTasks, TaskStore):
     """A task store for servers of the A2A protocol. The store stays the caller's, who closes it.
 
     ``scope`` keeps its tasks apart from others. ``owner_of`` names the owner of a call's tasks, by default its user;
-    nobody sees the tasks of another one, and `erase` removes them. ``ttl`` is how long a task lives after each save,
-    until a prune removes it. With the ``claim`` of a run only the holder of that claim writes: a second runner gets
-    `ClaimLost`. Raises `MisuseError` without the SDK.
+    nobody sees the tasks of another one, and `erase` removes them. The id of a task has at most 512 bytes and no
+    control characters. ``ttl`` is how long a task lives after each save, until a prune removes it. With the ``claim``
+    of a run only the holder of that claim writes: a second runner gets `ClaimLost`. Raises `MisuseError` without the
+    SDK.
     """
 
     async def save(self, task: Task, context: ServerCallContext) -> None:

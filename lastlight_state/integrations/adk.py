@@ -55,8 +55,10 @@ class ADKSessions(BaseSessionService):
     """A session service for Google's ADK. The store stays the caller's, who closes it.
 
     ``scope`` keeps its sessions apart from others. The user of a session is the user of its states and events, for
-    erasure. With the ``claim`` of a run only the holder of that claim writes: a second runner gets `ClaimLost`. Raises
-    `MisuseError` without ADK.
+    erasure. Events come in the order in which they were appended, whatever their times. The id of a session is text of
+    1 to 512 bytes without control characters, and a user's id has at most 256 bytes: else `InvalidValue`. With the
+    ``claim`` of a run only the holder of that claim writes: a second runner gets `ClaimLost`. Raises `MisuseError`
+    without ADK.
     """
 
     def __init__(self, store: AsyncStateStore, *, scope: str = "adk", claim: Claim | None = None) -> None:

@@ -65,8 +65,9 @@ class OpenAIAgentsSession:
     """A session of the OpenAI Agents SDK. The store stays the caller's, who closes it.
 
     ``session_settings`` are the SDK's, also as a dictionary. ``scope`` keeps its sessions apart from others, and
-    ``user`` says whose the session is, for erasure. With the ``claim`` of a run only the holder of that claim changes
-    the session: a second runner gets `ClaimLost`. Raises `MisuseError` without the SDK.
+    ``user`` says whose the session is, for erasure. Scope and session id have at most 247 bytes together. What JSON
+    holds and a database does not, such as a NUL character, comes back equal. With the ``claim`` of a run only the
+    holder of that claim changes the session: a second runner gets `ClaimLost`. Raises `MisuseError` without the SDK.
     """
 
     def __init__(

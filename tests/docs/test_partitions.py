@@ -19,9 +19,9 @@ from lastlight_state.testing import Database
 from lastlight_state.testing.postgres import connect
 from lastlight_state.workflows import Trigger
 
-PAGE = (Path(__file__).parents[2] / "docs/guides/partitions.md").read_text("utf-8")
-BLOCKS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-HELPERS, DIVIDE, NEXT, STAYING, DROP = BLOCKS
+GUIDES = Path(__file__).parents[2] / "docs/guides"
+HELPERS = (GUIDES / "partitions.sql").read_text("utf-8")
+DIVIDE, NEXT, STAYING, DROP = re.findall(r"```sql\n(.*?)```", (GUIDES / "partitions.md").read_text("utf-8"), re.DOTALL)
 BOUND = "pg_temp.id_at('2027-01-01Z')"
 TRIGGER = Trigger("t", type="cli")
 DIVIDED = {"run_events": "run_id", "messages": "id", "messaging_messages": "id"}
