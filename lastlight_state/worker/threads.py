@@ -220,7 +220,7 @@ class Worker(Registry[Callable[[Job], Any]]):
         """Work until `stop` is called, or until SIGTERM or SIGINT comes where this is the main thread.
 
         Then jobs may go on to the end of their phase, for ``grace``. Runs that have not ended are given back, at no
-        restart and to be taken at once.
+        restart and to be taken at once. A thread that is still at work ends with the process.
         """
         self._refuse_idle()
         with self._signals():

@@ -134,8 +134,9 @@ class Crons(Repository):
         With ``names`` or ``targets`` (at most 50 each), only fires of these crons, or of crons with these targets.
         Any number of processes may call this at once: each instant of a cron fires once. When this returns, the fires
         are stored as running and their crons have their next instants. Run each, and store how it ended with
-        ``fires.finish``. While nothing is due this only reads. Raises `MisuseError` if something is due and the extra
-        ``cron`` is not installed.
+        ``fires.finish``. While nothing is due this only reads. A cron whose override another program has changed is
+        planned from this call on; instants before it are not made up for. Raises `MisuseError` if something is due
+        and the extra ``cron`` is not installed.
         """
         taker = DueTaker(
             owner=shared.owner(owner),
