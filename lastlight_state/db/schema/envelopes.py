@@ -9,7 +9,9 @@ JSON       ``{"$sealed":[version,"key id","base64"]}``
 bytes      ``F5 4C 4C 53 45 41 4C``, the version, the length of the key id, the key id, the data
 =========  =======================================================================
 
-Version 1 is sealed by itself. Version 2 is bound to its row: the codec got the context as well. Another version is of a
+Version 1 is sealed by itself; with an empty key id it holds a plain value that looks like an envelope. Version 2 is
+bound to its row: the codec got the context as well, the JSON array of the column's name and the values that the value
+is bound to, such as ``["states.value","user/ana","address"]``, in UTF-8 and without spaces. Another version is of a
 later library.
 """
 
