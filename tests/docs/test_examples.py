@@ -6,6 +6,7 @@ import ast
 import importlib
 import os
 import re
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -64,6 +65,9 @@ def run_programs(name: str) -> ModuleType:
     page = ModuleType("__main__")
     for block in PROGRAMS[name]:
         exec(compile(block.source, block.page, "exec", dont_inherit=True), page.__dict__)
+    for thread in threading.enumerate():
+        if thread.name == "lastlight-worker":  # of a worker that has ended: its last look may still be under way
+            thread.join(5)
     assert open_databases() == []
     return page
 
