@@ -129,24 +129,24 @@ lint: $(VENV)/.test
 	$(BIN)/python .ci/words.py
 
 types: $(VENV)/.test
-	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/rows.py docs/api.py
+	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/rows.py docs/api.py docs/reference.py
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# docs/schema.md and the rows.py of domains from the declared models, docs/api.md from what the packages export; tests
-# compare them.
+# The rows.py of domains, from the declared models; a test compares them.
 docs: $(VENV)/.test
-	$(BIN)/python docs/schema.py
 	$(BIN)/python docs/rows.py
-	$(BIN)/python docs/api.py
 
-# The pages of docs/ as a site, in build/site. It fails on a link or an anchor that leads nowhere.
+# The pages of docs/ as a site, in build/site, with the reference that docs/reference.py makes. It fails on a link or an
+# anchor that leads nowhere.
 site: $(VENV)/.site
 	$(BIN)/mkdocs build --strict
 
-# Everything that tests compare with a recording: golden databases and shapes of the schema, defaults, locks, refusals.
+# Everything that tests compare with a recording: public names, the reference of tables, golden databases and shapes of
+# the schema, defaults, locks, refusals.
 record: $(VENV)/.test docs
+	PYTHONPATH=.:tests $(BIN)/python -P tests/support/reference.py
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/migrations/golden.py
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/defaults.py
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/locks.py

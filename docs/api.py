@@ -1,4 +1,4 @@
-"""Writes ``docs/api.md``, the page of all public names, from what the packages export: ``make docs``."""
+"""Makes what the site adds to ``api.md``: all public names, from what the packages export."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import enum
 import inspect
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
-
-PAGE = Path(__file__).with_name("api.md")
 
 #: The packages whose names are public.
 PACKAGES = (
@@ -35,39 +32,27 @@ PACKAGES = (
     "lastlight_state.testing",
 )
 
-_HEAD = """\
-# Public names
-
-Generated from what the packages export by `make docs`; a test compares the names.
-What stands here is public, and [promises](promises.md) says what that means; what does not may change at any time.
-Names load when they are first used, so importing a package costs next to nothing.
-"""
-
 
 def page() -> str:
-    """Return the whole page."""
-    return "\n".join([_HEAD, *("\n".join(_section(path)) + "\n" for path in PACKAGES)])
+    """Return a section for each package, with a table of its names."""
+    return "\n".join("\n".join(_section(path)) + "\n" for path in PACKAGES)
 
 
 def _section(path: str) -> Iterator[str]:
     package = import_module(path)
     yield f"## `{path}`"
     yield ""
-    yield _sentence(package)
+    yield sentence(package)
     yield ""
     yield "| name | what it is |"
     yield "|---|---|"
     for name in sorted(package.__all__, key=str.lower):
-        yield f"| `{name}` | {_sentence(getattr(package, name))} |"
+        yield f"| `{name}` | {sentence(getattr(package, name))} |"
 
 
-def _sentence(of: Any) -> str:
+def sentence(of: Any) -> str:
     """Return the first sentence of what the object says of itself."""
     text = "" if isinstance(of, enum.Enum | str) else inspect.getdoc(of) or ""
     lines = text.partition("\n\n")[0].split("\n")
     first, stop, _ = " ".join(lines).partition(". ")
     return (first + stop).strip().replace("|", "\\|").replace("``", "`")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

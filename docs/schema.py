@@ -1,4 +1,4 @@
-"""Writes ``docs/schema.md``, the reference of all tables, from the declared models: ``make docs``.
+"""Makes what the site adds to ``schema.md``: the reference of all tables, from the declared models.
 
 Columns, keys, indexes, guards and reactions come from the models; the revision that brought each table and column comes
 from applying the revisions one by one to an empty SQLite file.
@@ -25,48 +25,8 @@ from lastlight_state.migrations import history, migrate
 from lastlight_state.migrations.metadata import DERIVED_ROWS, GUARDS, METADATA, REACTIONS
 from lastlight_state.settings import Limits
 
-PAGE = Path(__file__).with_name("schema.md")
-
 _SQLITE: Any = sqlite.dialect()
 _POSTGRES: Any = postgresql.dialect()  # type: ignore[no-untyped-call]
-
-_HEAD = """\
-# Schema
-
-Generated from the declared models by `make docs`; a test compares the two.
-Raw SQL may read all of this.
-[Promises](promises.md) says what stays as it is, and the [history](schema-history.md) what each revision brought.
-
-## How to read it
-
-A column's type is one of these, and `null` where the column may be NULL:
-
-{types}
-
-Text is `COLLATE "C"` on Postgres, so that both databases sort alike.
-Times are 24-character text (`2026-02-03T12:34:56.789Z`) on SQLite.
-A column is *personal* if it can hold what a person said, what was said of a person, or a person's name.
-The *limit* of a text or JSON is the most bytes of UTF-8 that a call stores there: fixed, or a setting with its default.
-Where it is empty, the library makes the value; a column of words lists those that this version knows.
-Nothing in the database enforces a limit, so other programs may have stored more; that stays readable.
-
-A *guard* is a trigger that refuses a statement, whoever sends it, and says why.
-One with a *permit* lets the statement through while `maintenance_permits` holds a row of that kind.
-Four groups of guards have the same names and messages on every table `T`, and a table names its groups:
-
-- *append-only*: `T_no_delete`, and `T_no_truncate` on Postgres, say "T is append-only";
-- *never changed*: `T_no_update` refuses every update and says "rows of T never change";
-- *never replaced*, on SQLite: `T_no_replace` refuses an insert that replaces another row.
-  `T_keys_stay`, where columns are named, judges updates of these and of `rowid`, `_rowid_` and `oid`.
-  Both say "rows of T are never replaced";
-- *times*, on SQLite: `T_times_new` judges inserts, and `T_times_set` updates of all columns of times.
-  Both say "times of T are spelled like 2026-02-03T12:34:56.789Z"; a table that is never changed lacks the second.
-
-A *trigger* that refuses nothing changes other rows, in the transaction of whoever wrote.
-
-## Tables
-
-"""
 
 #: The name of a column's type on this page, by its types on SQLite and Postgres.
 _TYPES = {
@@ -84,13 +44,13 @@ Brought = dict[tuple[str, str], str]
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the table of types, the list of tables, and a section for each."""
     brought = _brought()
     tables = sorted(METADATA.tables.values(), key=lambda table: (_since(table, brought), table.name))
     contents = [f"- [`{table.name}`](#{table.name}): {_holds(table)}" for table in tables]
-    types = _table(("type", "SQLite", "Postgres"), ((name, *types) for types, name in _TYPES.items()))
-    head = _HEAD.format(types="\n".join(types))
-    parts = [head + "\n".join(contents) + "\n", *("\n".join(_section(table, brought)) + "\n" for table in tables)]
+    types = markdown_table(("type", "SQLite", "Postgres"), ((name, *types) for types, name in _TYPES.items()))
+    head = ["## Types", "", *types, "", "## Tables", "", *contents]
+    parts = ["\n".join(head) + "\n", *("\n".join(_section(table, brought)) + "\n" for table in tables)]
     return "\n".join(parts)
 
 
@@ -129,7 +89,7 @@ def _section(table: sa.Table, brought: Brought) -> Iterator[str]:
     yield f"{_holds(table).capitalize()}. Since {first}."
     yield from _kept(facts_of(table))
     yield ""
-    yield from _table(("column", "type", "default", "limit"), _column_rows(table))
+    yield from markdown_table(("column", "type", "default", "limit"), _column_rows(table))
     yield ""
     yield f"Primary key: {_names(table.primary_key.columns)}."
     if personal := [column for column in table.columns if is_personal(column)]:
@@ -140,7 +100,7 @@ def _section(table: sa.Table, brought: Brought) -> Iterator[str]:
         yield f"Foreign key: `{key.parent.name}` to `{key.target_fullname}`."
     if table.indexes:
         yield ""
-        yield from _table(("index", "columns", "where", "unique", "only on"), _index_rows(table))
+        yield from markdown_table(("index", "columns", "where", "unique", "only on"), _index_rows(table))
     yield from _triggers(table)
 
 
@@ -151,15 +111,15 @@ def _triggers(table: sa.Table) -> Iterator[str]:
         yield f"Guards: {'; '.join(groups)}."
     if guards:
         yield ""
-        yield from _table(("guard", "on", "says", "permit", "only on"), _guard_rows(guards.values()))
+        yield from markdown_table(("guard", "on", "says", "permit", "only on"), _guard_rows(guards.values()))
     for reaction in REACTIONS:
         if reaction.table == table.name:
             yield ""
-            yield from _table(("trigger", "after", "does"), _reaction_rows(reaction))
+            yield from markdown_table(("trigger", "after", "does"), _reaction_rows(reaction))
     for derived in DERIVED_ROWS:
         if derived.table == table.name:
             yield ""
-            yield from _table(("trigger", "after", "does"), _derived_row_triggers(derived))
+            yield from markdown_table(("trigger", "after", "does"), _derived_row_triggers(derived))
 
 
 #: What `erase` does with the rows of a person.
@@ -283,12 +243,9 @@ def _names(parts: Iterable[Any]) -> str:
     return ", ".join(f"`{getattr(part, 'name', part)}`" for part in parts)
 
 
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def markdown_table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table."""
     yield f"| {' | '.join(heads)} |"
     yield f"|{'---|' * len(heads)}"
     for row in rows:
         yield f"| {' | '.join(row)} |"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

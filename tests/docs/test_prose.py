@@ -14,8 +14,8 @@ MOST_WORDS = 44
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _END = re.compile(r"(?<=[.!?:;])\s")
 
-#: References are looked up in, and decisions and behaviours are for who works on the library.
-LOOKED_UP = ("docs/api.md", "docs/schema.md", "docs/cli.md", "docs/behaviours/", "docs/decisions/", "CHANGELOG.md")
+#: The page of commands is looked up in, and decisions and behaviours are for who works on the library.
+LOOKED_UP = ("docs/cli.md", "docs/behaviours/", "docs/decisions/", "CHANGELOG.md")
 
 READ = [page for page in pages() if not name_of(page).startswith(LOOKED_UP)]
 

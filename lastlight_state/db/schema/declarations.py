@@ -1,7 +1,7 @@
 """What tables and columns say of themselves: personal data, limits, vocabulary, and when rows leave.
 
 A model says it once, where the column is declared. Checks of arguments, erasure, redaction, doctor, bundles and
-``docs/schema.md`` read it here, so that nothing keeps a list of columns or a limit beside the models.
+``docs/schema.py`` read it here, so that nothing keeps a list of columns or a limit beside the models.
 
 A column is *personal* if it can hold what a person said, what was said of a person, or a person's name. Every column of
 text, JSON or bytes says whether it is; there is no default. Every column of text or JSON also says how many bytes a

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support import reference
 from support.migrations import golden
 from support.migrations.releases import HISTORY, released
 
@@ -36,17 +37,16 @@ def wait(item: pytest.Item) -> None:
 
 
 def late() -> list[str]:
-    """Return all recordings of SQLite, and pages about the schema, that are not what would be written now."""
+    """Return all recordings of SQLite, and texts about the schema, that are not what would be written now."""
     found = [*_late_dumps(scripts.revisions())]
     backend = open_backend(":memory:", Options())
     shape = scripts.folder() / "shapes" / "sqlite.txt"
     made = "\n".join([*drift.lines_of(backend, blueprints(backend, *scripts.revisions())), ""])
     backend.close()
     found += _late(shape, made)
-    page = ROOT / "docs" / "schema.py"
-    rows: dict[Path, str] = runpy.run_path(str(page.with_name("rows.py")))["pages"]()
+    rows: dict[Path, str] = runpy.run_path(str(reference.DOCS / "rows.py"))["pages"]()
     found += [late for file, text in rows.items() for late in _late(file, text)]
-    return [*found, *_late(page.with_suffix(".md"), runpy.run_path(str(page))["page"]())]
+    return [*found, *_late(reference.SCHEMA, reference.schema())]
 
 
 def _late_dumps(revisions: tuple[str, ...]) -> Iterator[str]:
