@@ -2,6 +2,9 @@
 
 The text stands under ``adapted`` in the ``extra`` of its message, branch or session, by the name of its field; the
 field is empty then. Reasons of statuses have no ``extra``: their texts stand in that of the session.
+
+A text that is too large for ``extra`` is cut. NaN within a JSON value becomes that word. A refused id or order fails
+its unit all the same.
 """
 
 from __future__ import annotations

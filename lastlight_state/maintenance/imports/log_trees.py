@@ -6,6 +6,9 @@
     projects/<slug>/agent-*.jsonl                           the log of a sub-agent
     projects/<slug>/<session id>/subagents/agent-*.jsonl    the same
     projects/<slug>/<session id>/raw/<sha256>.txt           a whole tool result
+
+A grown log is continued. A stored log with more lines is kept and counted. Other bytes, an unsafe name and a link are
+refused. At every moment a log is absent or a beginning of its source.
 """
 
 from __future__ import annotations

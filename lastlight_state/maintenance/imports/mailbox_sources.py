@@ -1,4 +1,13 @@
-"""Reads the two files of another program's mailbox, both as they are at one moment, and judges them."""
+"""Reads the two files of another program's mailbox, both as they are at one moment, and judges them.
+
+Missing columns are added to the copy, and attachments are copied byte for byte with their times. A mailbox appears
+whole. One below the root of mailboxes is adopted in place. One that exists is never overwritten: it is refused if it is
+no copy of this source, or if its source has changed since.
+
+Damage, a trigger, a missing table or column of messages, an unsafe name, and a link in place of a folder or database
+fail their unit alone. Links among attachments and other files are left out and counted. So are numbers of the other
+side, and tables and columns that are never read here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""Tells whether a unit came from the source that is read now: by the path, and by the file that stood there."""
+"""Tells whether a unit came from the source that is read now: by the path, and by the file that stood there.
+
+A unit of the same name with other content is refused by name and writes nothing. So is one that went on here and in its
+source. A file that was begun anew is another source, at the same path, too.
+
+A copy of a session or run at another place goes on where it has all that the last import brought in. A chat goes on
+where its source begins with the messages of the last import. What has nothing by which it is known (an empty session,
+chat or team, a run without events and executions) goes on only from the same file or folder.
+
+A row that is a unit (an override, a cron, a cached result) follows the file of its last import, and not one that was
+begun anew in its place. It follows a file that was moved or written anew if another unit in it is as it was and nothing
+else stands at the old path. Otherwise the error says what to do. A namespace of chunks belongs to the file that began
+it.
+"""
 
 from __future__ import annotations
 

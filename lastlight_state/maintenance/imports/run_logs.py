@@ -1,4 +1,12 @@
-"""Imported logs of runs: how one is compared with the file that is stored, and copied byte for byte."""
+"""Imported logs of runs: how one is compared with the file that is stored, and copied byte for byte.
+
+A torn last message is left out and counted. A log that has grown is continued, and one that is longer here is kept. A
+log with other lines, a name that is no id, another id inside, and a link are refused.
+
+A snapshot without a readable time gets that of its source's last change. A stored snapshot gives way to a later one if
+it is as it was imported. It also does if the later one begins with its messages and agrees with it in every field but
+time, run and invocation. An older one is refused. The root of run logs is no source of itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Reads the state database of the third original system: its sessions, each with its branches and messages."""
+"""Reads the state database of the third original system: its sessions, each with its branches and messages.
+
+Seconds become exact times, arrays become orders of the same ids, and class numbers become names. The history of
+statuses keeps its ids. An unknown status counts as ended, and is counted.
+
+A column with a field here arrives in it, any other under ``_source`` of ``extra``, which `to_runtime` leaves out.
+Without bookmarks the first and last message are the ends of the order. Rows without a place are counted by table. Ids
+without a message are dropped and counted.
+
+A malformed array or text fails its session alone. Branches of a missing session are named. An order that several owners
+share is given to each under another id. Columns of later versions may be absent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Reads team files: one JSON object each, with the members of a team and the messages that they sent each other."""
+"""Reads team files: one JSON object each, with the members of a team and the messages that they sent each other.
+
+The members of a team join a channel with the team's id, each with the inbox ``<team>/<name>``. Messages keep ids and
+times, in the order of the file. ``*`` and an empty recipient mean all members. What was read is acknowledged, unless a
+reader has taken it here.
+
+A later import adds members, messages and read marks. The file must begin with the messages of its last import as they
+were, or it is refused. Members who left here stay away, as do removed messages and deliveries, until they are revived.
+A later member gets the messages that are still here. A renamed file goes on; a copy beside the file is refused.
+"""
 
 from __future__ import annotations
 

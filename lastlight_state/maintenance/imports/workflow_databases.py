@@ -1,4 +1,16 @@
-"""Reads the database of the first original system: runs with their executions and gates, overrides, and chats."""
+"""Reads the database of the first original system: runs with their executions and gates, overrides, and chats.
+
+Values go by the names of columns, of any version of the program. ``owner/repo`` is split, an explicit owner wins, and
+no owner is guessed from a URL. The error in a failed run's context becomes the run's. Columns of executions without a
+place go to ``details``.
+
+A refused value fails its unit and names row and column. A live run that nobody continued here follows its source. What
+was ended, answered, closed, overridden or cleared here stays, and is counted. An override follows only the path or
+server that it came from, while nobody changed it here.
+
+Chat messages keep their numbers where these are free. Of several active chats in one place one stays active. A running
+fire arrives as abandoned.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,19 @@
-"""Reads the database of the second original system: its runs, each with all that belongs to it."""
+"""Reads the database of the second original system: its runs, each with all that belongs to it.
+
+Milliseconds become times, and states and statuses become words of ours. A waiting run is paused, and its question, or
+the timer or signal of its node, says for what. For words of versions of 2026 that ours has not (``waiting-quota``,
+``waiting-bound``, ``bound-stale``, ``paused``, ``stalled``) the run is paused and its context keeps the word under
+``status``; a node is pending, and is counted.
+
+Events, signals and frames keep their numbers, and frames their encoding. Tool calls are numbered within the run.
+Attempts and approvals get ids such as ``<run>:<node>:<iteration>``, with the attempt behind. The last score of one
+scorer for an attempt is in force. What an attempt used stands in the counts and cost of its execution, and whole in its
+details.
+
+A cron is planned anew, and does not fire for what was missed. Rows of tasks' outputs come into tables that are defined
+here; those of others are counted, and come after a definition. An open question of an ended run is cancelled, and
+counted. A live run that nobody continued here follows its source.
+"""
 
 from __future__ import annotations
 
