@@ -190,7 +190,10 @@ class Sessions(Repository):
         return self._changed(MessagingSession.of, sql.CLOSE, values) or self.get(session_id)
 
     def close_idle(self, *, idle_timeout: timedelta | UnsetType | None = UNSET, limit: int = 500) -> int:
-        """End at most ``limit`` active sessions that are idle, the longest idle first; returns how many."""
+        """End at most ``limit`` active sessions that are idle, the longest idle first; returns how many.
+
+        A session that is used meanwhile is left alone.
+        """
         now = self._now()
         values = {
             "at": now,

@@ -19,12 +19,22 @@ from support.docs.citations import (
 )
 from support.docs.pages import ROOT, name_of
 
+#: Of a behaviour. Most have a dozen.
+MOST_WORDS = 16
+
 FOLDERS = ("tests", "lastlight_state", "alembic", "benchmarks", "examples", "docs")
 
 
 @pytest.mark.parametrize("page", behaviour_pages(), ids=name_of)
 def test_every_item_of_a_page_defines_one_behaviour(page: Path) -> None:
     assert [line for line, known in definitions(page) if known is None] == []
+
+
+@pytest.mark.parametrize("page", behaviour_pages(), ids=name_of)
+def test_a_behaviour_is_one_short_sentence(page: Path) -> None:
+    """The promise is the docstring: here is what a test cites."""
+    said = [line.partition("** ")[2] for line, known in definitions(page) if known]
+    assert [line for line in said if len(line.split()) > MOST_WORDS] == []
 
 
 def test_an_id_stands_once_on_its_page() -> None:

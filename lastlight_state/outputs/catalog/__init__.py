@@ -46,9 +46,10 @@ class Catalog(Repository):
         ``max_bytes`` bounds a row (1 MiB, at most 16). The same definition again costs no statement.
 
         Raises `SchemaMismatch` listing every change that is no addition, and for a key that this store has defined
-        differently: a definition is final while the process runs. `ReservedName`, `AlreadyExists` and `InvalidValue`
-        are about names and types; `NotMigrated` says what is missing where the store may not migrate; `MisuseError`
-        inside a transaction.
+        differently: a definition is final while the process runs. `ReservedName` is for tables of the library and of
+        tools, names like those of indexes (``idx_``, ``uq_``, ``pk_``), and fields named like bookkeeping columns;
+        `AlreadyExists` and `InvalidValue` are about names and types; `NotMigrated` says what is missing where the store
+        may not migrate; `MisuseError` inside a transaction.
         """
         self._refuse_transaction()
         [made] = self._defined([self._wish(key, model, table, max_bytes)])

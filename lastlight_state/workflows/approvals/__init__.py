@@ -161,7 +161,7 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[PendingApproval]:
         """Return a page of the inbox: pending gates of live runs, with short actions and the run's state.
 
-        None is overdue.
+        Overdue gates are expired first. A view, and a store that only reads, leave them out instead.
         """
         given = checks.inbox_filters(run_id, kind)
         return self._page_of_inbox(sql.INBOX, PendingApproval.of, given, order, limit, page_token)

@@ -228,6 +228,7 @@ class Runs(Repository):
         """Cancel a run now, whoever holds it: later writes of the holder are refused.
 
         Repeat-safe for a cancelled run. A succeeded or failed run is `Conflict` ``run_status``.
+        ``scope="tree"`` cancels all live descendants with it, or nothing. Called again it reaches later ones.
         """
         return self._cancel(Cancel(run_id, shared.operator(by, reason), self._now(), _is_tree(scope), ask=False))
 
