@@ -1850,7 +1850,7 @@ def _covering_lists_of_live_runs() -> None:
     _index(
         "ix_workflow_runs_live",
         "workflow_runs",
-        "id, status, workflow_name, trigger_id, started_at, updated_at, transition_seq, restart_count, max_restarts, "
+        "id, status, workflow_name, trigger_id, started_at, transition_seq, restart_count, max_restarts, "
         "claim_owner, claim_epoch, previous_owner, heartbeat_at, lease_expires_at, wake_at, pause_reason, waiting_for, "
         "correlation_id, cancel_requested_at, deadline_at, queued_at, workflow_path, workflow_hash, vcs_type, "
         "vcs_root, vcs_revision, app_version, trace_id, span_id",

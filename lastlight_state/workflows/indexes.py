@@ -107,14 +107,14 @@ LOST_LOG = (
 )
 ENDED_ALONE = "workflow_run_id IS NULL AND (finished_at IS NOT NULL OR success IS NOT NULL)"
 
-#: The columns of a live run by which it is judged, and those that lists of claimable runs show.
+#: The columns of a live run by which it is judged, and those that lists of claimable runs show. Not `updated_at`, which
+#: few runs are judged by: each phase would write a wide entry anew.
 LIVE_RUN = (
     "id",
     "status",
     "workflow_name",
     "trigger_id",
     "started_at",
-    "updated_at",
     "transition_seq",
     "restart_count",
     "max_restarts",

@@ -47,7 +47,7 @@ class JudgedRow(TypedDict):
     status: str
     workflow_name: str
     started_at: datetime
-    updated_at: datetime
+    updated_at: datetime | None
     transition_seq: int
     restart_count: int
     max_restarts: int
@@ -126,8 +126,13 @@ _disabled_since = (
     .scalar_subquery()
     .label("disabled_since")
 )
-_RENEWED = {"lease_expires_at": LEASE_END.label("lease_expires_at")}
-_STORED = (_RENEWED.get(name, RUNS.c[name]) for name in STORED)
+#: `updated_at` stands in no index of live runs, and on SQLite behind the context: it is read only where it is judged.
+_has_no_lease = sa.and_(RUNS.c.status == constant("running"), RUNS.c.lease_expires_at.is_(None))
+_READ = {
+    "lease_expires_at": LEASE_END.label("lease_expires_at"),
+    "updated_at": sa.case((_has_no_lease, RUNS.c.updated_at)).label("updated_at"),
+}
+_STORED = (_READ.get(name, RUNS.c[name]) for name in STORED)
 _SHOWN: tuple[sa.ColumnElement[Any], ...] = (RUNS.c.id, RUNS.c.trigger_id, *_STORED, _status_since, _disabled_since)
 
 ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")), JudgedRow)

@@ -97,7 +97,7 @@ class PendingQuestions:
 
 @dataclass(frozen=True)
 class Facts:
-    """The stored facts of a run, all of one moment.
+    """The stored facts of a run, all of one moment. ``updated_at`` is None unless the run is running without a lease.
 
     ``status_since`` is when it got its status, ``disabled_since`` when its workflow was switched off, ``silent_since``
     the oldest last sign of life among its executions in flight.
@@ -106,7 +106,7 @@ class Facts:
     status: str
     workflow_name: str
     started_at: datetime
-    updated_at: datetime
+    updated_at: datetime | None
     transition_seq: int = 1
     restart_count: int = 0
     max_restarts: int = 3
@@ -182,7 +182,7 @@ def is_abandoned(facts: Facts, now: datetime) -> bool:
         return False
     if facts.lease_expires_at is not None:
         return facts.lease_expires_at < now
-    return _is_foreign(facts) and facts.updated_at < now - GRACE
+    return _is_foreign(facts) and facts.updated_at is not None and facts.updated_at < now - GRACE
 
 
 def _state(facts: Facts, now: datetime, *, abandoned: bool, busy: bool) -> str:

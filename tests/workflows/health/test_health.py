@@ -97,7 +97,7 @@ def test_a_pause_says_since_when(store: StateStore, frozen_clock: FrozenClock) -
 @pytest.mark.parametrize(
     ("table", "column", "said"),
     [
-        ("workflow_runs", "updated_at", "updated_at"),
+        ("workflow_runs", "started_at", "started_at"),
         ("workflow_approvals", "created_at", "created_at"),
         ("executions", "started_at", "silent_since"),
     ],
