@@ -175,7 +175,8 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
     #: How many threads write for coroutines: more would only wait for one another. None: one for each connection.
     writers: int | None
     shares_commits: bool = False  # of units that wait for one another
-    #: Whether several writes can travel as one statement (data-modifying WITH).
+    #: Whether several writes can travel as one statement (data-modifying WITH). Where they cannot, a unit that writes
+    #: begins after the end of the one before, as on SQLite.
     writes_in_ctes: bool
     #: Whether to read a column that stands behind a large value takes as long as to read that value.
     large_values_in_rows: bool

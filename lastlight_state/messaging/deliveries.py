@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import Family, Row, Statement, bind, prepared
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, number, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import NotFound
 from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, Draft, counting
@@ -26,7 +26,8 @@ from lastlight_state.messaging.rows import MessagingMessageRow
 #: The columns that a draft gives.
 DRAFT = ("role", "content", "timestamp", "platform_message_id")
 
-COUNT = prepared(counting(sa.bindparam("added", type_=sa.Integer), THIS_SESSION))
+COUNT = prepared(counting(sa.bindparam("added", type_=sa.Integer), THIS_SESSION).returning(SESSIONS.c.id))
+COUNT_ONE = prepared(counting(number(1), THIS_SESSION))
 LOCK = prepared(sa.select(SESSIONS.c.id).where(THIS_SESSION).with_for_update(key_share=True))
 LOCK_HERE = prepared(sa.select(SESSIONS.c.id).where(*NEWEST_HERE).with_for_update(key_share=True))
 
@@ -65,7 +66,7 @@ def _insert_and_count_statement(positions: Sequence[sa.BindParameter[Any]]) -> A
     """Return the INSERT together with the UPDATE that counts, for databases that allow both in one statement."""
     made = _insert_unless_there(positions).cte("made")
     many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
-    counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).cte("counted")
+    counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).returning(SESSIONS.c.id).cte("counted")
     return sa.select(*made.c).add_cte(counted)
 
 
@@ -88,6 +89,21 @@ def insert_unless_there(
     return statement, values
 
 
+def _insert_one_unless_there() -> Any:
+    """Return the INSERT of one draft into a session that is there, where no such message is stored."""
+    stored = MESSAGES.alias("stored")
+    is_stored = sa.exists(sa.literal_column("1")).where(
+        stored.c.session_id == _session_id,
+        stored.c.platform_message_id == bind("platform_message_id", MESSAGES.c.platform_message_id),
+        stored.c.role == bind("role", MESSAGES.c.role),
+    )
+    given = sa.select(SESSIONS.c.id, *(bind(name, MESSAGES.c[name]) for name in DRAFT)).where(THIS_SESSION, ~is_stored)
+    into = sa.insert(MESSAGES).from_select(["session_id", *DRAFT], given, include_defaults=False)
+    return into.returning(MESSAGES.c.id)
+
+
+_INSERT_ONE = prepared(_insert_one_unless_there())
+
 STORED = Family(
     "platform_id",
     lambda platform_ids: (
@@ -101,6 +117,17 @@ STORED = Family(
 
 #: Role and platform id.
 Delivery = tuple[str, str]
+
+
+def append_one(unit: Unit, session_id: str, draft: Draft, now: datetime) -> Appended:
+    """Append a draft as `append` does. Where writing units follow one another, a new message takes two statements."""
+    if not unit.backend.writes_in_ctes:
+        values = {**draft, "session_id": session_id, "at": now}
+        made = unit.value(_INSERT_ONE, values)
+        if made is not None:
+            unit.change(COUNT_ONE, values)
+            return appended(MessagingMessage.of({"id": made, "session_id": session_id, **draft}), created=True)
+    return append(unit, session_id, [draft], now)[0]
 
 
 def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:

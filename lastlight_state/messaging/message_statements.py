@@ -133,10 +133,7 @@ COLUMNS = tuple(MESSAGES.c)
 
 
 def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
-    """Return the UPDATE that counts added messages.
-
-    It also locks the session's row, and returns nothing if there is none.
-    """
+    """Return the UPDATE that counts added messages. It locks the session's row, and changes none if there is none."""
     return (
         sa.update(SESSIONS)
         .where(*conditions)
@@ -144,13 +141,12 @@ def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) 
             message_count=sa.func.coalesce(SESSIONS.c.message_count, number(0)) + added,
             last_activity_at=ACTIVE_NOW,
         )
-        .returning(SESSIONS.c.id)
     )
 
 
 def _appending(*conditions: sa.ColumnElement[bool]) -> Chain:
     return Chain(
-        counting(number(1), *conditions),
+        counting(number(1), *conditions).returning(SESSIONS.c.id),
         into=MESSAGES,
         values={
             "session_id": from_head("id"),

@@ -66,8 +66,9 @@ class Messages(Repository):
         most = self._settings.limits.message_content
         row = message_statements.message(role, content, platform_message_id, timestamp, now=now, max_bytes=most)
         found = valid.sought("session_id", session_id)
-        if row["platform_message_id"] is not None:
-            return self._writing(lambda unit: deliveries.append(unit, found, [row], now), repeatable=True)[0]
+        repeatable = row["platform_message_id"] is not None
+        if repeatable or not self._backend.writes_in_ctes:
+            return self._writing(lambda unit: deliveries.append_one(unit, found, row, now), repeatable=repeatable)
         values = {**row, "session_id": found, "at": now}
         appended = self._chained(lambda unit: _append(unit, sql.APPEND, values))
         if appended is None:

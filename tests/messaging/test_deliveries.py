@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -209,8 +210,25 @@ def test_an_append_reads_nothing_before_it_writes(database: Database) -> None:
         session = started(store)
         sent.clear()
         said(store, session.id, "hello")
-        verbs = [sql.split()[0] for sql in sent]
-    assert verbs == (["BEGIN", "UPDATE", "INSERT", "COMMIT"] if database.name == "sqlite" else ["WITH"])
+        plain = [sql.split()[0] for sql in sent]
+        sent.clear()
+        delivered(store, session.id, "hello")
+        keyed = [sql.split()[0] for sql in sent]
+    on_sqlite = ["BEGIN", "INSERT", "UPDATE", "COMMIT"]
+    assert plain == (on_sqlite if database.name == "sqlite" else ["WITH"])
+    assert keyed == (on_sqlite if database.name == "sqlite" else ["BEGIN", "SELECT", "WITH", "COMMIT"])
+
+
+@pytest.mark.parametrize("platform_id", [None, "p1"])
+def test_an_appended_message_is_as_it_is_stored(every_backend: StateStore, platform_id: str | None) -> None:
+    """messaging M-30: to the millisecond, also where it was not read back."""
+    messages = every_backend.messaging.messages
+    session = started(every_backend)
+    at = datetime(2026, 2, 3, 13, 34, 56, 789_999, tzinfo=timezone(timedelta(hours=1)))
+    made = messages.append(session.id, role="user", content="ü\n", platform_message_id=platform_id, timestamp=at)
+    assert made.created
+    assert made.message == messages.get(made.message.id)
+    assert every_backend.messaging.sessions.get(session.id).message_count == 1
 
 
 def test_a_commit_of_unknown_outcome_is_repeated_for_a_message_with_a_platform_id(
