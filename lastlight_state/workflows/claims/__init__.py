@@ -174,7 +174,8 @@ class Claims(Repository, Generic[W]):
         if not held:
             return {}
         values = takes.together(held, self._now())
-        found = self._once(lambda unit: unit.rows(sql.HEARTBEAT_MANY, values), repeatable=True)
+        renewing = sql.HEARTBEAT_MANY_IN_CTE if self._backend.writes_in_ctes else sql.HEARTBEAT_MANY
+        found = self._once(lambda unit: unit.rows(renewing, values), repeatable=True)
         renewed = {row["id"]: row for row in found}
         lost = {run_id: claim for run_id, claim in held.items() if run_id not in renewed}
         why = self._reading(lambda unit: takes.why_lost(unit, lost)) if lost else {}

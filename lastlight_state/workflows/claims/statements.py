@@ -155,12 +155,13 @@ def _of_run(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     return sa.select(column).where(RUNS.c.id == LEASES.c.run_id).scalar_subquery().label(column.name)
 
 
+_OF_RUN = (RUNS.c.claim_owner, RUNS.c.claimed_at, RUNS.c.restart_count, RUNS.c.cancel_requested_at)
 #: What a renewal returns: the same as `CLAIMED`, of a run that it does not write.
 _RENEWED = (
     LEASES.c.run_id.label("id"),
     LEASES.c.epoch.label("claim_epoch"),
     LEASES.c.lease_expires_at,
-    *map(_of_run, (RUNS.c.claim_owner, RUNS.c.claimed_at, RUNS.c.restart_count, RUNS.c.cancel_requested_at)),
+    *map(_of_run, _OF_RUN),
 )
 
 
@@ -218,12 +219,17 @@ _locked = (
     .with_for_update(key_share=True, of=LEASES)
     .cte("locked")
 )
-#: Renews any number of claims. The rows are locked in ascending id, so that two such statements never deadlock.
-HEARTBEAT_MANY = prepared(
+_renewing = (
     sa.update(LEASES)
     .where(LEASES.c.run_id == _locked.c.run_id)
     .values(**_renewed(_locked.c.lease_end, _locked.c.move_due_before))
-    .returning(*_RENEWED),
+)
+_of_leases = _renewing.returning(*_RENEWED[:3]).cte("renewed")
+#: Renews any number of claims. The rows are locked in ascending id, so that two such statements never deadlock.
+HEARTBEAT_MANY = prepared(_renewing.returning(*_RENEWED), RenewedRow)
+#: The same where writes may stand in a WITH: each run is looked up once, and not for each of its columns.
+HEARTBEAT_MANY_IN_CTE = prepared(
+    sa.select(*_of_leases.c, *_OF_RUN).join_from(_of_leases, RUNS, RUNS.c.id == _of_leases.c.id, isouter=True),
     RenewedRow,
 )
 
