@@ -5,9 +5,9 @@ from __future__ import annotations
 GOALS: dict[tuple[str, str], float] = {
     ("create run", "sqlite"): 1.5,
     ("create run", "postgresql"): 0.8,
-    ("append phase and scratch", "sqlite"): 1.5,
+    ("append phase and scratch", "sqlite"): 1.3,
     ("append phase and scratch", "postgresql"): 1.25,
-    ("start execution", "sqlite"): 1.5,
+    ("start execution", "sqlite"): 1.45,
     ("start execution", "postgresql"): 0.8,
     ("finish execution", "sqlite"): 1.5,
     ("finish execution", "postgresql"): 0.8,
@@ -21,7 +21,8 @@ GOALS: dict[tuple[str, str], float] = {
     ("pause at a gate", "postgresql"): 1.25,
     ("answer a gate", "sqlite"): 1.5,
     ("answer a gate", "postgresql"): 1.25,
-    ("post message", "sqlite"): 1.5,
+    ("post message", "sqlite"): 1.35,
+    ("post message with an id", "sqlite"): 1.4,
     ("post message", "postgresql"): 0.8,
     ("append an event", "sqlite"): 1.5,
     ("append an event", "postgresql"): 1.0,
@@ -35,7 +36,7 @@ GOALS: dict[tuple[str, str], float] = {
     ("put an output", "postgresql"): 0.8,
     ("get an output", "sqlite"): 1.5,
     ("get an output", "postgresql"): 1.25,
-    ("get run", "sqlite"): 1.5,
+    ("get run", "sqlite"): 2.1,
     ("get run", "postgresql"): 1.25,
     ("list 20 runs", "sqlite"): 1.5,
     ("list 20 runs", "postgresql"): 1.25,
@@ -63,15 +64,6 @@ GOALS: dict[tuple[str, str], float] = {
     ("history", "command"): 0.4,
     ("--help", "command"): 0.4,
     ("open a current database", "sqlite"): 5.0,
-    **{
-        (f"seed: {path}", database): most
-        for path, goals in {
-            "start execution": (1.8, 1.3, 1.0),
-            "phase with scratch": (1.5, 1.2, 1.0),
-            "chat message": (1.8, 1.2, 0.7),
-        }.items()
-        for database, most in zip(("sqlite", "sqlite, full", "postgresql"), goals, strict=True)
-    },
     ("mailbox: a whole message", "sqlite"): 2.5,
     ("mailbox: idle sweep", "sqlite"): 3.0,
     ("mailbox: idle drain", "sqlite"): 2.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 from benchmarks.databases import Side
 from benchmarks.goals import goal
@@ -29,6 +30,26 @@ def results(side: Side) -> Iterator[Result]:
         lambda: messaging.messages.append(session, role="user", content=CONTENT),
         side.unit((update, lambda: (side.now(), other)), (insert, lambda: (other, "user", CONTENT, side.now()))),
         goal=goal("post message", side.name),
+    )
+    numbers = count()
+    keyed = (
+        "INSERT INTO messaging_messages (session_id, role, content, timestamp, platform_message_id) "
+        "SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM messaging_messages WHERE session_id = ? "
+        "AND platform_message_id = ? AND role = ?) RETURNING id"
+    )
+
+    def row() -> tuple[object, ...]:
+        platform_id = f"theirs-{next(numbers)}"
+        return other, "user", CONTENT, side.now(), platform_id, other, platform_id, "user"
+
+    yield compare(
+        "post message with an id",
+        side.name,
+        lambda: messaging.messages.append(
+            session, role="user", content=CONTENT, platform_message_id=f"ours-{next(numbers)}"
+        ),
+        side.unit((update, lambda: (side.now(), other)), (keyed, row)),
+        goal=goal("post message with an id", side.name),
     )
     history = (
         "SELECT id, session_id, role, content, timestamp, platform_message_id FROM messaging_messages "

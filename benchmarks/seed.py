@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,10 @@ _FINISH = (
 _READ = "SELECT phase_history, scratch FROM workflow_runs WHERE id = ?"
 _WRITE = "UPDATE workflow_runs SET phase_history = ?, scratch = ?, current_phase = 'build', updated_at = ? WHERE id = ?"
 _SAY = "INSERT INTO messaging_messages (session_id, role, content, timestamp) VALUES (?, 'user', ?, ?)"
+_SAY_ONCE = (
+    "INSERT INTO messaging_messages (session_id, role, content, timestamp, platform_message_id) "
+    "VALUES (?, 'user', ?, ?, ?)"
+)
 _COUNT = "UPDATE messaging_sessions SET message_count = message_count + 1, last_activity_at = ? WHERE id = ?"
 _MEET = (
     "INSERT INTO messaging_sessions (id, platform, channel_id, thread_id, user_id, created_at, last_activity_at) "
@@ -67,6 +71,8 @@ _ENTRY = {"phase": "build", "timestamp": "2026-02-03T12:34:56.789Z", "success": 
 _ROWS = 10_000
 #: Calls whose bytes of write-ahead log are counted.
 _LOGGED = 500
+#: Calls whose pages are counted: fewer than fill the log, which then begins anew. A frame is a page and its header.
+_PAGED, _WAL_HEADER, _FRAME = 40, 32, 4096 + 24
 
 
 @dataclass
@@ -98,10 +104,15 @@ def results(databases: Sequence[str]) -> Iterator[Result]:
 
 
 def _measured(twins: Twins) -> Iterator[Result]:
-    made = [*_executions(twins), _phase(twins), _message(twins), _creation(twins), _approval(twins)]
+    made = [*_executions(twins), _phase(twins), *_messages(twins), _creation(twins), _approval(twins)]
     for verb in made:
         path = f"seed: {verb.name}"
         yield compare(path, twins.name, verb.ours, verb.by_hand, goal=goal(path, twins.name), calls=100, rounds=15)
+    if twins.name == "sqlite":
+        for verb in made:
+            sides = ((twins.ours, verb.ours), (twins.seed.driver, verb.by_hand))
+            pages = (_pages_of(driver, work) for driver, work in sides)
+            yield _counted(f"seed: pages, {verb.name}", twins, *pages, unit="pages")
     if twins.name == "postgresql":
         for verb in made:
             yield _counted(
@@ -113,10 +124,19 @@ def _measured(twins: Twins) -> Iterator[Result]:
                 yield _sizes(twins, verb, verb.fills)
 
 
-def _counted(path: str, twins: Twins, ours: float, theirs: float) -> Result:
-    """Bytes of either side, and their ratio."""
+def _counted(path: str, twins: Twins, ours: float, theirs: float, unit: str = "bytes") -> Result:
+    """What was counted of either side, and their ratio."""
     ratio = round(ours / theirs, 2)
-    return Result(path, twins.name, round(ours, 1), round(theirs, 1), ratio, ratio, goal(path, twins.name), "bytes")
+    return Result(path, twins.name, round(ours, 1), round(theirs, 1), ratio, ratio, goal(path, twins.name), unit)
+
+
+def _pages_of(driver: Any, work: Work) -> float:
+    """Pages that one call writes to the log of a SQLite file: a count that is the same in each run."""
+    [log] = (Path(f"{row[2]}-wal") for row in driver.execute("PRAGMA database_list").fetchall())
+    driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    for _ in range(_PAGED):
+        work()
+    return (log.stat().st_size - _WAL_HEADER) / _FRAME / _PAGED
 
 
 def _log_of(twins: Twins, work: Work) -> float:
@@ -200,11 +220,22 @@ def _phase(twins: Twins) -> Verb:
     )
 
 
-def _message(twins: Twins) -> Verb:
+def _messages(twins: Twins) -> Iterator[Verb]:
     messaging, seed = twins.store.messaging, twins.seed
     session = messaging.sessions.resume(ConversationKey("slack", "C1", "U1", "T1")).session.id
     seed.driver.execute(seed.sql(_MEET), (session, "U1", seed.now(), seed.now()))
-    return Verb(
+    numbers = count()
+    yield Verb(
+        "chat message with an id",
+        lambda: messaging.messages.append(
+            session, role="user", content=CONTENT, platform_message_id=f"ours-{next(numbers)}"
+        ),
+        seed.unit(
+            (_SAY_ONCE, lambda: (session, CONTENT, seed.now(), f"theirs-{next(numbers)}")),
+            (_COUNT, lambda: (seed.now(), session)),
+        ),
+    )
+    yield Verb(
         "chat message",
         lambda: messaging.messages.append(session, role="user", content=CONTENT),
         seed.unit((_SAY, lambda: (session, CONTENT, seed.now())), (_COUNT, lambda: (seed.now(), session))),
