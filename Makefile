@@ -87,7 +87,8 @@ servers: $(VENV)/.test
 		$(MAKE) server POSTGRES=$$(.ci/server $$version $$folder/$$version); \
 	done
 
-# The rounds, rows and seconds that the behaviours name: an hour rather than minutes.
+# The rounds, rows and seconds that the behaviours name: an hour or two rather than minutes. Whether a process grows:
+# make soak ARGS=tests/faults/test_mixed_load.py LASTLIGHT_TEST_MINUTES=30
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak --timeout=3600 $(ARGS)
 
