@@ -180,6 +180,8 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
     writes_in_ctes: bool
     #: Whether to read a column that stands behind a large value takes as long as to read that value.
     large_values_in_rows: bool
+    #: Whether rows with bytes are asked for as the server has them. As text each byte is two.
+    bytes_in_binary: bool = False
     #: Whether an error inside a transaction ends it, so that a savepoint is needed around what may fail.
     failure_aborts_transaction: bool
 

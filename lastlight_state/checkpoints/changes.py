@@ -7,7 +7,9 @@ at the front and grow at the end, and most of what lies between moved by a few b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from struct import Struct, error as StructError  # noqa: N812 - a class, called like a function there
 
 #: From where in the value before, how many bytes of it, and how many new ones follow.
@@ -25,19 +27,41 @@ def change_between(before: bytes, after: bytes) -> bytes:
     return b"".join(_PIECE.pack(start, taken, len(new)) + new for start, taken, new in _pieces(before, after))
 
 
-def changed(before: bytes, change: bytes) -> bytes:
-    """Return the value after a change. Raises ValueError where the change does not fit."""
-    found, at = [], 0
+def changed(before: bytes, *changes: bytes) -> bytes:
+    """Return the value after changes, one after the other. Raises ValueError where one does not fit.
+
+    Only the last value is put together: those between are views of what they are made of.
+    """
+    parts = [memoryview(before)]
+    for change in changes:
+        parts = [*_parts_after(parts, change)]
+    return b"".join(parts) if changes else before
+
+
+def _parts_after(parts: Sequence[memoryview], change: bytes) -> Iterator[memoryview]:
+    """Give the parts of the value that a change makes of these."""
+    at, ends, new = 0, [*accumulate(map(len, parts))], memoryview(change)
+    length = ends[-1] if ends else 0
     try:
         while at < len(change):
-            start, taken, new = _PIECE.unpack_from(change, at)
-            at += _PIECE.size + new
-            if start + taken > len(before) or at > len(change):
+            start, taken, added = _PIECE.unpack_from(change, at)
+            at += _PIECE.size + added
+            if start + taken > length or at > len(change):
                 raise ValueError("takes bytes behind the end of the value before")
-            found += [before[start : start + taken], change[at - new : at]]
+            yield from _range(parts, ends, start, start + taken)
+            if added:
+                yield new[at - added : at]
     except StructError as error:
         raise ValueError("ends within a piece") from error
-    return b"".join(found)
+
+
+def _range(parts: Sequence[memoryview], ends: Sequence[int], start: int, stop: int) -> Iterator[memoryview]:
+    """Give the bytes between two places of these parts, of which each ends at one of the ``ends``."""
+    one = bisect_right(ends, start)
+    while start < stop:
+        begin = ends[one] - len(parts[one])
+        yield parts[one][start - begin : stop - begin]
+        start, one = ends[one], one + 1
 
 
 def _pieces(before: bytes, after: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -64,8 +64,13 @@ class Checkpoints(Repository):
             row = {**draft.row, "thread_id": thread_id}
             if after is not UNSET:
                 _refuse_stale(unit, row, (scope, thread, row["namespace"]), after)
-            values.store(unit, thread_id, row["namespace"], draft.versions, draft.values, keep=keep)
-            [stored] = unit.all(CheckpointSummary.of, sql.PUT, row)
+            new = values.new_rows(unit, thread_id, row["namespace"], draft.versions, draft.values, keep=keep)
+            statement, given = sql.PUT, row
+            if new and self._is_one(new):
+                statement, given = sql.put_with_values(len(new)), {**row, **sql.values_numbered(new)}
+            else:
+                values.add(unit, new)
+            [stored] = unit.all(CheckpointSummary.of, statement, given)
             return stored
 
         return self._writing(work, repeatable=True)
@@ -95,8 +100,7 @@ class Checkpoints(Repository):
         rows = checks.writes(writes)
         statement = sql.PUT_WRITE[valid.word("taken", taken, models.TAKEN)]
         place = {**checks.place(thread, scope), **own, "updated_at": self._now()}
-        # What is sealed is bound to the id of its thread, which one statement learns too late.
-        is_one = self._backend.writes_in_ctes and self._backend.sealing is None and len(rows) <= _MOST_AT_ONCE
+        is_one = self._is_one(rows)
 
         def work(unit: Unit) -> None:
             if is_one:
@@ -334,6 +338,11 @@ class Checkpoints(Repository):
             if given["before"] is None:
                 raise valid.not_found(models.CHECKPOINT, (scope, thread, space or "", before))
         return given
+
+    def _is_one(self, rows: Sequence[Row]) -> bool:
+        """True if these rows are stored by one statement together with another change."""
+        # What is sealed is bound to the id of its thread, which a statement that finds that learns too late.
+        return self._backend.writes_in_ctes and self._backend.sealing is None and len(rows) <= _MOST_AT_ONCE
 
     def _locked(self, unit: Unit, place: Row) -> str:
         found = unit.row(sql.LOCK, place)

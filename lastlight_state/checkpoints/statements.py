@@ -113,14 +113,14 @@ _put = insert_computed(
     {column.name: bind(column.name, column) for column in CHECKPOINTS.columns if column.name != "seq"}
     | {"seq": _seq.scalar_subquery()},
 )
+_PUT = _put.on_conflict_do_update(
+    index_elements=[_c.thread_id, _c.namespace, _c.id],
+    set_={name: _put.excluded[name] for name in ("parent_id", "run_ref", "format", "metadata", "versions", "body")},
+).returning(*_SUMMARY)
 #: Store a checkpoint under the next number of its thread, or put it in the place of the one that has its id.
-PUT = prepared(
-    _put.on_conflict_do_update(
-        index_elements=[_c.thread_id, _c.namespace, _c.id],
-        set_={name: _put.excluded[name] for name in ("parent_id", "run_ref", "format", "metadata", "versions", "body")},
-    ).returning(*_SUMMARY),
-    CheckpointSummaryRow,
-)
+PUT = prepared(_PUT, CheckpointSummaryRow)
+#: What a checkpoint and its values have in common.
+_SHARED = ("thread_id", "namespace")
 LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)), IdRow)
 _LINK = sa.select(_c.thread_id, _c.parent_id).where(IS_HERE)
 #: The parent of the latest checkpoint of a namespace, or of one.
@@ -272,6 +272,25 @@ STORED = prepared(
     StoredRow,
 )
 ADD_VALUE = prepared(sa.insert(VALUES).values({column.name: bind(column.name, column) for column in VALUES.columns}))
+
+
+@shaped
+def put_with_values(number_of: int) -> Statement[CheckpointSummaryRow]:
+    """Return `PUT` and `ADD_VALUE` for so many values as one statement, where the database has such."""
+    rows = [
+        sa.select(*(bind(_of_value(column.name, at), column) for column in VALUES.columns)) for at in range(number_of)
+    ]
+    values = insert(VALUES).from_select([*_v.keys()], sa.union_all(*rows)).cte("values")
+    return prepared(_PUT.add_cte(values), CheckpointSummaryRow)
+
+
+def _of_value(name: str, at: int) -> str:
+    return name if name in _SHARED else f"value_{name}_{at}"
+
+
+def values_numbered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return values as parameters of `put_with_values`."""
+    return {_of_value(name, at): value for at, row in enumerate(rows) for name, value in row.items()}
 
 
 # Writes.

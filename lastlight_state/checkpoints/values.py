@@ -70,7 +70,7 @@ def chain(anchor: int, number: int) -> list[int]:
     return found[::-1]
 
 
-def store(
+def new_rows(
     unit: Unit,
     thread_id: str,
     namespace: str,
@@ -78,8 +78,8 @@ def store(
     values: Mapping[str, Content],
     *,
     keep: bool = False,
-) -> None:
-    """Store the values of these channels under their versions, in a thread that is locked.
+) -> list[Row]:
+    """Return the rows of the values of these channels that are to be stored, in a thread that is locked.
 
     A version that has its value already keeps it. Raises `AlreadyExists` where that is another one, unless ``keep``.
     """
@@ -99,11 +99,14 @@ def store(
             rows.append({**dict(zip(_NAME, (thread_id, *name), strict=True)), **shown, **encoded})
         elif not keep and found.known != (value.format, digests[channel]):
             raise AlreadyExists(models.VALUE, name, problem="already exists with other content")
-    if not rows:
-        return
+    return rows
+
+
+def add(unit: Unit, rows: Sequence[Row]) -> None:
+    """Store these rows of values."""
     if len(rows) == 1:
         unit.change(sql.ADD_VALUE, rows[0])
-    else:
+    elif rows:
         unit.insert(VALUES, sql.ADD_VALUE, rows)
 
 
@@ -230,15 +233,15 @@ def _size(row: StoredRow | CorruptData) -> int:
 
 def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | None:
     """Return the value of the last of these numbers, None where the rows do not give it, or why one cannot be read."""
-    data = b""
+    found: list[bytes] = []
     for number in numbers:
         row = stored.get(number)
         if isinstance(row, CorruptData):
             return row
-        if row is None or (row["encoding"] == "whole") is not (number == numbers[0]):
+        if row is None or row["encoding"] != ("change" if found else "whole"):
             return None
-        try:
-            data = changed(data, row["body"]) if row["encoding"] == "change" else row["body"]
-        except ValueError:
-            return None
-    return data
+        found.append(row["body"])
+    try:
+        return changed(*found)
+    except ValueError:
+        return None

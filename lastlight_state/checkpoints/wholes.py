@@ -38,6 +38,8 @@ _SHOWN = {
     "v": [column.name for column in VALUES.columns],
     "w": [*WriteRow.__annotations__],
 }
+#: By the letter, the names of columns and what rows of the statement call them.
+_LABELS = {letter: [(name, f"{letter}_{name}") for name in names] for letter, names in _SHOWN.items()}
 
 
 def _of_kind(kind: str, letter: str, table: sa.FromClause, without: Sequence[str] = ()) -> sa.Select[Any]:
@@ -195,7 +197,7 @@ def _sort(parts: _Parts, row: Row) -> None:
 
 
 def _only(letter: str, row: Row) -> Row:
-    return {name: row[f"{letter}_{name}"] for name in _SHOWN[letter]}
+    return {name: row[label] for name, label in _LABELS[letter]}
 
 
 def _sort_damaged(parts: _Parts, error: CorruptData, columns: Any) -> None:

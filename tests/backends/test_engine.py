@@ -59,7 +59,7 @@ def habits(driver: Any) -> dict[str, Any]:
     names = ("isolation_level", "autocommit", "row_factory", "read_only", "in_transaction")
     found = {name: getattr(driver, name) for name in names if hasattr(driver, name)}
     if hasattr(driver, "adapters"):
-        found["json"] = driver.adapters.get_loader(3802, 0)
+        found["json"] = [driver.adapters.get_loader(3802, form) for form in (0, 1)]
     return found
 
 

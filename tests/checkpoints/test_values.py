@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from time import sleep
 from typing import Any
 
@@ -35,6 +36,14 @@ def rows(database: Database, columns: str, order: str = "channel, number, versio
 def test_a_change_makes_one_value_of_any_other(before: bytes, after: bytes) -> None:
     """checkpoints CK-20."""
     assert changed(before, change_between(before, after)) == after
+
+
+@given(st.lists(st.binary(max_size=100), min_size=1, max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_changes_one_after_the_other_make_the_last_value(several: list[bytes]) -> None:
+    """checkpoints CK-20: also where values between are empty."""
+    changes = [change_between(before, after) for before, after in pairwise(several)]
+    assert changed(several[0], *changes) == several[-1]
 
 
 @given(st.integers(0, 2**32), st.integers(0, 5))

@@ -76,6 +76,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
     writers = None
     writes_in_ctes = True
     large_values_in_rows = False
+    bytes_in_binary = True
     failure_aborts_transaction = True
     vacuum = vacuumed
 

@@ -149,6 +149,7 @@ _UNSUITED = {
 }
 #: The type's number, the same on every server.
 _JSONB = 3802
+_FORMATS = (Format.TEXT, Format.BINARY)
 #: Makes commits wait for the disk, and for the standbys that are synchronous, where the role's setting does not.
 _FULL = (
     "SELECT set_config('synchronous_commit', 'on', false)"
@@ -276,25 +277,27 @@ def borrow(checkout: Checkout, source: Engine | Connection) -> None:
     The listeners of ``source`` hear what is executed.
     """
     driver = checkout.driver
-    checkout.before = driver.autocommit, driver.adapters.get_loader(_JSONB, Format.TEXT)
-    driver.adapters.register_loader(_JSONB, _json_loader())
+    checkout.before = driver.autocommit, [driver.adapters.get_loader(_JSONB, one) for one in _FORMATS]
+    for loader in _json_loaders():
+        driver.adapters.register_loader(_JSONB, loader)
     hear(checkout, source)
 
 
 def give_back(checkout: Checkout) -> None:
     """Make a caller's connection what it was."""
     driver = checkout.driver
-    autocommit, loader = checkout.before
-    driver.adapters.register_loader(_JSONB, loader)
+    autocommit, loaders = checkout.before
+    for loader in loaders:
+        driver.adapters.register_loader(_JSONB, loader)
     if driver.autocommit != autocommit:
         driver.autocommit = autocommit
 
 
 @cache
-def _json_loader() -> type[Loader]:
+def _json_loaders() -> list[type[Loader]]:
     adapters = psycopg.adapt.AdaptersMap(psycopg.adapters)
     set_json_loads(codec.decode_jsonb, adapters)
-    return cast("type[Loader]", adapters.get_loader(_JSONB, Format.TEXT))
+    return [cast("type[Loader]", adapters.get_loader(_JSONB, one)) for one in _FORMATS]
 
 
 def _server_settings(url: URL, options: Options) -> Iterator[str]:

@@ -49,7 +49,7 @@ _SMALLEST, _PARAMETER, _COLUMN = 8_000, 450, 900
 class Compiled:
     """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
 
-    __slots__ = ("_batches", "_build", "_cells", "_table", "bound", "parameters", "row", "size", "sql")
+    __slots__ = ("_batches", "_build", "_cells", "_table", "bound", "in_binary", "parameters", "row", "size", "sql")
 
     def __init__(self, element: sa.Executable, backend: Backend) -> None:
         self._table = batches.table_of(element)
@@ -70,6 +70,9 @@ class Compiled:
         #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
         self.parameters: Gather = self.bound.gather()
         cells = [batches.cell(entry, dialect, backend.sealing) for entry in compiled._result_columns]
+        kinds = (entry.type for entry in compiled._result_columns)
+        #: Whether the driver is asked for the rows as the server has them.
+        self.in_binary = backend.bytes_in_binary and any(isinstance(kind, columns.BYTES) for kind in kinds)
         self._cells = batches.placed(cells)
         #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
         self.row: BuildOne

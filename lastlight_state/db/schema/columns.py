@@ -198,6 +198,10 @@ class RawBytes(TypeDecorator[bytes]):
         return None
 
 
+#: The types of columns that hold bytes.
+BYTES = (sa.LargeBinary, RawBytes)
+
+
 class CodePoints(sa.sql.expression.UnaryExpression[str]):
     """A text in the order of code points, whatever collation its column has; on SQLite every text has it."""
 

@@ -30,7 +30,7 @@ COMMENT_PREFIX = "lastlight_state: "
 Erased = Literal["emptied", "removed", "with_run"]
 
 _LIMITED = (sa.String, sa.JSON, columns.BinaryJson)
-_ASKED = (*_LIMITED, sa.LargeBinary, columns.RawBytes)
+_ASKED = (*_LIMITED, *columns.BYTES)
 _FACTS = "facts"
 
 KIB, MIB = 1024, 1024 * 1024

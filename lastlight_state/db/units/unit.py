@@ -194,21 +194,18 @@ class Unit:
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
         """Fetch rows to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
         sql, parameters = compiled.sql, compiled.parameters(values)
+        execute = partial(self._execute, binary=True) if compiled.in_binary else self._execute
         try:
-            return self._fetched(self._execute(sql, parameters))
+            return self._fetched(execute(sql, parameters))
         except self.backend.driver_errors as error:
-            return self._fetch_again(error, sql, parameters)
+            again = partial(execute, sql, parameters)
+            found: list[Any] = self.backend.persist(self.checkout, error, lambda: self._fetched(again()))
+            return found
         except UnicodeEncodeError:
             raise InvalidValue("text", "must not contain a lone surrogate") from None
         except BaseException:  # from outside, in the middle of the statement
             self.checkout.broken = True
             raise
-
-    def _fetch_again(self, error: Exception, sql: str, parameters: Any) -> list[Any]:
-        found: list[Any] = self.backend.persist(
-            self.checkout, error, lambda: self._fetched(self._execute(sql, parameters))
-        )
-        return found
 
 
 def _reader(read: Reader[R, RowT]) -> Callable[[RowT], R]:
