@@ -95,7 +95,7 @@ soak: $(VENV)/.test
 # What other frameworks say of our stores for them: their suites, in an environment that has them. These are the
 # projects whose suites are taken from source distributions, in the versions of tests/frameworks/requirements.txt.
 SUITES := fasta2a langgraph langgraph-checkpoint langgraph-checkpoint-postgres langgraph-checkpoint-sqlite langgraph-prebuilt \
-	openai-agents
+	mcp openai-agents
 empty :=
 space := $(empty) $(empty)
 
@@ -178,7 +178,7 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml
 $(VENV)/frameworks/.made: $(VENV)/.python pyproject.toml tests/frameworks/requirements.txt
 	$(BIN)/python -m venv $(VENV)/frameworks
 	$(VENV)/frameworks/bin/python -m pip install --quiet --disable-pip-version-check \
-		--requirement tests/frameworks/requirements.txt --editable '.[test,a2a,adk,fasta2a,langgraph,openai-agents,pydantic-ai]'
+		--requirement tests/frameworks/requirements.txt --editable '.[test,a2a,adk,fasta2a,langgraph,mcp,openai-agents,pydantic-ai]'
 	rm -rf $(VENV)/frameworks/sdist $(VENV)/frameworks/suites
 	$(VENV)/frameworks/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
 		--no-build-isolation --dest $(VENV)/frameworks/sdist \

@@ -19,10 +19,11 @@ T = TypeVar("T")
 
 #: Ids of conversations and their messages: OpenAI's sessions, and the conversations and entries of pydantic-ai.
 SESSION, CONVERSATION, ENTRY = "session", "conversation", "entry"
-#: Scopes of states: A2A's tasks with their versions, events and webhooks, fasta2a's tasks and contexts, LangGraph's
-#: items and embeddings, and those of ADK.
+#: Scopes of states: A2A's tasks with their versions, events and webhooks, fasta2a's tasks and contexts, events of MCP
+#: servers, LangGraph's items and embeddings, and those of ADK.
 TASKS, VERSIONS, EVENTS, WEBHOOKS = "tasks", "versions", "events", "webhooks"
 FAST_TASKS, FAST_CONTEXTS = "fast-tasks", "fast-contexts"
+MCP_EVENTS = "mcp-events"
 ITEMS, VECTORS = "items", "vectors"
 ADK_APP, ADK_USER, ADK_SESSIONS, ADK_SESSION = "app", "user", "sessions", "session"
 

@@ -12,6 +12,7 @@ from lastlight_state.integrations.adk import ADKSessions
 from lastlight_state.integrations.fasta2a import FastA2AStorage
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
+from lastlight_state.integrations.mcp import MCPEventStore, MCPSessions
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.integrations.pydantic_ai import PydanticAIConversations
 from lastlight_state.testing import Database
@@ -43,3 +44,6 @@ def test_sessions_and_conversations_without_their_framework_name_the_extra(datab
             kind(store)
     with pytest.raises(MisuseError, match=r"lastlight-state\[fasta2a\]"):
         FastA2AStorage(store)
+    for made in (lambda: MCPEventStore(store), lambda: MCPSessions(None, lambda: None)):
+        with pytest.raises(MisuseError, match=r"lastlight-state\[mcp\]"):
+            made()

@@ -30,6 +30,7 @@ from lastlight_state.integrations.adk import ADKSessions
 from lastlight_state.integrations.fasta2a import FastA2AStorage
 from lastlight_state.integrations.langgraph import LangGraphSaver
 from lastlight_state.integrations.langgraph_store import LangGraphStore
+from lastlight_state.integrations.mcp import MCPEventStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.integrations.pydantic_ai import PydanticAIConversations
 from lastlight_state.keys import composed
@@ -68,6 +69,7 @@ def made(store: AsyncStateStore) -> SimpleNamespace:
         events=A2ATaskEvents(store, poll_interval=0.01),
         webhooks=A2APushConfigs(store, owner_of=owner),
         fast=FastA2AStorage(store),
+        mcp=MCPEventStore(store),
         conversations=PydanticAIConversations(store),
         session=lambda name: OpenAIAgentsSession(name, store),
     )
@@ -175,6 +177,7 @@ SOUGHT: dict[str, tuple[Any, Verb]] = {
     "A2ATaskEvents.subscribe owner": ([], lambda a, x: at_once(a.events.subscribe("t", after=version_of(x)))),
     "FastA2AStorage.load_task": (None, lambda a, x: a.fast.load_task(x)),
     "FastA2AStorage.update_task": (KeyError, lambda a, x: a.fast.update_task(x, "working")),
+    "MCPEventStore.replay_events_after": (None, lambda a, x: a.mcp.replay_events_after(x, None)),
     "FastA2AStorage.load_context": (None, lambda a, x: a.fast.load_context(x)),
     "A2APushConfigs.get_info": ([], lambda a, x: a.webhooks.get_info(x, by("ana"))),
     "A2APushConfigs.get_info owner": ([], lambda a, x: a.webhooks.get_info("t", by(x))),
@@ -253,6 +256,7 @@ WRITTEN: dict[str, Verb] = {
     "A2AVersionedTasks.save": lambda a, x: saved(a, x, "ana"),
     "A2AVersionedTasks.save owner": lambda a, x: saved(a, "t", x),
     "FastA2AStorage.submit_task": lambda a, x: a.fast.submit_task(x, {"role": "user", "parts": [{"text": x}]}),
+    "MCPEventStore.store_event": lambda a, x: a.mcp.store_event(x, None),
     "FastA2AStorage.update_context": lambda a, x: a.fast.update_context(x, [x]),
     "A2APushConfigs.set_info": lambda a, x: a.webhooks.set_info(x, webhook("w"), by("ana")),
     "A2APushConfigs.set_info owner": lambda a, x: a.webhooks.set_info("t", webhook("w"), by(x)),
@@ -274,7 +278,7 @@ OTHERS = {
 }
 KINDS = (
     *(LangGraphSaver, LangGraphStore, OpenAIAgentsSession, PydanticAIConversations, ADKSessions),
-    *(A2ATasks, A2AVersionedTasks, A2ATaskEvents, A2APushConfigs, FastA2AStorage),
+    *(A2ATasks, A2AVersionedTasks, A2ATaskEvents, A2APushConfigs, FastA2AStorage, MCPEventStore),
 )
 
 

@@ -14,12 +14,14 @@ from a2a.server.tasks import PushNotificationConfigStore, TaskStore
 from agents.memory import Session
 from fasta2a.storage import Storage
 from google.adk.sessions.base_session_service import BaseSessionService
+from mcp.server.streamable_http import EventStore
 from pydantic_ai.conversation_store import ConversationStore
 
 from lastlight_state.integrations.a2a import A2APushConfigs, A2ATasks
 from lastlight_state.integrations.a2a_replicas import A2ATaskEvents, A2AVersionedTasks
 from lastlight_state.integrations.adk import ADKSessions
 from lastlight_state.integrations.fasta2a import FastA2AStorage
+from lastlight_state.integrations.mcp import MCPEventStore
 from lastlight_state.integrations.openai_agents import OpenAIAgentsSession
 from lastlight_state.integrations.pydantic_ai import PydanticAIConversations
 
@@ -36,6 +38,7 @@ INTERFACES: list[tuple[type, type, set[str]]] = [
     (A2ATaskEvents, TaskEventStream, set()),
     (A2APushConfigs, PushNotificationConfigStore, set()),
     (FastA2AStorage, Storage, set()),
+    (MCPEventStore, EventStore, set()),
 ]
 
 
@@ -64,7 +67,15 @@ def test_the_page_of_versions_says_what_is_admitted_and_judged() -> None:
     rows = re.findall(
         r"^\| `([\w-]+)` \| ([\w-]+) (\S+) \| (\S+) \|", (ROOT / "docs/versions.md").read_text("utf-8"), re.MULTILINE
     )
-    assert {extra for extra, *_ in rows} == {"langgraph", "openai-agents", "pydantic-ai", "a2a", "fasta2a", "adk"}
+    assert {extra for extra, *_ in rows} == {
+        "langgraph",
+        "openai-agents",
+        "pydantic-ai",
+        "a2a",
+        "fasta2a",
+        "adk",
+        "mcp",
+    }
     for extra, project, admitted, judged in rows:
         assert extras[extra] == [project + admitted]
         assert f"{project}=={judged}" in pinned

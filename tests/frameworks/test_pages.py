@@ -12,7 +12,7 @@ from lastlight_state.testing import Database
 
 PAGES = [
     ROOT / f"docs/guides/{name}.md"
-    for name in ("a2a", "adk", "langgraph", "openai-agents", "pydantic-ai", "from-shipped-stores")
+    for name in ("a2a", "adk", "langgraph", "mcp", "openai-agents", "pydantic-ai", "from-shipped-stores")
 ]
 
 
