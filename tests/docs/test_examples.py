@@ -20,7 +20,9 @@ URL_VARIABLE = "DATABASE_URL"
 """Examples for Postgres open what this variable names."""
 
 _TEST = re.compile(r"^(async )?def test_", re.MULTILINE)
-_FRAMEWORK = re.compile(r"^(?:from|import) (?:a2a|agents|celery|fastapi|google|langgraph|mcp|pydantic_ai)\b", re.MULTILINE)
+_FRAMEWORK = re.compile(
+    r"^(?:from|import) (?:a2a|agents|celery|fastapi|google|langgraph|mcp|pydantic_ai)\b", re.MULTILINE
+)
 
 
 def is_test(block: Block) -> bool:
