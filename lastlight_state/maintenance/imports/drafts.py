@@ -96,7 +96,7 @@ class ImportedVersions:
 
     ``version`` and ``seq`` are None for a session that an older version of this library imported. ``source`` says how
     the source had its orders, by the ids of branches, and that of all messages under no name, and ``at`` when its last
-    sign of life was.
+    sign of life was. ``folder`` is the mark of a `Folder`, and what it told last.
     """
 
     digest: str
@@ -105,6 +105,7 @@ class ImportedVersions:
     orders: Mapping[str, int] = field(default_factory=dict)
     source: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     at: str = ""
+    folder: Sequence[str] = ()
 
     @classmethod
     def of(cls, noted: str | None) -> ImportedVersions:
@@ -114,7 +115,7 @@ class ImportedVersions:
     def text(self) -> str:
         """Return the base as a line of the ledger says it."""
         told = {"version": self.version, "seq": self.seq, "orders": dict(self.orders), "source": dict(self.source)}
-        return brought.line(self.digest, {**told, "at": self.at})
+        return brought.line(self.digest, {**told, "at": self.at, **({"folder": self.folder} if self.folder else {})})
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,19 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class Folder:
+    """The folder of a session, whose copy beside has the same id.
+
+    ``mark`` is a digest of its name, ``told`` the last time that its files tell, as text. ``stands`` says whether a
+    folder of a mark is beside it.
+    """
+
+    mark: str
+    told: str
+    stands: Callable[[str], bool]
+
+
+@dataclass(frozen=True)
 class Draft:
     """A session to store: its tree, and the messages that no branch has.
 
@@ -164,3 +178,4 @@ class Draft:
     pool: Pool | None = None
     begun: Mapping[str, Any] = field(default_factory=dict)
     gave_later: GaveLater | None = None
+    folder: Folder | None = None

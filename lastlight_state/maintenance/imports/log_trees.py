@@ -64,15 +64,13 @@ class CopyPiece:
 
         Raises `AlreadyExists` for a file that is stored with other bytes.
         """
-        self._there = self._common()
-        is_known = pieces.known(look) == self.digest
-        if self._there is None and pieces.is_removed(look, self):
-            is_new = pieces.known(look) is None
-            if not is_new or not self._is_elsewhere():
-                self.kept = ("was removed here under another name",) if is_new else ()
-                return "pruned", Counter(), Counter()
+        self._there, known = self._common(), pieces.known(look)
+        is_new, is_removed = known is None, self._there is None and pieces.is_removed(look, self)
+        if is_removed and not (is_new and self._is_elsewhere()):
+            self.kept = ("was removed here under another name",) if is_new else ()
+            return "pruned", Counter(), Counter()
         if self._there is not None and self._there >= self._size:
-            return ("unchanged", Counter(), Counter()) if is_known else ("imported", Counter(), Counter(kept=1))
+            return "imported" if is_new else "unchanged", Counter(), Counter(kept=int(known != self.digest))
         return "imported" if self._there is None else "grown", Counter({_COUNTED: 1}), Counter()
 
     def _is_elsewhere(self) -> bool:

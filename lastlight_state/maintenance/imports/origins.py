@@ -82,7 +82,9 @@ def is_moved(look: UnitLookup) -> bool:
 def came_from(look: UnitLookup) -> str:
     """Return where the last import of the unit read, as a refusal says it."""
     where = last_source(look)
-    return f"came from {'another file at ' if where == look.source else ''}{where!r:.200}"
+    if where == look.source:
+        return f"came from {'this' if is_of_file(look) else 'another'} file at {where!r:.200}"
+    return f"came from {where!r:.200}"
 
 
 def last_source(look: UnitLookup) -> str | None:

@@ -30,8 +30,9 @@ Given = Mapping[str, Sequence[Row]]
 class Growth:
     """The way in which a stored row may follow its source.
 
-    ``fixed`` are the columns that must be equal for ever, ``left`` those that stay as they were first imported; the
-    others are changed while ``is_open`` says, of the stored and the given row, that nobody here went on with it.
+    ``fixed`` are the columns that must be equal for ever: one that was empty stays so, and a source may fill it in
+    later. ``left`` are those that stay as they were first imported; the others are changed while ``is_open`` says, of
+    the stored and the given row, that nobody here went on with it.
     ``seen`` are the columns that must still be as they were read when the change is written.
     """
 
@@ -146,16 +147,21 @@ class RowPiece:
     def _follow(self, look: UnitLookup, table: sa.Table, row: Row, stored: Row, noticed: Counter[str]) -> None:
         growth = self._growths[table.name]
         names = [name for name in row_merge.differing(row, stored) if name not in growth.left]
-        if refused := [name for name in names if name in growth.fixed]:
+        fixed = [name for name in names if name in growth.fixed]
+        if refused := [name for name in fixed if stored[name] is not None]:
             problem = f"is stored already with another {', '.join(refused)}"
             raise AlreadyExists(table.name, _key(table, row), problem=problem, fields=tuple(refused))
-        if not names:
-            return
-        if growth.is_open(stored, row) and self._may_follow(look, table, stored):
+        names = [name for name in names if name not in fixed]
+        if names and growth.is_open(stored, row) and self._may_follow(look, table, stored):
             self._moves.append((table, growth, stored, row, names))
-        else:
-            noticed["row_kept"] += 1
-            self._kept.append(f"{table.name} {_key(table, row)}: {', '.join(names)}")
+            names = []
+        if stays := [*fixed, *names]:
+            self._keep(noticed, table, row, stays)
+
+    def _keep(self, noticed: Counter[str], table: sa.Table, row: Row, names: Sequence[str]) -> None:
+        """Note a row that differs from the source in these columns, and stays."""
+        noticed["row_kept"] += 1
+        self._kept.append(f"{table.name} {_key(table, row)}: {', '.join(names)}")
 
     def _may_follow(self, look: UnitLookup, table: sa.Table, stored: Row) -> bool:
         """Return whether a row that is a unit is as its last import left it. Raises for a row of another source."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lastlight_state.clock import iso_time, of_file
+from lastlight_state.clock import iso_text, iso_time, of_file
 from lastlight_state.conversations import runtime, words
 from lastlight_state.conversations.arguments import (
     BranchTree,
@@ -28,7 +28,8 @@ from lastlight_state.conversations.arguments import (
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.files.jsonl import files
-from lastlight_state.maintenance.imports.drafts import Draft
+from lastlight_state.maintenance.imports import brought
+from lastlight_state.maintenance.imports.drafts import Draft, Folder
 from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import Kind, Part, Read
 from lastlight_state.maintenance.imports.session_trees import piece_of
@@ -102,7 +103,14 @@ def _draft(folder: Path, lenient: bool) -> Draft:
     branches.sort(key=lambda one: moment_of(one.branch.created_at) or changed)
     session = _session(folder, manifest, times, rough, noticed)
     updated = times.updated_at or changed
-    return Draft(SessionTree(session, branches), seen.hexdigest(), updated, tuple(loose), noticed)
+    last = max(one for one in (times.started_at, moment_of(manifest.get("ended_at")), *moments[-1:]) if one is not None)
+    place = Folder(brought.mark(folder.name), iso_text(last), partial(_stands, folder))
+    return Draft(SessionTree(session, branches), seen.hexdigest(), updated, tuple(loose), noticed, folder=place)
+
+
+def _stands(folder: Path, mark: str) -> bool:
+    """Return whether the folder of a run whose name has this mark is beside this one."""
+    return any(brought.mark(one.name) == mark and _is_run(one) for one in folder.parent.iterdir())
 
 
 def object_in(file: Path, where: str, seen: Any, adapts: Counter[str] | None) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class LogPiece:
                 if stored.is_packed:
                     raise AlreadyExists(*self.target, problem="is stored and packed, with fewer lines")
                 outcome = "grown"
-            elif before == self.digest:
+            elif before is not None:
                 return "unchanged", Counter(), Counter()
         return outcome, Counter(run_logs=1), Counter()
 

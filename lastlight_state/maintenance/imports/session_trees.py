@@ -122,6 +122,10 @@ class SessionPiece:
         else:
             self._refuse_older(look)
             self._found = comparing.compared(look, self.plan, self._bodies, self._draft.pool, self._stored)
+        if self._is_copy():
+            left = ", ".join(f"{count} {name}" for name, count in sorted((+self._found.rows).items()))
+            self.kept = [f"session: {left} of a copy beside"] if left else ()
+            return "unchanged", Counter(), Counter(conflicts=len(self.kept))
         kept = list(self._found.kept)
         if self._stored is not None:
             self._fields_kept = self._compare_fields(look.view, self._stored)
@@ -141,6 +145,18 @@ class SessionPiece:
         """Raise `AlreadyExists` for a copy at another place that is of an earlier time than the last import."""
         if self._base.at > iso_text(self._draft.updated_at) and not origins.is_from_here(look):
             pieces.refuse_other(self, f"is older here than at its last import, from {origins.last_source(look)!r:.200}")
+
+    def _is_copy(self) -> bool:
+        """Return whether this is an older copy of a folder beside it, which is that of the last import.
+
+        One of the same time is a copy if it has nothing new.
+        """
+        folder, base = self._draft.folder, self._base
+        if folder is None or not base.folder or folder.mark == base.folder[0]:
+            return False
+        now, before = (folder.told, iso_text(self._draft.updated_at)), (base.folder[1], base.at)
+        is_older = now < before or (now == before and not self._found.rows.total())
+        return is_older and folder.stands(base.folder[0])
 
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
         """Find which fields follow; the names of those that do not."""
@@ -279,6 +295,7 @@ class SessionPiece:
             {**versions, **differs},
             self._source({row["id"] for row in heads if row["progression_id"] in kept}),
             iso_text(self._draft.updated_at),
+            () if self._draft.folder is None else (self._draft.folder.mark, self._draft.folder.told),
         ).text()
         for message_id, seen in self._found.revised.items():
             pieces.note_revision(self._look, message_id, seen + 1, self._into.now)

@@ -41,8 +41,9 @@ from lastlight_state.messaging.rows import MessagingMessageRow
 
 _s, _m = SESSIONS.c, MESSAGES.c
 
-#: What a message says, whatever its number.
-_TOLD = ("role", "content", "timestamp", "platform_message_id")
+#: What a message says for ever, and with what may be filled in later: whatever its number.
+_SAID, _LATER = ("role", "content", "timestamp"), "platform_message_id"
+_TOLD = (*_SAID, _LATER)
 
 _MESSAGES = prepared(
     sa.select(*_m).where(_m.session_id == bind("session_id", _m.session_id)).order_by(_m.session_id, _m.id),
@@ -82,7 +83,7 @@ class ChatPiece(RowPiece):
         self, draft: RowDraft, messages: Sequence[Row], growths: Mapping[str, Growth], into: ImportTarget
     ) -> None:
         super().__init__(draft, growths, into)
-        self._said = [repr([one[name] for name in _TOLD]) for one in messages]
+        self._said = [repr([one[name] for name in _SAID]) for one in messages]
         self.told = {"messages": brought.order(self._said)[:2]}
         self.digest = brought.line(draft.digest, self.told)
         self._messages, self._new = messages, messages
@@ -104,7 +105,7 @@ class ChatPiece(RowPiece):
             return found, rows, noticed
         noticed["active_retired"] += bool(is_rival) and found == "imported"
         known = look.view.rows(_MESSAGES, {"session_id": session["id"]})
-        self._new = self._not_stored(known)
+        self._new = self._not_stored(known, noticed)
         self._refuse_unproved(look, self._new)
         self._keeps_numbers = not any(row_merge.stored_pairs(look.view, {"messaging_messages": self._new}))
         return found, rows + Counter(messaging_messages=len(self._new)), noticed
@@ -114,13 +115,16 @@ class ChatPiece(RowPiece):
         known = before.get("messages")
         return bool(brought.beginning(self._said, known)) if known and known[0] else None
 
-    def _not_stored(self, stored: Sequence[Row]) -> Sequence[Row]:
-        """Return the messages that follow those which are stored."""
+    def _not_stored(self, stored: Sequence[Row], noticed: Counter[str]) -> Sequence[Row]:
+        """Return the messages that follow those which are stored. These never change, whatever is filled in there."""
         for here, there in zip(stored, self._messages, strict=False):
-            if any(here[name] != there[name] for name in _TOLD):
+            is_later = here[_LATER] is None or there[_LATER] is None
+            if any(here[name] != there[name] for name in (_SAID if is_later else _TOLD)):
                 raise StaleVersion(
                     models.SESSION, self.target[1], expected=f"message {there['id']}", found=f"message {here['id']}"
                 )
+            if here[_LATER] != there[_LATER]:
+                self._keep(noticed, MESSAGES, here, [_LATER])
         return self._messages[len(stored) :]
 
     def store(self, view: Unit, outcome: str) -> None:
