@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from support.maintenance import homes, node_databases, state_databases, workflow_databases
+from support.maintenance.mailbox_trees import KEY, answer, attach, say
 from support.maintenance.named_sources import SOURCES
 from support.migrations.eras import CHAT
 from support.run_log.logs import RUN, SESSION
@@ -67,7 +68,25 @@ def _file(kind: str, name: str) -> Callable[[Path, int], None]:
     return replace
 
 
-#: How one more item is written, by kind. A mailbox is copied once, so its program is stopped before.
+def _host(root: Path, number: int) -> None:
+    folder = root / KEY[0] / KEY[1]
+    attach(folder, f"inbox/m-{number}/a.txt", b"said")
+    say(folder, f"m-{number}", 2 * number + 2)
+    with closing(sqlite3.connect(folder / "inbound.db", timeout=60)) as raw, raw:
+        raw.execute("UPDATE messages_in SET status = 'completed' WHERE seq = ?", [2 * number])
+
+
+def _agent(root: Path, number: int) -> None:
+    folder = root / KEY[0] / KEY[1]
+    answer(folder, f"a-{number}", 2 * number + 3)
+    with closing(sqlite3.connect(folder / "outbound.db", timeout=60)) as raw, raw:
+        statement = "INSERT OR REPLACE INTO processing_ack VALUES ('m-0', 'processing', ?)"
+        raw.execute(statement, [f"2026-01-05T10:{number // 60 % 60:02}:{number % 60:02}.000Z"])
+
+
+#: How the two programs of a mailbox write one more message. It is copied once, and its source is not followed.
+MAILBOX: dict[str, Callable[[Path, int], None]] = {"host": _host, "agent": _agent}
+#: How one more item is written, by kind.
 APPEND: dict[str, Callable[[Path, int], None]] = {
     "openai-agents-db": _say,
     "lionagi-db": _order,
@@ -85,17 +104,19 @@ def _until_told(told: threading.Event) -> None:
     told.set()
 
 
-def main(kind: str, root: str, most: str) -> None:
-    """Write items until the input ends, ``most`` at most."""
+def main(kind: str, root: str, most: str, pause: str = "0") -> None:
+    """Write items until the input ends, ``most`` at most, with so many seconds between them."""
+    append = {**APPEND, **MAILBOX}[kind]
     ended: Any = threading.Event()
     threading.Thread(target=_until_told, args=[ended], daemon=True).start()
     number = 1
     while number < int(most) and not ended.is_set():
-        APPEND[kind](Path(root), number)
+        append(Path(root), number)
         number += 1
         if number == 2:
             sys.stdout.write("begun\n")
             sys.stdout.flush()
+        ended.wait(float(pause))
     sys.stdout.write(f"{number}\n")
 
 
