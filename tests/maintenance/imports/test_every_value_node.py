@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.maintenance import shapes
+from support.maintenance import node_databases, shapes
 from support.maintenance.every_value import Cells, cells_of, filled, inserting, rows_of, unseen
 
 from lastlight_state.db.schema.columns import parse_time
@@ -54,7 +56,10 @@ GIVEN: dict[str, dict[str, Any]] = {
     "vectors": {"dimensions": 1},
     "scorers": {**_ATTEMPT, "source": "live", "score": 0.5},
     "memory_messages": {"run_id": "run"},
+    "tool_call_archive": {"run_id": "run"},
 }
+#: Times that are kept as they are.
+_RAW_TIMES = ("runs.hijack_requested_at_ms", "runs.pause_requested_at_ms", "sandboxes.heartbeat_at_ms")
 _PLAN = {"run_id": "run", "node_id": "node", "iteration": 0}
 
 
@@ -101,16 +106,23 @@ def _value(cell: Any) -> Any:
         return cell
 
 
-def _is_time(name: str) -> bool:
-    return name == "timestamp_ms" or (name.endswith("_at_ms") and name != "hijack_requested_at_ms")
+def _is_time(table: str, name: str) -> bool:
+    is_raw = f"{table.removeprefix('_smithers_')}.{name}" in _RAW_TIMES
+    return name == "timestamp_ms" or (name.endswith("_at_ms") and not is_raw)
 
 
 def _wanted(cells: Cells) -> Cells:
-    """The cells, with times in seconds. States have words of ours; a kind of question and one time keep theirs."""
+    """The cells, with times in seconds. States have words of ours; a kind of question and some times keep theirs.
+
+    What the program says of its own schema is left out.
+    """
     return {
-        (table.removeprefix("_smithers_"), name): value / 1_000 if _is_time(name) else value
+        (table.removeprefix("_smithers_"), name): value / 1_000 if _is_time(table, name) else value
         for (table, name), value in cells.items()
-        if value is not None and name not in ("status", "state", "kind") and value not in (0, 1)
+        if value is not None
+        and table != "_smithers_schema_migrations"
+        and name not in ("status", "state", "kind")
+        and value not in (0, 1)
     }
 
 
@@ -148,3 +160,16 @@ def _check(database: Database, source: Path | str, cells: Cells) -> None:
     assert (done.kind, plan.rows, plan.noticed) == ("smithers-db", done.rows, done.noticed)
     assert unseen(_wanted(cells), _stored(database), done.noticed) == []
     assert imports.run(source).units.keys() == {"unchanged"}
+
+
+def test_rows_without_a_place_are_counted_whether_their_run_is_there_or_not(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    """maintenance M-122: one of a run, one of no run, and one whose run is gone."""
+    path = node_databases.made(tmp_path / "smithers.db")
+    node_databases.put(path, "runs", run_id="r", status="finished", finished_at_ms=node_databases.BEGIN + 9_000)
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("CREATE TABLE _smithers_later (run_id TEXT, said TEXT)")
+        raw.execute("INSERT INTO _smithers_later VALUES ('r', 'a'), (NULL, 'b'), ('gone', 'c')")
+    done = sqlite_database.open().maintenance.imports.run(path)
+    assert (done.units, done.noticed["later_left"]) == ({"imported": 1}, 3)

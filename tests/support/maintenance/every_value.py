@@ -71,7 +71,7 @@ def unseen(cells: Cells, told: Iterable[Any], noticed: Mapping[str, int]) -> lis
     return [
         f"{table}.{column}"
         for (table, column), value in cells.items()
-        if not any(name.startswith((f"{table}_", f"{column}_")) for name in noticed)
+        if not any(name.startswith((f"{table}_", f"{column}_", f"{table}.{column}_")) for name in noticed)
         and value is not True
         and not all(one in leaves or (isinstance(one, str) and one in text) for one in _wanted(value))
     ]

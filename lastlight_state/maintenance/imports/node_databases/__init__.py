@@ -234,6 +234,8 @@ APART: dict[str, tuple[str, str, Made]] = {
 
 _PREFIX = "_smithers_"
 _RUNS = f"{_PREFIX}runs"
+#: Of rows that name no run that is there.
+_OF_NO_RUN = f"run_id IS NULL OR run_id NOT IN (SELECT run_id FROM {_RUNS})"
 #: The columns that the table of runs has in every version.
 _COLUMNS = {_RUNS: "run_id workflow_name status created_at_ms"}
 #: The tables that are read, and the one about the schema of the source, which says nothing of what it did.
@@ -287,7 +289,7 @@ def _apart(source: Foreign) -> Iterator[Part]:
 def _elsewhere(source: Foreign) -> Iterator[Part]:
     """Yield the rows of no run that have no place here, counted by table."""
     for table in _left(source):
-        condition = "run_id IS NULL" if "run_id" in source.columns(table) else "true"
+        condition = _OF_NO_RUN if "run_id" in source.columns(table) else "true"
         for part in foreign.counted(source, table, condition):
             yield replace(part, key=table.removeprefix(_PREFIX))
 
