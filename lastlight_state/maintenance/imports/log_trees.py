@@ -50,8 +50,8 @@ class CopyPiece:
 
     kept: Sequence[str] = ()
 
-    def __init__(self, name: str, source: Path, tree: LogTree, target: Path) -> None:
-        self._source, self._tree, self._path = source, tree, target
+    def __init__(self, name: str, source: Path, projects: Path, tree: LogTree, target: Path) -> None:
+        self._source, self._projects, self._tree, self._path = source, projects, tree, target
         self.target = (_RECORD, name)
         self._there: int | None = None
         with _opened(source) as file:
@@ -65,18 +65,35 @@ class CopyPiece:
         Raises `AlreadyExists` for a file that is stored with other bytes.
         """
         self._there, known = self._common(), pieces.known(look)
+        if self._there is None and pieces.is_brought(look.view, self.target):
+            self._follow()
         is_new, is_removed = known is None, self._there is None and pieces.is_removed(look, self)
-        if is_removed and not (is_new and self._is_elsewhere()):
+        if is_removed and not (is_new and any(self._elsewhere())):
             self.kept = ("was removed here under another name",) if is_new else ()
             return "pruned", Counter(), Counter()
         if self._there is not None and self._there >= self._size:
             return "imported" if is_new else "unchanged", Counter(), Counter(kept=int(known != self.digest))
         return "imported" if self._there is None else "grown", Counter({_COUNTED: 1}), Counter()
 
-    def _is_elsewhere(self) -> bool:
-        """Return whether the file is here in the folder of another project, where its source stood before."""
+    def _elsewhere(self) -> Iterator[Path]:
+        """Yield where the file is here in the folder of another project, where its source may have stood before."""
         within = self._path.relative_to(self._tree.projects).parts[1:]
-        return any(os.path.lexists(self._tree.projects.joinpath(slug, *within)) for slug in self._tree.slugs()[0])
+        names = (Path(slug, *within) for slug in self._tree.slugs()[0])
+        return (one for one in names if os.path.lexists(self._tree.projects / one))
+
+    def _follow(self) -> None:
+        """Go on with the file of a project that was renamed in the source.
+
+        It is here under the old name, with the same beginning, and the source has nothing there any more.
+        """
+        own = self._path
+        for one in self._elsewhere():
+            if not self._there and not os.path.lexists(self._projects / one):
+                self._path = self._tree.projects / one
+                with suppress(AlreadyExists):
+                    self._there = self._common()
+        if not self._there:
+            self._path, self._there = own, None
 
     def store(self, _: Unit, outcome: str) -> None:
         """Copy it, or append what is new. At every instant the path names nothing, or a beginning of the source."""
@@ -290,7 +307,7 @@ def _piece(tree: LogTree, names: tuple[str, ...], key: str, into: ImportTarget) 
     if here.projects == tree.projects:
         raise InvalidValue("path", "must not be the folder of logs that is imported into")
     name = key if _is_agent(names[1]) else key_of(names[1:])  # its session is known by its id, in any project
-    return CopyPiece(name, tree.projects.joinpath(*names), here, _target(here, *names))
+    return CopyPiece(name, tree.projects.joinpath(*names), tree.projects, here, _target(here, *names))
 
 
 def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:
