@@ -113,6 +113,8 @@ class SessionPiece:
         self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = pieces.outcome(look, self, is_stored=self._stored is not None)
         self._base = ImportedVersions.of(pieces.known(look)) if self._stored is not None else ImportedVersions("")
+        if found == "imported" and look.planned["sessions"].get(self.plan.session["id"]) == self.digest:
+            found = "unchanged"  # a copy in the same plan
         if found not in STORED:
             return found, Counter(), Counter()
         noticed = Counter(self._draft.noticed)
@@ -136,6 +138,7 @@ class SessionPiece:
         self._found.rows["sessions"] += found == "imported"
         if found == "grown" and pieces.is_same(look, self) and not self._found.rows.total():
             return "unchanged", Counter(), Counter()  # nothing of it was removed here
+        look.planned["sessions"].setdefault(self.plan.session["id"], self._draft.digest)
         self.kept = kept
         noticed["conflicts"] += len(kept)
         noticed["removed_here"] += len(self._found.gone) + len(self._found.removed_messages)

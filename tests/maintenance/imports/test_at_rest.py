@@ -157,3 +157,33 @@ def test_a_unit_and_its_copy_beside_come_to_rest(
     """maintenance OP-36, M-120."""
     (tmp_path / "program").mkdir()
     comes_to_rest(database, write_source(tmp_path / "program"))
+
+
+def test_a_plan_takes_an_equal_copy_beside_for_no_second_session(store: Any, tmp_path: Path) -> None:
+    """maintenance OP-36, M-120."""
+    root, imports = tmp_path / "program", store.maintenance.imports
+    for name in ("r", "r.bak"):
+        _run(root, name, "m0")
+    plan, done = imports.plan(root), imports.run(root)
+    assert plan.units == done.units == {"imported": 1, "unchanged": 1}
+
+
+def test_an_older_copy_beside_a_run_brings_nothing_and_is_named(store: Any, tmp_path: Path) -> None:
+    """maintenance M-120: neither what was removed here, nor an earlier status; the run goes on."""
+    imports, branches = store.maintenance.imports, store.conversations.branches
+    root = _copied_run(tmp_path / "program")
+    imports.run(root)
+    branches.pop("b")
+    for _ in range(2):
+        assert imports.run(root).units == {"unchanged": 2}
+    assert store.conversations.sessions.get("r").status == "completed"
+    assert [one.message.id for one in branches.history("b")] == ["m0"]
+    other = branch("c", [message("alone", 2)])
+    write(root / "r.bak" / "branches" / "b1.json", other)
+    done = imports.run(root)
+    assert (done.units, done.rows) == ({"unchanged": 2}, {})
+    assert [one.unit for one in done.conflicts] == ["r.bak"]
+    assert "1 messages" in done.conflicts[0].kept
+    _run(root, "r", "m0", "m1", "m2", seconds=80)
+    assert imports.run(root).units == {"grown": 1, "unchanged": 1}
+    assert [one.message.id for one in branches.history("b")] == ["m0", "m2"]
