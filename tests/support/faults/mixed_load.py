@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class Load:
                 run = await store.workflows.runs.create("awaited", trigger=TRIGGER, phase="start", context=CONTEXT)
                 await store.workflows.runs.merge_scratch(run.id, {"n": number})
                 await store.journal.events.append(run.id, "said", {"number": number})
-                await store.read(lambda view, run_id=run.id: view.workflows.runs.get(run_id))
+                await store.read(partial(_run_of, run.id))
                 await store.workflows.runs.finish(run.id, "succeeded")
                 await asyncio.sleep(PAUSE)
         except BaseException as error:
@@ -117,6 +118,10 @@ def held(loads: list[Load]) -> dict[str, float]:
         "connections": _told(loads[1].store, asked),
         "prepared": max(_told(loads[1].store, prepared) for _ in range(10)),  # of whichever connection is lent
     }
+
+
+def _run_of(run_id: str, view: Any) -> object:
+    return view.workflows.runs.get(run_id)
 
 
 def _told(store: StateStore, query: str) -> int:
