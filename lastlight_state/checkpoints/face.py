@@ -23,7 +23,7 @@ from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Statement
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import Conflict, CorruptData, StaleVersion
+from lastlight_state.errors import Conflict, CorruptData
 from lastlight_state.ids import new_id
 
 #: How many writes go in one statement, where the database puts them with the change of their thread.
@@ -60,10 +60,10 @@ class Checkpoints(Repository):
             valid.optional("after", after)
 
         def work(unit: Unit) -> CheckpointSummary:
-            thread_id = _touched(unit, place)
+            thread_id = values.touched(unit, place)
             row = {**draft.row, "thread_id": thread_id}
             if after is not UNSET:
-                _refuse_stale(unit, row, (scope, thread, row["namespace"]), after)
+                values.refuse_stale(unit, row, (scope, thread, row["namespace"]), after)
             new = values.new_rows(unit, thread_id, row["namespace"], draft.versions, draft.values, keep=keep)
             statement, given = sql.PUT, row
             if new and self._is_one(new):
@@ -220,7 +220,7 @@ class Checkpoints(Repository):
             found = self._locked(unit, source)
             whose = unit.find(CheckpointThread.of, sql.GET_THREAD, source)
             kept = {} if whose is None else {"user": whose.user, "expires_at": whose.expires_at}
-            target_id = _touched(unit, {**place, **kept})
+            target_id = values.touched(unit, {**place, **kept})
             if target_id == found or unit.value(sql.IS_FILLED, {"thread_id": target_id}):
                 raise Conflict(f"thread {target!r:.80} has checkpoints or writes already", code="thread_not_empty")
             return copying.thread(unit, found, target_id)
@@ -351,17 +351,5 @@ class Checkpoints(Repository):
         return found["id"]
 
 
-def _touched(unit: Unit, place: Row) -> str:
-    """Return the id of the thread, made if it is new and locked in any case."""
-    [found] = unit.rows(sql.TOUCH, place)
-    return found["id"]
-
-
 def _row(row: CheckpointSummaryRow) -> CheckpointSummaryRow:
     return row
-
-
-def _refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:
-    found = unit.value(sql.LATEST_ID, row)
-    if found != after:
-        raise StaleVersion(models.CHECKPOINT, key, expected=after, found=found)

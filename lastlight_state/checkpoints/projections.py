@@ -86,6 +86,18 @@ class BeforeRow(TypedDict):
     body: bytes | None
 
 
+class IdRow(TypedDict):
+    """A thread."""
+
+    id: str
+
+
+class SeqRow(TypedDict):
+    """The number of a checkpoint."""
+
+    seq: int
+
+
 class ThreadIdRow(TypedDict):
     """The thread of a checkpoint."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import Insert, insert
@@ -13,8 +13,10 @@ from lastlight_state.checkpoints.models import CHECKPOINTS, THREADS, VALUES, WHO
 from lastlight_state.checkpoints.projections import (
     BeforeRow,
     CheckpointSummaryRow,
+    IdRow,
     NamedRow,
     ParentRow,
+    SeqRow,
     StoredRow,
     ThreadIdRow,
     WriteRow,
@@ -26,19 +28,6 @@ from lastlight_state.db.rows.writes import insert_computed, listed, shaped
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import LookedUp
-
-
-class IdRow(TypedDict):
-    """A thread."""
-
-    id: str
-
-
-class SeqRow(TypedDict):
-    """The number of a checkpoint."""
-
-    seq: int
-
 
 _t, _c, _v, _w = THREADS.c, CHECKPOINTS.c, VALUES.c, WRITES.c
 
