@@ -172,7 +172,10 @@ def _is_lock(frame: FrameType) -> bool:
 
     On 3.14, where it does, `lastlight_state.locks` stands there, which has a test of its own.
     """
-    return frame.f_code.co_filename == locks.__file__ or linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0).strip().endswith(LOCKS)
+    code = frame.f_code
+    if code.co_filename == locks.__file__:
+        return True
+    return linecache.getline(code.co_filename, frame.f_lineno or 0).strip().endswith(LOCKS)
 
 
 class Alarm:
