@@ -20,7 +20,7 @@ COMMON = {name for option in arguments.options() for name in option.opts}
 
 @pytest.fixture(scope="module")
 def sections() -> dict[str, str]:
-    """What the site says of each command."""
+    """Return what the site says of each command."""
     made: str = subprocess.run(
         [sys.executable, "-c", "import reference; print(reference.commands())"],
         cwd=ROOT / "docs",

@@ -15,13 +15,13 @@ PACKAGES: tuple[str, ...] = runpy.run_path(str(DOCS / "api.py"))["PACKAGES"]
 
 
 def names() -> str:
-    """What the packages export, one name a line."""
+    """Return what the packages export, one name a line."""
     exported = ((path, name) for path in PACKAGES for name in sorted(import_module(path).__all__, key=str.lower))
     return "".join(f"{path}.{name}\n" for path, name in exported)
 
 
 def schema() -> str:
-    """What the site says of the tables."""
+    """Return what the site says of the tables."""
     page: str = runpy.run_path(str(DOCS / "schema.py"))["page"]()
     return page
 

@@ -168,7 +168,7 @@ def cut_off_after(called: str, within: str) -> Iterator[None]:
 
 
 def _is_lock(frame: FrameType) -> bool:
-    """Whether it stands at ``with some_lock:``, where CPython looks for no signal between the lock and the block.
+    """True if it stands at ``with some_lock:``, where CPython looks for no signal between the lock and the block.
 
     On 3.14, where it does, `lastlight_state.locks` stands there, which has a test of its own.
     """

@@ -152,7 +152,7 @@ class ChangingSources:
             shutil.copytree(run, copy, copy_function=self._random.choice([shutil.copy, shutil.copy2]))
 
     def _has_copies(self, source: _Source) -> bool:
-        """Whether a run has a copy beside: a plan takes two that are new and differ for two sessions."""
+        """True if a run has a copy beside: a plan takes two that are new and differ for two sessions."""
         return (source.root / "runs" / "s.bak").exists()
 
     def _go_on(self, _: _Source) -> None:
