@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Wait shortly for what is listed: some of it waits for things that never happen here."""
     listed = json.loads(os.environ["FRAMEWORKS_LISTED"])
     for item in items:
-        seconds = 5 if item.nodeid in listed or item.nodeid.partition("[")[0] in listed else 60
+        seconds = 5 if item.nodeid in listed or item.nodeid.partition("[")[0] in listed else 240
         item.add_marker(pytest.mark.timeout(seconds))
 
 
