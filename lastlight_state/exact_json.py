@@ -29,26 +29,25 @@ _STAND_IN = os.urandom(16).hex()
 
 
 def decode(text: str | bytes, number: Callable[[int], Any] = int) -> Any:
-    """Return the value of JSON text, integers of any size exact. Raises ValueError on text that is no JSON.
+    """Return the value of JSON text, with exact integers of any size. Raises ValueError for text that is not JSON.
 
-    A number that is beyond every float, such as ``1e400``, is no JSON here. ``number`` makes what an integer beyond 64
-    bits becomes.
+    A number that no float can hold, such as ``1e400``, is refused. ``number`` converts each integer beyond 64 bits.
     """
     data: Any = text.encode() if isinstance(text, str) else text
-    # Of what is no text orjson says what is wrong.
+    # If data is not text, orjson raises with the reason.
     is_long = isinstance(data, bytes) and len(data) >= _LONG and may_hold_long_integers(data)
     return _exact(data, number) if is_long else orjson.loads(data)
 
 
 def decode_jsonb(text: str | bytes) -> Any:
-    """Decode like `decode` text that Postgres made of JSONB, in which a large float has the digits of an integer."""
+    """Return the value of text that Postgres made of JSONB, in which a large float is written like an integer."""
     return decode(text, _as_stored)
 
 
 def may_hold_long_integers(data: bytes) -> bool:
-    """Return False if no integer in JSON text has 19 digits, as all beyond 64 bits have. True is a guess.
+    """Return False if JSON text has no integer of 19 digits or more, as all beyond 64 bits have. True may be wrong.
 
-    Looks at every fourth byte first, and then at every second: a time or an id has no such row of digits there. Both
+    Looks at every fourth byte first, then at every second: times and ids have no such runs of digits there. Both
     halves are looked at, because in a list of small integers one of them is all digits. A search for the digits would
     take ten times as long as parsing does.
     """
@@ -60,7 +59,7 @@ def may_hold_long_integers(data: bytes) -> bool:
 
 
 def _exact(data: bytes, number: Callable[[int], Any]) -> Any:
-    """Return the value of JSON text, each integer beyond 64 bits as ``number`` makes it."""
+    """Return the value of JSON text, with each integer beyond 64 bits converted by ``number``."""
     long: list[int] = []
 
     def stand_in(found: re.Match[bytes]) -> bytes:

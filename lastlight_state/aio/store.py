@@ -58,7 +58,7 @@ S = TypeVar("S", bound=Closing)
 
 
 class Opening(Generic[P, S]):
-    """A class method that opens a sync store or tenants, as a coroutine that gives the async ones."""
+    """The async face of a class method that opens a store or tenants: a coroutine that returns their async class."""
 
     def __init__(self, opens: Callable[P, S]) -> None:
         self._opens = opens
@@ -73,9 +73,9 @@ class Opening(Generic[P, S]):
 
 
 async def opened_as(kind: Callable[[S], A], opens: Callable[[], S], shared: Lane | None = None) -> A:
-    """Return the async store of what ``opens`` gives. A task that is cancelled meanwhile leaves none open.
+    """Open a sync store by ``opens`` and return its async face. A store is closed if the task is cancelled meanwhile.
 
-    It is opened on a thread of the ``shared`` lane, or else on one of its own.
+    ``opens`` runs on a thread of the ``shared`` lane, or without one on a new thread.
     """
     lane = shared or Lane("open")
     stores: list[S] = []

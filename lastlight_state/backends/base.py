@@ -189,7 +189,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
         return self.options.schema
 
     def command(self, *words: str) -> str:
-        """Return this command of ours for this very database, to be pasted into a shell as it stands."""
+        """Return a command line of ``lastlight-state`` for this database, ready to be pasted into a shell."""
         return urls.command(("lastlight-state", *words), self.location, self.options.named_by, self.schema)
 
     @property
@@ -199,7 +199,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """Return what compiled statements are kept by."""
+        """Return the key of the cache of compiled statements for this backend."""
         return self.name, self.schema_in_texts, self.sealing
 
     @property
@@ -209,7 +209,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
 
     @property
     def disturbed(self) -> bool:
-        """Return whether another process wrote while ``glance`` read the file as unchanging: look again without it."""
+        """True if another process wrote to the file during a ``glance``: repeat the read without ``glance``."""
         return False
 
     @abstractmethod
@@ -232,15 +232,15 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
         """Give the connection back; a broken one is closed instead of lent again."""
 
     def recover(self, checkout: Checkout) -> None:
-        """Undo and give back what a checkout had whose unit was cut off by an exception from outside. Idempotent."""
+        """Roll back and release a checkout whose unit was cut off by an exception from outside. Idempotent."""
         checkout.broken = True
         self.rollback(checkout)
         self.release(checkout)
 
     def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
-        """Return what ``run`` gives when it is tried again after a driver's error that means nothing but "wait".
+        """Retry ``run`` after a driver's error that means only "wait", and return its result.
 
-        Raises the translated error where waiting is the database's own business, or would not help.
+        Raises the translated error if the database waits by itself, or if waiting would not help.
         """
         raise self.failed(checkout, error) from error
 
@@ -298,18 +298,18 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
         return None
 
     def packed_size(self, packed: ColumnElement[Any]) -> ColumnElement[int]:
-        """Return about how many bytes a list of `packed` takes."""
-        raise NotSupported(f"{self.name} packs no columns")
+        """Return the approximate size in bytes of a list that `packed` made."""
+        raise NotSupported(f"{self.name} cannot pack columns into a list")
 
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
         """Return column names and at most ``limit`` rows of one statement of a person's own, in a unit that reads.
 
-        ``plan``: how the database would find the rows, instead of them.
-        The database itself refuses to write: `ReadOnlyTransaction`. What it does not understand is `InvalidValue`.
+        With ``plan`` the database's query plan is returned instead of the rows. Raises `ReadOnlyTransaction`, from the
+        database itself, for a statement that writes, and `InvalidValue` for one that the database does not understand.
         """
-        raise NotSupported(f"{self.name} cannot refuse writes of a query")
+        raise NotSupported(f"{self.name} cannot run a query read-only")
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
         """Let statements of this unit that change tables give up soon, as `BackendBusy`, when others hold the table."""

@@ -124,7 +124,7 @@ def current(backend: Backend) -> str | None:
 
 
 def target_of(to: str) -> str:
-    """Return the revision that a caller means by its name or number. Raises `InvalidValue` with all that there are."""
+    """Return the revision with this name or number. Raises `InvalidValue` that lists all known revisions."""
     known = scripts.revisions()
     meant = known[-1:] if to == "head" else [revision for revision in known if to in (revision, revision[:4])]
     if not meant:

@@ -251,7 +251,7 @@ _LENGTH_LOCKED = prepared(sa.select(_p.next_ord).where(_p.id == bind("id", _p.id
 
 
 def hints(metadata: Mapping[str, Any] | None) -> Hints:
-    """Return the hints that metadata hold: names under the same keys. Anything else there is no hint."""
+    """Return the ``provider``, ``model`` and ``agent_name`` in metadata, None for a value that is not a name."""
     given = metadata or {}
     return {
         "provider": _hint(given.get("provider"), _MOST.provider),

@@ -154,7 +154,7 @@ def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list
 
 
 def new_drafts(where: str, given: Sequence[NewMessage], now: datetime) -> list[MessageDraft]:
-    """Return the parameters of messages in their order. Two different ones of one id are `InvalidValue`."""
+    """Return the parameters of messages in their order. Raises `InvalidValue` for two different messages of one id."""
     found = [draft(f"{where}[{i}]", one, now) for i, one in enumerate(checks.batch(where, given, words.BATCH))]
     _refuse_large(where, found)
     _by_id(found)
@@ -177,9 +177,9 @@ class RestartUnit(Exception):
 
 
 def retry_storing(store: Callable[[], T]) -> T:
-    """Call ``store`` and return its result. Repeats it where another unit stored a message that it found missing.
+    """Call ``store`` and return its result. Retry if another unit has stored a message that ``store`` found missing.
 
-    So it is, as often as it asks for it, after `RestartUnit`.
+    After `RestartUnit` it is called again without a limit.
     """
     left = _ATTEMPTS
     while True:
@@ -194,9 +194,9 @@ def retry_storing(store: Callable[[], T]) -> T:
 
 
 def ensured(make: Callable[[], T]) -> T:
-    """Call ``make``, which makes a row unless it is there, and return its result.
+    """Call ``make``, which makes a row unless it exists, and return its result.
 
-    Calls it once more where another caller made the row after ``make`` had looked: the second look finds it. An
+    Calls it once more if another caller made the row after ``make`` had looked: the second call finds the row. An
     `AlreadyExists` that names the ``fields`` that differ is raised as it is.
     """
     try:
@@ -215,9 +215,10 @@ def put_all(
     *,
     seen: Mapping[str, int] | None = None,
 ) -> tuple[set[str], list[str]]:
-    """Store the messages among these; the ids that were stored already, and those of them that have changed.
+    """Store the given messages. Return the ids that were stored already, and the ids of those that this call changed.
 
-    With ``seen`` only those may change that have the revisions there: else `Conflict`, and the unit begins again.
+    With ``seen`` a stored message may change only if its revision is the one there. Otherwise `Conflict` is raised, and
+    the unit is retried.
     Raises `NotFound` for an id without a message, `InvalidValue` for two different messages of one id.
     """
     bodies = _by_id([one for one in given if not isinstance(one, str)])
@@ -238,7 +239,7 @@ def put_all(
 
 
 def create_all(unit: Unit, known: KnownClasses, given: Sequence[MessageDraft]) -> list[Message]:
-    """Store messages of which none is there, and return them in their order. Raises `AlreadyExists` for the first."""
+    """Store new messages and return them in the given order. Raises `AlreadyExists` for the first id that is stored."""
     bodies = _by_id(given)
     there = {row["id"] for row in _rows(unit, _THERE, bodies)} if bodies else set()
     for one in bodies:
@@ -251,7 +252,7 @@ def create_all(unit: Unit, known: KnownClasses, given: Sequence[MessageDraft]) -
 
 
 def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
-    """Return these ids. Raises `NotFound` for the first without a message."""
+    """Return these ids as a set. Raises `NotFound` for the first id without a stored message."""
     there = {row["id"] for row in _rows(unit, _THERE, set(ids))} if ids else set()
     for one in ids:
         if one not in there:
@@ -260,7 +261,7 @@ def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
 
 
 def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collection[str] = ()) -> Message:
-    """Store the message unless an equal one is there; the fields ``but`` are not compared.
+    """Store the message unless an equal one is stored, and return the stored one. The fields ``but`` are not compared.
 
     Raises `AlreadyExists` with the fields that differ.
     """
@@ -279,9 +280,7 @@ def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collecti
 def differs(stored: Values, body: Values, *, given_only: bool = False) -> list[str]:
     """Return the fields in which a message differs from the stored one.
 
-    An embedding is compared only where one is given.
-
-    With ``given_only``, so is every other field.
+    An embedding is compared only if one is given. With ``given_only`` this goes for every field.
     """
     fields = [name for name in _TEXTS if stored[name] != body[name] and not (given_only and _is_left_out(name, body))]
     fields += [

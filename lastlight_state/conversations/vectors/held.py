@@ -86,7 +86,7 @@ class HeldValues:
         return 8 * self._columns * len(self._rows)
 
     def add(self, rows: Iterable[ScannedChunk]) -> None:
-        """Add the metadata of the next rows."""
+        """Add the metadata of the next rows, numbered from the last one on."""
         for at, row in enumerate(rows, self._count):
             for name, value in (row.get("chunk_metadata") or {}).items():
                 self._hashes.append(hash((name, codec.canonical(value))))

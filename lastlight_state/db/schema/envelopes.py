@@ -34,9 +34,11 @@ BOUND_BYTES = MAGIC + bytes((BOUND,))
 #: The key id of what is not sealed, and only looks as if it were.
 NO_KEY = ""
 
+_DAMAGED = "expected the envelope of a sealed value, found a damaged one"
+
 
 class Envelope(NamedTuple):
-    """What stands in a sealed cell. Of another version than ours nothing else is known."""
+    """The parts of a sealed cell. Of a newer version only its number is known."""
 
     version: int
     key_id: str
@@ -44,7 +46,7 @@ class Envelope(NamedTuple):
 
 
 def envelope(value: Any) -> Envelope | None:
-    """Return the envelope that a stored value is; None for one without. Raises ValueError for a damaged one."""
+    """Return the envelope in a stored value, None if the value is not sealed. Raises ValueError for a damaged one."""
     if isinstance(value, bytes):
         return _bytes_parts(value) if value.startswith(MAGIC) else None
     if value.__class__ is not dict or len(value) != 1 or MEMBER not in value:
@@ -54,7 +56,7 @@ def envelope(value: Any) -> Envelope | None:
             return Envelope(version, key_id, b64decode(text, validate=True))
         case [int(version), *_] if version > BOUND:
             return Envelope(version, "", b"")
-    raise ValueError("no envelope of a sealed value")
+    raise ValueError(_DAMAGED)
 
 
 def _bytes_parts(value: bytes) -> Envelope:
@@ -63,7 +65,7 @@ def _bytes_parts(value: bytes) -> Envelope:
         return Envelope(version, "", b"")
     end = start + value[start - 1] if len(value) >= start else 0
     if version < ALONE or not start <= end <= len(value):
-        raise ValueError("no envelope of a sealed value")
+        raise ValueError(_DAMAGED)
     return Envelope(version, value[start:end].decode(), value[end:])
 
 

@@ -154,7 +154,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Key:
-    """Columns that identify one row of a table: all rows, or those that ``among`` tells (a column and its SQL literal).
+    """Columns that are unique in a table. With ``among``, a column and a SQL literal, only rows with that value count.
 
     In the columns that ``nullable`` names, NULL equals the empty text.
     """
@@ -169,7 +169,7 @@ class Key:
         return (*self.columns, *(self.among[:1] if self.among else ()))
 
     def taken(self, table: str) -> str:
-        """Return whether another row has the new key, as SQLite spells it."""
+        """Return the condition of a trigger on SQLite that is true if another row already has the new row's key."""
         same = [self._same(column) for column in self.columns]
         some = [f"{{row}}{self.among[0]} = {self.among[1]}"] if self.among else []
         there = " AND ".join([*same, *(one.format(row="") for one in some), "rowid <> OLD.rowid"])

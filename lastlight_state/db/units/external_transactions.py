@@ -28,7 +28,7 @@ _OURS = f"^({'|'.join(RESERVED_PREFIXES)})|^({'|'.join(sorted(RESERVED_NAMES))})
 
 @block
 def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
-    """Return a unit inside the transaction of what a caller gave. Raises `MisuseError` for what cannot be joined."""
+    """Return a unit inside the transaction of a caller's connection or session. Raises `MisuseError` for the rest."""
     connection, session = joinable(given)
     unit = Unit(scope.backend, scope.backend.join(connection))
     try:
@@ -41,7 +41,7 @@ def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
 
 
 def joinable(given: object) -> tuple[Connection, Session | None]:
-    """Return the connection, and the session that it is of. Raises `MisuseError` with what to give instead."""
+    """Return the given connection, or the given session and its connection. Raises `MisuseError` for the rest."""
     kind = type(given)
     if kind.__module__.startswith("sqlalchemy.ext.asyncio"):
         instead = "give it to AsyncStateStore.transaction"
@@ -71,8 +71,8 @@ def _connection_of(session: Session) -> Connection:
 def _undone_together(connection: Connection, unit: Unit, session: Session | None) -> Iterator[None]:
     """Undo everything in the block if it raises, even if the caller commits the rest.
 
-    A session forgets what it flushed in the block. The caller's transaction stays open meanwhile: a commit in the block
-    is refused, which to SQLAlchemy is a commit that failed, so that the transaction is rolled back.
+    A session forgets what it flushed in the block. A commit of the caller's transaction inside the block is refused.
+    SQLAlchemy takes that for a failed commit and rolls the transaction back.
     """
     if session is None:
         yield from _in_a_savepoint(connection, unit)
@@ -101,9 +101,9 @@ def undo(unit: Unit) -> None:
 
 
 class _Watch(HeldResource, AbstractContextManager["_Watch"]):
-    """Refuses what would commit the caller's transaction in a block that joined it, and notes what rolls it back.
+    """Refuses commits of the caller's transaction inside a block that joined it, and notes rollbacks.
 
-    It ends with the block, whatever cuts that off: otherwise the caller could never commit.
+    The watch ends with the block, also after an interruption: otherwise the caller could never commit.
     """
 
     def __init__(self, connection: Connection, unit: Unit) -> None:

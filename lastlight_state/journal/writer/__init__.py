@@ -135,8 +135,9 @@ class JournalWriter:
     ) -> PendingEvent:
         """Queue an event, and tell the listeners in this thread before returning. Arguments as in `Events.append`.
 
-        What cannot be written is refused here. Where the queue is full this waits for room, unless the options say
-        that it is refused; then, and after ``full_timeout``, it is `BackendBusy`. Raises `StoreClosed`.
+        An event that could not be written is refused here. If the queue is full, the call waits for room up to
+        ``full_timeout``, unless the options say that a full queue refuses events. Raises `BackendBusy` if there is no
+        room, `StoreClosed`.
         """
         entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._core.offer(entry):
@@ -154,7 +155,7 @@ class JournalWriter:
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> PendingEvent:
-        """Return the same, but `BackendBusy` at once where the queue is full."""
+        """Queue an event like `append`, but raise `BackendBusy` at once if the queue is full."""
         entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._core.offer(entry):
             raise self._core.full()
@@ -164,9 +165,10 @@ class JournalWriter:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all events that were appended before this call are stored and the mirrors have them.
 
-        Raises `UnsavedEvents` with the events that were given up since the last report, with those that are still
-        queued where one whole attempt has failed or the time is over (they are tried again, and a later flush may
-        succeed), and with the errors of listeners. Raises `MisuseError` inside a transaction's block.
+        Raises `UnsavedEvents` if an event is not stored or a listener raised. The error has the events that were given
+        up since the last report, those that are still queued, and the errors of listeners. Events are still queued when
+        a whole attempt has failed or the timeout is over: they are retried, and a later flush may succeed. Raises
+        `MisuseError` inside a transaction's block.
         """
         seconds = check_timeout(timeout)
         self._refuse_waiting()
@@ -177,9 +179,9 @@ class JournalWriter:
 
     @guarded
     def close(self, timeout: float | None = CLOSE_SECONDS) -> None:
-        """Take no more events, store those that are queued, and end. Closing again does nothing.
+        """Refuse further events, store the queued ones, and end. Closing again does nothing.
 
-        Raises `UnsavedEvents` like `flush`; then the events that it hands back as waiting are not stored any more.
+        Raises `UnsavedEvents` like `flush`. The events that this error has as queued will not be stored any more.
         """
         seconds = check_timeout(timeout)
         core = self._core
@@ -196,19 +198,19 @@ class JournalWriter:
 
     @guarded
     def subscribe(self, listener: Listener, types: Collection[str] = ()) -> None:
-        """Call ``listener`` with each event of these types (of any, where there are none) as soon as it is queued.
+        """Call ``listener`` with each event of these types as soon as it is queued. No types mean all types.
 
-        It is called in the thread that appends, before ``append`` returns; listeners in the order of their
-        subscription. What it raises harms nothing, and is reported by `flush`.
+        Listeners are called in the thread that appends, before ``append`` returns, in the order of their subscription.
+        An exception of a listener stops nothing; `flush` reports it.
         """
         self._core.subscribe(valid.callback("listener", listener), check_types(types))
 
     def unsubscribe(self, listener: Listener) -> None:
-        """Call it no more. One that is not subscribed is no error."""
+        """Stop calling the listener. Does nothing if it is not subscribed."""
         self._core.unsubscribe(listener)
 
     def stats(self) -> WriterStats:
-        """Return what is queued, and what became of the events before."""
+        """Return how many events are queued, and how many were stored or given up."""
         return self._core.stats()
 
     def __repr__(self) -> str:

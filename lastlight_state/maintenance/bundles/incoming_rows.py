@@ -243,7 +243,7 @@ class Renaming:
         return made
 
     def _scratch(self, scratch: Any) -> Any:
-        """Scratch whose pointers are to the executions of the copy."""
+        """Return a run's scratch with the ids of executions replaced by those of the copy."""
         if not isinstance(scratch, dict):
             return scratch
         return {key: self._pointing(value) for key, value in scratch.items()}
@@ -254,7 +254,7 @@ class Renaming:
         return {**value, POINTER: self._ids["execution"].get(value[POINTER], value[POINTER])}
 
     def _mirrored(self, metadata: Any) -> Any:
-        """Metadata of a fork, which repeat its parent."""
+        """Return the metadata of a branch with the id of its parent branch replaced by that of the copy."""
         name = _b.parent_branch_id.name
         if not isinstance(metadata, dict) or not isinstance(metadata.get(name), str):
             return metadata

@@ -14,12 +14,12 @@ from lastlight_state import codec
 
 
 def line(digest: str, told: Any) -> str:
-    """Return a line of the ledger: the digest of a unit, and what is told of it."""
+    """Return a line of the ledger: the digest of a unit, and ``told`` as JSON."""
     return f"{digest} {codec.canonical(told).decode()}"
 
 
 def told_by(noted: str | None) -> dict[str, Any]:
-    """Return what a line of the ledger tells of its unit, nothing for one without such an object."""
+    """Return the object in a line of the ledger, empty for a line without one."""
     _, has, text = (noted or "").partition(" {")
     return dict(codec.decode("{" + text)) if has else {}
 
@@ -30,7 +30,7 @@ def mark(*key: Any) -> str:
 
 
 def joined(stretches: Sequence[Sequence[int]], numbers: Iterable[int]) -> list[list[int]]:
-    """Return stretches with further numbers, as the first and the last of each stretch without a gap."""
+    """Return ranges with further numbers added. A range is its first and last number; adjacent ranges are merged."""
     found: list[list[int]] = []
     for first, last in sorted([*((one[0], one[1]) for one in stretches), *((one, one) for one in set(numbers))]):
         if found and first <= found[-1][1] + 1:
@@ -41,16 +41,16 @@ def joined(stretches: Sequence[Sequence[int]], numbers: Iterable[int]) -> list[l
 
 
 def within(number: int, stretches: Sequence[Sequence[int]]) -> bool:
-    """Return whether a number is in one of these stretches."""
+    """Return whether a number is in one of these ranges."""
     return any(first <= number <= last for first, last in stretches)
 
 
 def order(ids: Sequence[str]) -> list[Any]:
-    """Return how the ledger knows an order: its length, a digest, and its last id."""
+    """Return what the ledger keeps of an order: its length, a digest, and its last id."""
     return [len(ids), mark(*ids), ids[-1] if ids else None]
 
 
 def beginning(ids: Sequence[str], known: Sequence[Any] | None) -> Sequence[str]:
-    """Return the ids of an order that the last import had, none if it does not begin with these any more."""
+    """Return the ids of an order that the last import knew, none if the order no longer begins with them."""
     count, digest = known[:2] if known else (0, "")
     return ids[:count] if count <= len(ids) and mark(*ids[:count]) == digest else ()

@@ -154,23 +154,23 @@ def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside
 
 
 def name(max_bytes: int) -> Check:
-    """Return an identifier of so many bytes."""
+    """Return a check for identifiers of at most ``max_bytes``."""
     return partial(valid.identifier, max_bytes=max_bytes)
 
 
 def names(table: sa.Table, *columns: str) -> dict[str, Check]:
-    """Return the checks of these columns, each an identifier up to its limit."""
+    """Return by column a check for identifiers up to the column's limit."""
     most = vars(limits_of(table))
     return {column: name(most[column]) for column in columns}
 
 
 def text(max_bytes: int) -> Check:
-    """Free text of so many bytes."""
+    """Return a check for free text of at most ``max_bytes``."""
     return partial(valid.content, max_bytes=max_bytes)
 
 
 def json(max_bytes: int, kind: type = object) -> Check:
-    """Return a value of JSON text of so many bytes; ``kind`` is the type that it must have."""
+    """Return a check that decodes JSON text of at most ``max_bytes`` into a value of the type ``kind``."""
     return partial(_json, max_bytes, kind)
 
 

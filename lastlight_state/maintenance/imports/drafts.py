@@ -109,21 +109,21 @@ class ImportedVersions:
 
     @classmethod
     def of(cls, noted: str | None) -> ImportedVersions:
-        """Return the base that a line of the ledger says."""
+        """Return the versions that a line of the ledger recorded."""
         return cls((noted or "").partition(" ")[0], **brought.told_by(noted))
 
     def text(self) -> str:
-        """Return the base as a line of the ledger says it."""
+        """Return the versions as a line of the ledger."""
         told = {"version": self.version, "seq": self.seq, "orders": dict(self.orders), "source": dict(self.source)}
         return brought.line(self.digest, {**told, "at": self.at, **({"folder": self.folder} if self.folder else {})})
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of status: to what, when, and why. ``started_at`` is when what has the status began, if it is told.
+    """A change of a session's or branch's status: the new status, when and why.
 
-    ``texts`` are values of the reason that were refused, by field, for a lenient import to keep. ``id`` is the name of
-    the change in the source, if it has one.
+    ``started_at`` is when that session or branch began, if the source says it. ``texts`` are refused values of the
+    reason, by field, which a lenient import keeps. ``id`` is the id of the change in the source, if it has one.
     """
 
     status: str
@@ -136,7 +136,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Pool:
-    """The order of all messages of a session as its source has it, and the ids that it names as first and last."""
+    """The order of all messages of a session in its source, and the ids that the source names as first and last."""
 
     ids: tuple[str, ...]
     first: str | None = None
@@ -145,10 +145,10 @@ class Pool:
 
 @dataclass(frozen=True)
 class Folder:
-    """The folder of a session, whose copy beside has the same id.
+    """The folder that a session was read from. A copy of the folder beside it would have the same session id.
 
-    ``mark`` is a digest of its name, ``told`` the last time that its files tell, as text. ``stands`` says whether a
-    folder of a mark is beside it.
+    ``mark`` is a digest of the folder's name. ``told`` is the latest time in its files, as text. ``stands`` returns
+    whether the folder with a given mark still exists beside it.
     """
 
     mark: str
@@ -158,14 +158,14 @@ class Folder:
 
 @dataclass(frozen=True)
 class Draft:
-    """A session to store: its tree, and the messages that no branch has.
+    """A session to store: its tree, and as ``loose`` the messages that are in no branch.
 
-    ``digest`` tells whether the source is as it was at the last import. ``updated_at`` is its last sign of life.
+    ``digest`` shows whether the source has changed since the last import. ``updated_at`` is the session's last change.
     ``history`` has the statuses of the session, the oldest first, and ``branch_statuses`` those of its branches.
-    ``pool`` is the order of all messages, None where the source keeps none. A source that keeps one has one row for a
-    message, whichever sessions have it. ``begun`` says when orders were made, by their ids.
-    ``gave_later`` is given where the ids are made of names and numbers, which another source may have, too: then
-    nothing that is stored follows, and what is new comes behind it.
+    ``pool`` is the order of all messages, None if the source keeps none. A source that keeps one has one row for a
+    message, even if several sessions have it. ``begun`` has the times at which orders were made, by their ids.
+    ``gave_later`` is set if the ids are made of names and numbers, which another source may have, too. Then stored
+    messages do not change, and new ones are appended.
     """
 
     tree: SessionTree

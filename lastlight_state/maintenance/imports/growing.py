@@ -32,9 +32,10 @@ _BOTH = "went on here, and in its source: with a scope, that of the source stand
 
 @dataclass(frozen=True)
 class LastImport:
-    """What the ledger tells of a session: how its source had the order, and when it began.
+    """A session as its last import recorded it in the ledger.
 
-    ``number`` and ``at`` are those of the last message that the source ever had.
+    ``order`` is the length and digest of the order that the source had; ``began`` is the session's beginning.
+    ``number`` and ``at`` are the number and time of the last message that the source ever had.
     """
 
     order: Sequence[Any]
@@ -44,12 +45,12 @@ class LastImport:
 
     @classmethod
     def of(cls, known: Sequence[Any] | None, stored: WholeSessionRow) -> LastImport:
-        """Return what a line of the ledger tells, or what is stored tells for one that tells nothing."""
+        """Return the record of a ledger's line, or without one a record made from the stored session."""
         return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored["created_at"]), -1, "")
 
 
 def told(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
-    """Return what the ledger is to tell of a session; ``known`` is what it told before."""
+    """Return what the ledger is to record of a session; ``known`` is what it recorded before."""
     [branch] = plan.branches
     number, at = known[3:5] if known else (-1, "")
     if branch.order and _number(branch, branch.order[-1]) >= number:
@@ -65,9 +66,9 @@ def compared(
     bodies: Mapping[str, MessageDraft],
     gave_later: GaveLater,
 ) -> SessionDifference:
-    """Return what a session of the same source has more than the stored one.
+    """Return what a session of the same source has beyond the stored one.
 
-    Raises `AlreadyExists` for a session of another source, and for one that went on here and in its source.
+    Raises `AlreadyExists` for a session of another source, and for a session that changed both here and in its source.
     """
     found, [branch] = SessionDifference(), plan.branches
     branch_id, base = branch.row["id"], ImportedVersions.of(pieces.known(look))

@@ -145,14 +145,14 @@ class SessionPiece:
         return found, self._found.rows, noticed
 
     def _refuse_older(self, look: UnitLookup) -> None:
-        """Raise `AlreadyExists` for a copy at another place that is of an earlier time than the last import."""
+        """Raise `AlreadyExists` for a copy from another place that is older than the last import."""
         if self._base.at > iso_text(self._draft.updated_at) and not origins.is_from_here(look):
             pieces.refuse_other(self, f"is older here than at its last import, from {origins.last_source(look)!r:.200}")
 
     def _is_copy(self) -> bool:
-        """Return whether this is an older copy of a folder beside it, which is that of the last import.
+        """True if this folder is an older copy of the folder of the last import, which still exists beside it.
 
-        One of the same time is a copy if it has nothing new.
+        A folder of the same time is a copy if it has nothing new.
         """
         folder, base = self._draft.folder, self._base
         if folder is None or not base.folder or folder.mark == base.folder[0]:
@@ -162,7 +162,7 @@ class SessionPiece:
         return is_older and folder.stands(base.folder[0])
 
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
-        """Find which fields follow; the names of those that do not."""
+        """Find which fields take the source's values. Return the names of the others."""
         session_id = self.plan.session["id"]
         pointers = self._marks()
         self._changes = comparing.differences(stored, self.plan.session, pointers)

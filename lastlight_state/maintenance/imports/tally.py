@@ -53,7 +53,7 @@ class Tally:
         self.is_disturbed, self._read, self._openings = False, 0, 0
 
     def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
-        """Treat a unit, and count what came of it."""
+        """Import a unit by ``treat``, and count its outcome."""
         self.keys.add(part.key)
         if part.read is None:
             name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
@@ -88,7 +88,7 @@ class Tally:
             self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
 
     def takes_back(self) -> bool:
-        """Forget the refusals of units behind which one told where the source has come from: they are read again.
+        """Forget units that were refused before a later unit told where the source has come from: they are read again.
 
         Return whether there are any.
         """
@@ -101,35 +101,35 @@ class Tally:
 
     @property
     def may_open_again(self) -> bool:
-        """Return whether a source that was written while it was read is opened once more."""
+        """Return whether a source that changed while it was read may be opened once more."""
         return self._openings < _OPENINGS
 
     def again(self) -> None:
-        """Begin with a source that was opened anew."""
+        """Reset what is counted per opening, for a source that was opened again."""
         self.is_disturbed, self._read, self._openings = False, 0, self._openings + 1
         self._left.clear()
 
     def name_unknown(self, names: Iterable[str]) -> None:
-        """Name what was to be revived and is no unit of the source."""
+        """Record a failure for each name to be revived that is not a unit of the source."""
         for one in names:
             if one not in self.keys:
-                problem = InvalidValue("revive", f"{one!r:.200} is the name of no unit of this source")
+                problem = InvalidValue("revive", f"expected the name of a unit of this source, got {one!r:.200}")
                 self._fail(Part(one, None), problem)
 
     @property
     def stored(self) -> int:
-        """Return how many units were stored, or would be."""
+        """Return how many units were stored, or in a dry run would be."""
         return sum(self.counts[_UNITS + outcome] for outcome in STORED)
 
     def with_(self, done: Outcome) -> Counter[str]:
-        """Return the counts, had this been done too."""
+        """Return what the counts will be with one more outcome."""
         outcome, rows, noticed, _ = done
         found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
         return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
 
     @property
     def whole(self) -> Counter[str]:
-        """Return all counts, with what is no unit of the source."""
+        """Return all counts, those of parts that are not units included."""
         return self.counts + self._left
 
     def report(self, kind: str, receipt: Receipt | None) -> ImportReport:

@@ -190,7 +190,7 @@ def _is_known(source: Foreign) -> bool:
 
 
 def parts(place: Place) -> Generator[Part]:
-    """Yield the runs of a database with what belongs to them, what belongs to none, the overrides, and the chats."""
+    """Yield the runs of a database with their rows, executions without a run, overrides, fires and chats."""
     with servers.opened(place) as source:
         if not _is_known(source):
             raise Conflict(f"{str(place)!r:.200} has not the tables {_NAMES}", code="unknown_source")
@@ -213,7 +213,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
 
 
 def _of_run(source: Foreign, run_id: Any, found: Found) -> Found:
-    """Return what is found of a run, with the rows that belong to it."""
+    """Return ``found`` with the rows of each other table that belong to the run."""
     return found | {
         table: list(source.rows(table, f"WHERE workflow_run_id = ? ORDER BY {order}", [run_id]))
         for table, order in _OF_RUNS.items()

@@ -44,7 +44,7 @@ class Log(NamedTuple):
 
     @classmethod
     def at(cls, name: str) -> Log:
-        """Return the log to which a file belongs, by its path below the directory of projects."""
+        """Return the log to which a file belongs; ``name`` is its path below the directory of projects."""
         slug, file, *_ = name.split("/")
         return cls(slug, file.removesuffix(paths.LOG_SUFFIX))
 
@@ -54,7 +54,7 @@ class Log(NamedTuple):
 
 
 class ArchivedLogs:
-    """The logs in some bundles. ``sizes`` are their files with their bytes, by the path below the projects."""
+    """The logs in some bundles. ``sizes`` has the bytes of each file, by its path below the directory of projects."""
 
     def __init__(self, digests: dict[str, set[str]], sizes: dict[str, int]) -> None:
         self._digests = digests
@@ -63,7 +63,7 @@ class ArchivedLogs:
 
     @classmethod
     def of(cls, folder: Path, names: Iterable[str]) -> ArchivedLogs:
-        """Return those of the bundles of these names. Raises `NotFound`, and `Conflict` ``damaged_bundle``."""
+        """Return the logs in the bundles with these names. Raises `NotFound`, and `Conflict` ``damaged_bundle``."""
         digests: dict[str, set[str]] = {}
         sizes: dict[str, int] = {}
         for bundle in names:
@@ -75,14 +75,14 @@ class ArchivedLogs:
         return cls(digests, sizes)
 
     def free(self, unit: Unit) -> set[Log]:
-        """Return the logs that nothing names which is stored."""
+        """Return the logs that no stored row names."""
         used = run_tables.named(unit, {log.session_id for log in self._logs})
         return {log for log in self._logs if log.session_id not in used}
 
     def remove(self, free: Collection[Log], settings: Settings, cutoff: datetime) -> Counter[str]:
-        """Remove these logs, and count the files of the bundles that are gone now: also those that went before a kill.
+        """Remove these logs. Return the count of their files that are gone, those of an earlier, killed call included.
 
-        Raises `BackendBusy` for a log that somebody has locked for long, `BackendUnavailable`, `UnsafePath`.
+        Raises `BackendBusy` if another process holds a log's lock too long, `BackendUnavailable`, `UnsafePath`.
         """
         for log in sorted(free):
             with suppress(UnsafePath):  # a link stands in its way: what is behind it is not ours to remove

@@ -70,9 +70,9 @@ def count_inboxes(unit: Unit, person: str) -> Counter[str]:
 
 
 def forget_in_inboxes(unit: Unit, person: str) -> Counter[str]:
-    """Remove the person's inbox and memberships, and the name from what others have; the rows removed, by table.
+    """Remove the person's inbox and memberships, and the name from deliveries of others. Return how many, by table.
 
-    All in the transaction of the unit, however many deliveries there are.
+    All of it happens in the transaction of the unit, however many deliveries there are.
     """
     values = {"person": person}
     unit.row(_LOCK, values)
@@ -111,7 +111,7 @@ _THREAD_COUNT = {
 
 
 def threads_of(unit: Unit, person: str) -> list[str]:
-    """Return the threads of a person."""
+    """Return the ids of a person's threads."""
     return [row["key"] for row in unit.rows(_THREAD_OWN, {"person": person})]
 
 
@@ -125,7 +125,7 @@ def count_threads(unit: Unit, ids: Collection[str]) -> Counter[str]:
 
 
 def remove_threads(person: str, key: str, unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
-    """Remove a thread with everything of it, if it is the person's now. Returns the rows by table."""
+    """Remove a thread and all its rows, if it still belongs to the person. Return the rows by table."""
     removed: Counter[str] = Counter()
     for row in list(rows(unit, _THREAD_LOCK, [key], {"person": person})):
         removed += removal.thread(unit, row["id"])
@@ -133,12 +133,12 @@ def remove_threads(person: str, key: str, unit: Unit, _receipt: Receipt, _at: da
 
 
 def states_of(unit: Unit, person: str) -> list[str]:
-    """Return the states of a person, expired ones too."""
+    """Return the ids of a person's states, expired ones too."""
     return [row["key"] for row in unit.rows(_OWN_STATES, {"person": person})]
 
 
 def remove_states(person: str, keys: Collection[str], unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
-    """Remove those of these states that are the person's now."""
+    """Remove the states with these keys that still belong to the person. Return the rows by table."""
     statement, named = _REMOVE_STATES.of(list(keys))
     return Counter({str(STATES.name): unit.change(statement, {**named, "person": person})})
 
@@ -170,17 +170,17 @@ _EMPTY_OF = family(
 
 
 def transitions_of(unit: Unit, person: str) -> list[str]:
-    """Return the person's changes, and those of the person's sessions and branches, of which anything was said."""
+    """Return the ids of status changes by the person, or of the person's sessions and branches, that have texts."""
     return [row["key"] for row in unit.rows(_OF, {"person": person})]
 
 
 def empty_transitions(unit: Unit, ids: Collection[str]) -> int:
-    """Empty what was said of these changes, but for those of held sessions; of how many there was anything."""
+    """Empty the texts of these status changes, but not those of held sessions. Return how many had texts."""
     return sum(unit.change(*_EMPTY.of(some)) for some in chunks(ids))
 
 
 def empty_transitions_of(unit: Unit, sessions: Collection[str]) -> int:
-    """Empty what was said of all changes of these sessions, which are locked and not held; of how many it was said."""
+    """Empty the texts of all status changes of these locked sessions. Return how many had texts."""
     return sum(unit.change(*_EMPTY_OF.of(some)) for some in chunks(sessions))
 
 

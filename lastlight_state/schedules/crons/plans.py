@@ -148,8 +148,8 @@ def from_now(row: PlanColumns, held: Effective, now: datetime) -> CronPlan:
 def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
     """Return whether the stored instant is an instant of the effective pattern.
 
-    An instant that a caller set always matches, and so does one of this pattern that is already due. One that is due
-    of another pattern matches if it is an instant of both.
+    An instant that a caller set always matches, and so does a due instant of this pattern. A due instant that was
+    planned with another pattern matches if it is also an instant of this one.
     """
     instant, planned_with = row["next_run_at"], row["planned_with"]
     if instant is None:
@@ -162,14 +162,14 @@ def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
 
 
 def is_due_under_both(instant: datetime, planned_with: str, held: Effective, now: datetime) -> bool:
-    """Return whether an instant that was planned with another pattern is due, and one of the effective pattern too."""
+    """Return whether a due instant of another pattern is also an instant of the effective pattern."""
     if instant > now or planned_with in ("", UNPLANNED):
         return False
     return planned(held, instant - _TICK).next_run_at == instant
 
 
 def store(unit: Unit, row: CronRow, plan: CronPlan) -> bool:
-    """Store the plan of a locked row unless it is stored already; returns whether it was stored."""
+    """Store the plan of a locked row if it differs from the stored one. Return whether it did."""
     values = stored_as(row, plan)
     same = (row["next_run_at"], row["planned_with"]) == (plan.next_run_at, plan.planned_with)
     if same and not values["sets_error"]:
@@ -192,7 +192,7 @@ def stored_as(row: CronRow, plan: CronPlan) -> StoredPlan:
 
 
 def after_override(unit: Unit, row: CronRow | None, columns: OverriddenColumns, now: datetime) -> None:
-    """Plan a cron again after its override changed, of its locked row from before the change; None does nothing.
+    """Plan a cron again after its override changed. ``row`` is its locked row before the change; None does nothing.
 
     It is planned from now, but an instant that is due under both patterns stays. The plan is stored in any case: the
     trigger of the override has marked the row where the plan does not fit. Without the extra ``cron`` no instant can
@@ -208,7 +208,7 @@ def after_override(unit: Unit, row: CronRow | None, columns: OverriddenColumns, 
 
 
 def _changed_plan(row: CronRow, held: Effective, now: datetime) -> CronPlan:
-    """Return the plan as `from_now`, but an instant that a caller set does not outlive the change of the override."""
+    """Return the plan like `from_now`, but drop an instant that a caller set: a change of the override replaces it."""
     before: PlanColumns = {
         "next_run_at": row["next_run_at"],
         "planned_with": row["planned_with"] or "",
@@ -239,7 +239,7 @@ def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:
 
 
 def replan(unit: Unit, row: CronRow | None, now: datetime) -> bool:
-    """Store the plan that the locked row should have; returns whether it had another."""
+    """Store the plan that the locked row should have. Return whether its plan was another one."""
     return row is not None and store(unit, row, from_now(row, effective_of(row), now))
 
 

@@ -245,7 +245,7 @@ class Lookups(Repository):
         return tuple(map(RunActivity.of, found))
 
     def _ended(self, run_ids: Collection[str]) -> dict[str, bool]:
-        """Return which of these runs have ended. A run that is not there is left out."""
+        """Return for each of these runs whether it has ended. Unknown runs are left out."""
         wanted = as_list([{"run_id": run_id} for run_id in run_ids])
         found = self._reading(lambda unit: unit.rows(sql.STATUSES, {"runs": wanted}))
         return {row["id"]: row["status"] in TERMINAL for row in found}
@@ -259,10 +259,10 @@ class Lookups(Repository):
         return self._viewing(lambda unit: task(unit, run_id, node, now))
 
     def get_errors(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """Return why those of up to 500 runs that have failed or were cancelled did so, by id, in one line each.
+        """Return one line for each failed or cancelled run among up to 500, by run id.
 
-        That is the first line of the error, or the reason that was given. Leaves out runs that do not exist, that have
-        not failed, or of which nobody has said why.
+        The line is the first one of the error, or the reason that was given. Leaves out runs that do not exist, other
+        runs, and runs without an error or reason.
         """
         ids = valid.several("run_ids", run_ids)
         valid.at_most("run_ids", ids, 500)

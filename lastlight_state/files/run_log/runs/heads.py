@@ -103,7 +103,7 @@ class Head(NamedTuple):
 
 
 class End(NamedTuple):
-    """What the last lines tell: their time, and the run's end where there is one."""
+    """The end of a log: the time of its last line, and the run's outcome if the run has ended."""
 
     last_ts: datetime | None
     is_ended: bool

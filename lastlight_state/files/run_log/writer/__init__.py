@@ -298,7 +298,7 @@ class RunWriter:
         _log.warning("a record of run %s was not written: %s", self.run_id, error)
 
     def _record_failure(self, error: BaseException) -> None:
-        """Write the status, error and end that an exception leaves missing."""
+        """Write the status, error and end of a run that an exception has ended, where they are not written yet."""
         outcome: RunOutcome = "error" if isinstance(error, Exception) else "cancelled"
         rules = self._rules
         try:

@@ -99,7 +99,7 @@ _SCORED = ("node_id", "iteration", "attempt", "scorer_id", "source")
 def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
     """Return a tool call without a number: there calls are numbered within their attempt, here within the run.
 
-    ``executions`` are the ids of those that there are.
+    ``executions`` are the ids of all executions of the run.
     """
     found = SourceRow(terms, "_smithers_tool_calls", row, "seq")
     run_id, node = found.must("run_id", _NAME), found.must("node_id", _NAME)
@@ -180,9 +180,9 @@ _DELTA = "delta"
 
 
 def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the frames in their order. Each is made anew, so that one that cannot be read is refused.
+    """Yield the frames in their order. Each is decoded and encoded again, which refuses a frame that cannot be read.
 
-    A lenient import leaves such a one out, with the changes that stand on it, and counts them.
+    A lenient import leaves such a frame out, with the changes that follow from it, and counts them.
     """
     before: tuple[int, str] | None = None
     for row in rows:
@@ -226,7 +226,7 @@ def _created(found: SourceRow) -> datetime:
 
 
 def _text(number: int, body: str, encoding: str, before: tuple[int, str] | None) -> str:
-    """Return the canonical text of a frame. Raises `InvalidValue` for a change of a frame that is not there."""
+    """Return the canonical text of a frame. Raises `InvalidValue` for a change of a missing frame."""
     where = f"_smithers_frames {number}.xml_json"
     is_change = encoding == _DELTA
     if is_change and (before is None or before[0] != number - 1):
@@ -248,5 +248,5 @@ def _ids(number: int, value: Any) -> Any:
 
 
 def _index(value: Any) -> Any:
-    """Return where tasks stand in the frame. A list of them has its place under ``tasks``."""
+    """Return the index of tasks as an object. The source may have a list, which is put under the key ``tasks``."""
     return {"tasks": value} if isinstance(value, list) else value
