@@ -23,6 +23,7 @@ _POSTGRES = postgresql.dialect()  # type: ignore[no-untyped-call]
 NUMBERED_BY_SELECT = {
     "messaging.deliveries._INSERT",
     "messaging.deliveries._INSERT_AND_COUNT",
+    "messaging.deliveries._INSERT_ONE",  # on SQLite alone
     "messaging.message_statements.APPEND.whole",
     "messaging.message_statements.APPEND_HERE.whole",
 }

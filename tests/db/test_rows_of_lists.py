@@ -41,6 +41,10 @@ SMALL_ALONE = {"messaging_messages": "ix_messaging_messages_large"}
 #: Lists that show what is large: the values are what they are asked for.
 CONTENT = {"events", "signals", "outputs with content", "output history"}
 
+#: What these read in the rows of running runs without a lease, and of no others: an index with that column would be
+#: written by each phase (docs/decisions/covering-indexes.md).
+WITHOUT_LEASE = {name: {"workflow_runs.updated_at"} for name in ("claimable", "taken", "unhealthy")}
+
 
 @pytest.fixture
 def filled(sqlite_database: Database) -> Database:
@@ -61,7 +65,7 @@ def test_no_list_reads_behind_a_large_value(filled: Database) -> None:
             sent.clear()
             listed()
             found[name] = {one for text in sent for one in behind(raw, text)}
-    assert {name: columns for name, columns in found.items() if columns and name not in CONTENT} == {}
+    assert {name: columns for name, columns in found.items() if columns and name not in CONTENT} == WITHOUT_LEASE
 
 
 def test_messages_of_a_megabyte_are_listed_without_being_read(sqlite_database: Database) -> None:
