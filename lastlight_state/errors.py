@@ -283,7 +283,7 @@ class UnsavedEvents(StateError):
 
 
 class SealedValue(CorruptData):
-    """The stored value of ``column`` cannot be opened: without a codec, or by the one that there is.
+    """The stored value of ``column`` cannot be opened: without a codec, by the codec there is, or by this version.
 
     ``key_id`` is the id of its key; empty where the value stands in plain and the store refuses that.
     """

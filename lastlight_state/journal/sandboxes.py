@@ -75,7 +75,7 @@ class Sandboxes(Repository):
     """``store.journal.sandboxes``"""
 
     def put(self, run_id: str, sandbox_id: str, changes: SandboxChanges) -> Sandbox:
-        """Store a sandbox, or change exactly the fields that are set. One statement.
+        """Store a sandbox, or change exactly the fields that are set; None clears one. One statement.
 
         The status ``shipped`` sets ``shipped_at``, a final one ``completed_at``, unless given. A final status stays:
         another is `Conflict` ``sandbox_status``, and nothing is written. Raises `NotFound` for an unknown run.

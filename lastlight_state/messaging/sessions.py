@@ -37,10 +37,11 @@ class Sessions(Repository):
     def resume(self, key: ConversationKey, *, idle_timeout: timedelta | UnsetType | None = UNSET) -> ResumedSession:
         """Return the active session of the key, or a new one. Simultaneous calls return the same session.
 
-        A session whose last activity is at most ``idle_timeout`` ago is returned unchanged. An older one is retired
-        (reason ``timeout``) in the same transaction that makes the new one, and named in ``replaced``. Exactly one
-        caller gets ``created=True``. ``idle_timeout`` is the setting ``messaging_idle_timeout`` unless given; None
-        means never idle. Raises `LostRace` if others retire the sessions it finds a hundred times in a row.
+        A session whose last activity is at most ``idle_timeout`` ago is returned unchanged: to resume is no activity.
+        An older one is retired (reason ``timeout``) in the same transaction that makes the new one, and named in
+        ``replaced``. Exactly one caller gets ``created=True``. ``idle_timeout`` is the setting
+        ``messaging_idle_timeout`` unless given; None means never idle. Raises `LostRace` if others retire the sessions
+        it finds a hundred times in a row.
         """
         here = session_statements.key(key)
         now = self._now()
@@ -162,7 +163,8 @@ class Sessions(Repository):
         """Set the given fields, if the session still has this ``version``. None clears; metadata is replaced whole.
 
         Raises `StaleVersion` with the version found, `NotFound`, and `PayloadTooLarge` for a title past 512 bytes or
-        metadata past 16 KiB. If no field is given, returns the session unchanged.
+        metadata past 16 KiB. If no field is given, returns the session unchanged. Messages and touches do not change
+        the version.
         """
         given = session_statements.changes(title, metadata, agent_session_id)
         values = {

@@ -188,10 +188,11 @@ class Overrides(Repository):
     ) -> CronOverride:
         """Change the given fields of a cron. None goes back to the cron's own value; a field not given stays.
 
-        Operators who change different fields at the same time do not overwrite each other. The cron is planned again
-        in the same transaction. ``by`` is stored as the last change's author. Raises `InvalidValue` for a pattern or
-        time zone that cannot be read (without the extra ``cron`` only their length is checked), and if no field is
-        given and there is no override yet.
+        Operators who change different fields at the same time do not overwrite each other. A pattern without a zone is
+        read in the zone of the cron. If the plan in effect changes, the cron is planned from now in the same
+        transaction; otherwise no due instant is skipped. ``by`` is stored as the last change's author. Raises
+        `InvalidValue` for a pattern or time zone that cannot be read (without the extra ``cron`` only their length is
+        checked), and if no field is given and there is no override yet.
         """
         said = changes(enabled, schedule, timezone)
         key, author, now = shared.name("name", name), valid.optional("by", by, _MOST.updated_by), self._now()
@@ -211,7 +212,7 @@ class Overrides(Repository):
         return self._page(LIST, CronOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
-        """Remove the override and plan the cron again. Returns whether there was one."""
+        """Remove the override. Returns whether there was one. The cron is planned again as by `put`."""
         key, now = valid.sought("name", name), self._now()
         return self._writing(lambda unit: _clear(unit, key, now), repeatable=True)
 

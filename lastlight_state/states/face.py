@@ -109,7 +109,7 @@ class States(Repository):
         return self._find(State.of, sql.GET, self._sought(key, scope))
 
     def find_many(self, keys: Collection[str], *, scope: str = "") -> dict[str, State]:
-        """Return those of these keys that are there, in one statement.
+        """Return those of these keys that are there, in the given order, by one statement.
 
         One that cannot be read is passed over and logged; `get` names it.
         """

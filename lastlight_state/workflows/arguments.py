@@ -106,8 +106,9 @@ class Failure:
 class Usage:
     """The usage of an execution, as running totals. ``cost_usd`` is exact to a picodollar, a float too.
 
-    ``input_includes_cache_reads``: whether the provider counts tokens that were read from a cache as input, too. Totals
-    then count them once. It is kept with the tokens of the last report that had any.
+    A report has at most 10^12 of each count, and at most a million dollars. ``input_includes_cache_reads``: whether the
+    provider counts tokens that were read from a cache as input, too. Totals then count them once. It is kept with the
+    tokens of the last report that had any.
     """
 
     turns: int | None = None
@@ -181,8 +182,8 @@ class Gate:
     """A gate to open: a person approves or rejects (an ``action``, if given), or writes a reply.
 
     ``on_reject`` says what a rejection does to the run. ``action`` is JSON of at most 16 KiB; who approves it gives its
-    digest. A run has at most one pending gate of a ``request_key``, which by default is made of gate, node and
-    iteration.
+    digest, and who rejects it needs none. ``expires_at`` must lie ahead. A run has at most one pending gate of a
+    ``request_key``, which by default is made of gate, node and iteration.
     """
 
     gate: str
@@ -203,8 +204,9 @@ class Question:
     """A question of a node to a person, with a ``prompt`` of at most 16 KiB.
 
     ``kind`` is the kind of answer: ``text``, ``confirm`` (True or False), ``select`` (one of ``options``, JSON of at
-    most 16 KiB) or ``form`` (JSON that fits ``schema``, a JSON Schema of at most 64 KiB). ``on_expiry`` says what
-    happens to the run if nobody answers. The ``id`` is made of run, node and iteration unless given.
+    most 16 KiB) or ``form`` (JSON that fits ``schema``, a JSON Schema of draft 2020-12, at most 64 KiB, whose
+    references stay inside it). ``on_expiry`` says what happens to the run if nobody answers. The ``id`` is made of run,
+    node and iteration unless given.
     """
 
     node: NodeRef

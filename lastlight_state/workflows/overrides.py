@@ -54,7 +54,11 @@ class Overrides(Repository):
         return self._value(IS_ENABLED, values) is not False
 
     def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
-        """Switch a workflow on or off. Replaces an earlier override as a whole, ``by`` and ``reason`` included."""
+        """Switch a workflow on or off. Replaces an earlier override as a whole, ``by`` and ``reason`` included.
+
+        Runs of a workflow that is off are neither created nor restarted, and `Queue.admit_next` leaves them in the
+        queue; other runs go on. Names are compared exactly.
+        """
         row: WorkflowOverrideRow = {
             "name": valid.identifier("name", name, _MOST.name),
             "enabled": valid.flag("enabled", enabled),

@@ -91,7 +91,10 @@ class Mailboxes:
         return self.host(group, session)
 
     def host(self, group: str, session: str) -> HostMailbox:
-        """Return the host's side. Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is no database."""
+        """Return the host's side. Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is no database.
+
+        Creates nothing. The agent's file reads as empty while it is empty or lacks a table.
+        """
         place = Place.below(self.root, group, session)
         idle = self._idle.get((group, session)) or Idle(place)
         pair = Pair.opened("host", place, self._settings, self._clock, self._metrics, idle)

@@ -55,8 +55,9 @@ class Events(Numbered):
         With an ``event_id`` a repetition, however late, finds the first with ``created=False``; other content under
         that id is `AlreadyExists` with the stored ``seq``. With ``at`` and no id an event of equal time, type and
         payload counts as the same. Without either it is always new, and then a write of unknown outcome is not
-        repeated, but `BackendUnavailable`. ``node_id`` is what the payload says under ``nodeId`` or ``node_id``
-        unless given. Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64 KiB.
+        repeated, but `BackendUnavailable`. ``node_id`` is what the payload says under ``nodeId`` or ``node_id`` unless
+        given; where both are there they must be equal. Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64
+        KiB.
         """
         found = valid.identifier("run_id", run_id, _MOST.run_id)
         moment = self._now() if at is None else aware_utc("at", at)
@@ -190,7 +191,7 @@ class Events(Numbered):
         Going on after the last number that was seen misses nothing and repeats nothing. Ends after an event of
         ``stop_types``, after ``idle_timeout`` seconds without an event, or when ``stop`` is set. With ``until_end`` it
         also ends with the run, once all events that were committed until then were given. ``heartbeat`` seconds without
-        an event give a None, so that a stream can say that it is still there.
+        an event give a None, so that a stream can say that it is still there. An unknown run has no events yet.
 
         Raises `NotFound` where events after ``after_seq`` were pruned, with the first number left in its key, and with
         ``until_end`` for an unknown run; `StoreClosed`.

@@ -41,6 +41,7 @@ class Catalog(Repository):
     ) -> OutputTable[M]:
         """Return the output table of this key, made or grown to hold what the model says.
 
+        The key is a letter, then letters, digits and underscores of ASCII, at most 48; not ``input`` or ``inputs``.
         Each field is a column; a model whose only field is ``payload``, a root model and any other type make a table
         with the one column ``payload``. ``table`` names the table where the snake case of the key will not do;
         ``max_bytes`` bounds a row (1 MiB, at most 16). The same definition again costs no statement.

@@ -74,8 +74,8 @@ class Approvals(QuestionRepository[Approval]):
         or `StaleVersion`. A rejection fails the run if the gate's ``on_reject`` says so. Otherwise a run that is paused
         for gates runs again, offered to any worker, once no question blocks it.
 
-        The first answer wins: the same again is ``repeated``, any other is `AlreadyAnswered` with the winner. A gate
-        that ended without an answer is `Conflict` ``approval_expired`` or ``approval_cancelled``.
+        The first answer wins: the same by the same responder again is ``repeated``, any other is `AlreadyAnswered` with
+        the winner. A gate that ended without an answer is `Conflict` ``approval_expired`` or ``approval_cancelled``.
         """
         answer = checks.answer(approval_id, decision, by, response, digest, scratch, via, self._now())
         limits = self._settings.limits

@@ -65,9 +65,10 @@ class Claims(Repository, Generic[W]):
 
         *Offered* runs are running and held by nobody; those that were not created as offered, after the 30 seconds that
         their creator has to claim them. *Abandoned* runs are running with a lease that is over, by more than ``grace``
-        (for clocks that differ). *Due* runs are paused until a time that has come, and no question
-        blocks them. Runs at their restart limit are marked. A run released with ``retry_after`` is not listed before
-        that time. Overdue questions are expired first, which offers their runs, except in a view.
+        (for clocks that differ). *Due* runs are paused until a time that has come, and no question blocks them. Runs at
+        their restart limit are marked. A lease that ends at this very instant is not over. A running run of a program
+        without claims is abandoned after 30 seconds without an update. A run released with ``retry_after`` is not
+        listed before that time. Overdue questions are expired first, which offers their runs, except in a view.
         """
         moment = lists.moment(self._now(), valid.duration("grace", grace, most=checks.LONGEST))
         names = shared.some_workflows(workflow_names)
@@ -84,12 +85,13 @@ class Claims(Repository, Generic[W]):
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
         """Claim a run that is claimable, in the grace after its start, or held by ``owner`` already.
 
-        ``owner`` must be unique to the process. Taking an abandoned run, even your own, counts as a restart, unless
-        somebody asked to cancel it. The claim's ``left_in_flight`` says how many executions an earlier holder has not
-        ended: they are left to you (`Executions.interrupt`). A due run resumes, and so does one whose questions are
-        overdue. One of several callers wins. Raises `LostRace` (``held_by``, ``lease_expires_at``) for a running run
-        that is held, was released until later, or has another epoch than ``expected_epoch``; `Conflict`
-        ``restart_limit``; `Conflict` ``run_status`` for any other run, also one that is paused until later; `NotFound`.
+        ``owner`` must be unique to the process; one that holds the run gets a new epoch. Taking an abandoned run, even
+        your own, counts as a restart, unless somebody asked to cancel it. The claim's ``left_in_flight`` says how many
+        executions an earlier holder has not ended: they are left to you (`Executions.interrupt`). A due run resumes,
+        and so does one whose questions are overdue. One of several callers wins. Raises `LostRace` (``held_by``,
+        ``lease_expires_at``) for a running run that is held, was released until later, or has another epoch than
+        ``expected_epoch``; `Conflict` ``restart_limit``; `Conflict` ``run_status`` for any other run, also one that is
+        paused until later; `NotFound`.
         """
         now = self._now()
         values: FreeAttempt = {

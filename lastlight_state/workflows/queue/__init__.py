@@ -106,7 +106,9 @@ class Queue(Repository):
         Without names it counts all. Each of ``workflow_caps`` (at most 50) counts those of its workflow. Those behind a
         workflow that is full are admitted before it. With ``app_versions`` admits only runs that `Claims.take_next`
         would take with them; the caps count all. Runs that others are changing at this moment are left for a later
-        call. Returns the claims in the order of the line. A release puts a run into its old place.
+        call. Runs that are not due, or whose workflow is switched off, keep their place and hold up nobody. Callers in
+        all processes take turns, so together they never pass a cap. Returns the claims in the order of the line. A
+        release puts a run into its old place.
         """
         holder = holding(self._now(), owner, lease)
         names = shared.some_workflows(workflow_names)
@@ -150,7 +152,7 @@ class Queue(Repository):
     ) -> WorkflowRun:
         """Send a running or queued run to the end of the line.
 
-        Runs that entered the line in the same millisecond are in the order of their ids.
+        Runs that entered the line in the same millisecond are in the order of their ids. The start of the run stays.
         The claim ends: a later write with it is `ClaimLost`. ``reason`` is text of at most 2 KiB. `admit_next` skips
         the run until ``not_before``; a queued run keeps its earlier ``not_before`` unless a new one is given. Raises
         `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.

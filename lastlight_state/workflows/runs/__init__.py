@@ -163,8 +163,9 @@ class Runs(Repository):
     ) -> RunProgress:
         """Set top-level keys of a live run's scratch and drop those in ``remove``. Nested values are replaced whole.
 
-        Concurrent patches of different keys all take effect. The limit of 64 KiB applies to the result; a result over
-        the limit is accepted if it is smaller than before. `PayloadTooLarge` names the largest key.
+        A value None is stored. Concurrent patches of different keys all take effect. The limit of 64 KiB applies to the
+        result; a result over the limit is accepted if it is smaller than before. `PayloadTooLarge` names the largest
+        key.
         """
         now = self._now()
         step = Step(run_id, now, None, *checks.merge(patch, remove))
@@ -193,9 +194,10 @@ class Runs(Repository):
     ) -> WorkflowRun:
         """End a run with its marker, scratch and error, and close what belongs to it, in one transaction.
 
-        A running run may end with any status, a queued or paused one only as failed. A success has no ``failure``; its
-        ``reason`` may say why it stopped. Repeat-safe for the same status and claim; any other end of an ended run is
-        `Conflict` ``run_status`` or `ClaimLost`.
+        Executions in flight, pending questions, nodes that run or wait, and the claim end with the run; nodes that
+        never began stay pending. A running run may end with any status, a queued or paused one only as failed. A
+        success has no ``failure``; its ``reason`` may say why it stopped. Repeat-safe for the same status and claim;
+        any other end of an ended run is `Conflict` ``run_status`` or `ClaimLost`.
         """
         now = self._now()
         ending = checks.ending(status, failure, reason)
@@ -219,8 +221,9 @@ class Runs(Repository):
     def request_cancel(self, run_id: str, *, by: str, reason: str, scope: CancelScope = "run") -> WorkflowRun:
         """Ask for a cancel. A running run goes on until its holder ends it; queued and paused runs are cancelled now.
 
-        The first request is kept. ``scope="tree"`` includes all live descendants. An ended run is `Conflict`. A run
-        that was asked cannot get more children.
+        The holder learns of it by its next heartbeat, and may still end the run as succeeded. The first request is
+        kept. ``scope="tree"`` includes all live descendants. An ended run is `Conflict`. A run that was asked cannot
+        get more children.
         """
         return self._cancel(Cancel(run_id, shared.operator(by, reason), self._now(), _is_tree(scope), ask=True))
 
@@ -237,8 +240,9 @@ class Runs(Repository):
     ) -> WorkflowRun:
         """Start a failed or cancelled run again, if it is below its restart limit.
 
-        Context, scratch, history and ``started_at`` are kept; end, error, cancel request, waits and claim are cleared.
-        Raises `Conflict` ``restart_limit`` or ``workflow_disabled``; then nothing changed.
+        The restart is counted. The error stays in the run's transitions. Context, scratch, history and ``started_at``
+        are kept; end, error, cancel request, waits and claim are cleared. Raises `Conflict` ``restart_limit`` or
+        ``workflow_disabled``; then nothing changed.
         """
         now = self._now()
         said = shared.operator(by, reason)
@@ -261,7 +265,10 @@ class Runs(Repository):
         return self._writing(work)
 
     def allow_restarts(self, run_id: str, max_restarts: int, *, by: str, reason: str) -> WorkflowRun:
-        """Set how many restarts a run may have in all (0 to 100). Recorded, and the only way past the restart limit."""
+        """Set how many restarts a run may have in all (0 to 100). Recorded, and the only way past the restart limit.
+
+        A limit that is not above the present count allows no more restarts.
+        """
         now = self._now()
         said = shared.operator(by, reason)
         valid.number("max_restarts", max_restarts, most=100)

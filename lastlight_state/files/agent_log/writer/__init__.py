@@ -38,11 +38,11 @@ class Writer:
     ) -> SessionWriter:
         """Return a writer for the log of an agent session; a context manager. Creates nothing before the first line.
 
-        The session is ``session_id``, else that of the events. Its directory is ``place``, else the one that the
-        ``session`` event names. ``prompt`` is written once, before the first line, or when the writer is closed
-        without one; ``model`` is named in the agent's messages. ``sync`` is the setting unless given.
-        ``on_error="report"`` logs and counts failures of the file system, for runs that must go on without a disk.
-        Raises `UnsafePath` and `ReservedName`.
+        The session is ``session_id`` (1 to 200 of ``A-Z a-z 0-9 _ -``), else that of the events. Its directory is
+        ``place``, else the one that the ``session`` event names. ``prompt`` is written once, before the first line, or
+        when the writer is closed without one; ``model`` is named in the agent's messages. ``sync`` is the setting
+        unless given. ``on_error="report"`` logs and counts failures of the file system, for runs that must go on
+        without a disk. Raises `UnsafePath` and `ReservedName`.
         """
         if on_error not in ("raise", "report"):
             raise InvalidValue("on_error", f"unknown: {shown(on_error, 80)}", permitted=("raise", "report"))

@@ -126,9 +126,11 @@ class SessionWriter:
     def feed(self, event: Event) -> int:
         """Write the lines of an event and return how many. Unknown and malformed events are counted in ``ignored``.
 
+        NaN and infinities are written as null, NUL and lone surrogates as escapes.
+
         Raises `UnsafePath` and `ReservedName` for a session id that cannot name a log, `InvalidValue` if no place is
-        known or a value cannot be written, `PayloadTooLarge` past 64 MiB, `BackendBusy`, `BackendUnavailable`,
-        `StoreClosed`.
+        known or a value cannot be written, such as two keys of one text, `PayloadTooLarge` past 64 MiB, `BackendBusy`,
+        `BackendUnavailable`, `StoreClosed`.
         """
         return self.feed_many((event,))
 

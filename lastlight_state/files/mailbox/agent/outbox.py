@@ -165,12 +165,12 @@ class AgentOutbox(MailboxPart):
     def edit(self, seq: int, *, text: str) -> MessageOut:
         """Send the new text of the message with this number. The host delivers it after that message.
 
-        Raises `NotFound` for an unknown number.
+        If that message could not be delivered, neither is this. Raises `NotFound` for an unknown number.
         """
         return self._about(seq, {"operation": "edit", "text": valid.content("text", text, models.CONTENT_TEXT_BYTES)})
 
     def react(self, seq: int, *, emoji: str) -> MessageOut:
-        """Send a reaction to the message with this number. Raises `NotFound` for an unknown number."""
+        """Send a reaction to the message with this number, as `edit`. Raises `NotFound` for an unknown number."""
         return self._about(seq, {"operation": "reaction", "emoji": valid.identifier("emoji", emoji)})
 
     def resolve_seq(self, seq: int) -> MessageRef:
