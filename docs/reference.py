@@ -6,9 +6,11 @@ page (``hooks`` in ``mkdocs.yml``).
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import api
@@ -60,17 +62,28 @@ def _meaning(option: click.Option) -> str:
 
 def settings() -> str:
     """Return the table of settings, and that of limits."""
-    names = ("setting", "variable", "type", "default")
-    limits = markdown_table(names, _rows(Limits, f"{PREFIX}LIMITS__"))
+    names = ("setting", "variable", "type", "default", "meaning")
+    limits = markdown_table(names[:-1], (row[:-1] for row in _rows(Limits, f"{PREFIX}LIMITS__")))
     return "\n".join([*markdown_table(names, _rows(Settings, PREFIX)), "", "## Limits", "", *limits])
 
 
 def _rows(kind: type[Settings | Limits], prefix: str) -> Iterator[tuple[str, ...]]:
-    types = inspect.get_annotations(kind)
+    types, meanings = inspect.get_annotations(kind), _meanings(kind)
     for name, field in kind.model_fields.items():
         if name != "limits":
             variable = "SCHEMA" if name == "schema_name" else name.upper()
-            yield f"`{name}`", f"`{prefix}{variable}`", _text(str(types[name])), f"`{field.default}`"
+            meaning = _text(meanings.get(name, ""))
+            yield f"`{name}`", f"`{prefix}{variable}`", _text(str(types[name])), f"`{field.default}`", meaning
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """Return the texts that stand below the fields of a class."""
+    [shown] = ast.parse(inspect.getsource(kind)).body
+    found = {}
+    for field, below in pairwise(shown.body if isinstance(shown, ast.ClassDef) else ()):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            found[ast.unparse(field.target)] = str(below.value.value)
+    return found
 
 
 def error_classes() -> str:

@@ -118,7 +118,7 @@ def _says_anything(source: PydanticBaseSettingsSource) -> bool:
 
 
 class Settings(BaseSettings):
-    """All settings; `docs/deploying.md` and `docs/promises.md` say what each means."""
+    """All settings, each with what it means; `docs/promises.md` has the limits."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -131,37 +131,68 @@ class Settings(BaseSettings):
     )
 
     url: str | None = Field(None, repr=False)  # may hold a password
+    """The database: a path, ``sqlite:///…`` or ``postgresql://…``. Without one it is a file in ``state_dir``."""
     url_file: Path | None = None
+    """A file that holds the URL; not together with ``url``."""
     replica: str | None = Field(None, repr=False)
+    """Postgres: the URL of a server to read from."""
     max_staleness: float | None = Field(None, gt=0, le=86_400)
+    """Postgres: how old, in seconds, what a replica shows may be."""
     schema_name: str | None = Field(None, min_length=1, validation_alias=AliasChoices(PREFIX + "SCHEMA", "schema"))
+    """Postgres: the schema of the tables. Without one it is the connection's own."""
     state_dir: Path = Field(Path("state"), validation_alias=AliasChoices(PREFIX + "STATE_DIR", "state_dir"))
+    """The folder of the default database and of all files; also ``STATE_DIR``."""
     migrate: bool | None = None
+    """Whether opening migrates. Without it a store on SQLite does, and one on Postgres does not."""
     read_only: bool = False
+    """Whether the store only reads."""
     durability: Literal["normal", "full"] = "normal"
+    """``full`` keeps each commit when the power fails."""
     journal_mode: Literal["wal", "delete", "truncate", "persist"] | None = None
+    """SQLite: the journal. Without it the file system decides."""
     wal_autocheckpoint: int = Field(1000, ge=0, le=2**31 - 1)
+    """SQLite: pages of the log from which a checkpoint is made; 0 switches it off."""
     sqlite_driver: Literal["sqlite3", "pysqlite3"] | None = None
+    """SQLite: the module for the whole process, from the environment alone."""
     pool_size: int = Field(5, ge=1, le=1000)
+    """Postgres: the most connections of a store."""
     pooler: Literal["transaction"] | None = None
+    """Postgres: whether a pooler hands out connections per transaction."""
     any_server: bool = False
+    """Whether a server is used that is refused as unsuited or unknown."""
     statement_timeout: float | None = Field(60.0, gt=0, le=_MOST_SECONDS)
+    """Postgres: seconds; none with a pooler."""
     lock_timeout: float | None = Field(10.0, gt=0, le=_MOST_SECONDS)
+    """Postgres: seconds; none with a pooler."""
     busy_timeout: float = Field(5.0, ge=0, le=86_400)
+    """SQLite: seconds that an attempt waits for the file's lock."""
     queue_timeout: float = Field(60.0, ge=0, le=86_400)
+    """SQLite: seconds that a writer waits for the others of its process."""
     pool_timeout: float = Field(30.0, ge=0, le=86_400)
+    """Postgres: seconds that a call waits for a connection; any awaited call: for a thread."""
     slow_statement: float | None = Field(None, gt=0, le=86_400)
+    """Seconds from which a statement is logged as a warning."""
     retry_seconds: float | None = Field(None, ge=0, le=86_400)
+    """No repetition of a busy unit begins later than this after the first failure."""
     limits: Limits = Limits()
     messaging_idle_timeout: Seconds | None = timedelta(minutes=30)
+    """Seconds, or an ISO 8601 duration, after which a chat session is replaced."""
     agent_log_dir: Path | None = None
+    """The folder of agent logs; ``agent-sessions`` in ``state_dir``."""
     session_types: tuple[tuple[tuple[str, ...], str], ...] = ()
+    """Words in a first prompt that name the type of an agent session."""
     run_log_root: Path | None = None
+    """The folder whose ``sessions`` holds run logs and states of sessions; ``state_dir``."""
     mailbox_root: Path | None = None
+    """The folder of mailboxes, also that of the original program; ``v2-sessions`` in ``state_dir``."""
     mailbox_mode: Literal["private", "group"] = "private"
+    """``group`` is for agents that run under another user."""
     mailbox_timezone: str = "UTC"
+    """The zone of recurring messages that name none."""
     line_sync: Literal["os", "end", "record"] = "end"
+    """When a line file is brought to the disk: at its end, at each record, or when the system does it."""
     vector_memory: int = Field(256 * 2**20, ge=0)
+    """SQLite: bytes of embeddings that a store holds in memory; 0 holds none."""
 
     #: The URL that a file held, and the file.
     _read: tuple[str, Path] | None = PrivateAttr(None)
