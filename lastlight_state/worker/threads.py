@@ -202,6 +202,9 @@ class Worker(Registry[Callable[[Job], Any]]):
     `RunFailed` ends it as failed. Any other exception is a failed try, also one that is no `Exception`: the run waits
     in the queue and the function is called again, as its `Retry` says, and after the last try the run fails with its
     error. A worker that is lost is a restart of its runs; a failed try is none.
+
+    A database that is away is no failed try: steps wait until it is back. After an outage of a third of a lease a
+    worker takes only queued runs for half a lease, so that workers that live keep theirs.
     """
 
     def __init__(self, store: StateStore, **settings: Any) -> None:
