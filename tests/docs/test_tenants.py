@@ -19,7 +19,8 @@ def test_one_process_serves_each_tenant_that_has_something_to_do(
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
     example = importlib.import_module("tenants")
     tenants = Tenants.open(postgres_url, state_dir=tmp_path)
-    served, stopping = [], threading.Event()
+    served: list[str] = []
+    stopping = threading.Event()
     serve = example.serve
 
     def noted(of: Tenants, name: str) -> None:
