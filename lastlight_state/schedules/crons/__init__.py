@@ -34,9 +34,10 @@ class Crons(Repository):
 
         A new cron is first due at its first instant after now. An existing cron keeps its switch unless ``enabled`` is
         given, and keeps its next instant, due or not, unless its pattern or time zone changes. A given ``next_run_at``
-        is stored as it is: a past time is due now, None is never due. Raises `InvalidValue` for a pattern that cannot
-        be read or never matches, `ReservedName` for a configured cron, and `MisuseError` where the pattern must be
-        parsed and the extra ``cron`` is not installed.
+        is stored as it is: a past time is due now, None is never due. A cron that is switched on again is planned from
+        now: instants of the pause are not made up for. Raises `InvalidValue` for a pattern that cannot be read or never
+        matches, `ReservedName` for a configured cron, and `MisuseError` where the pattern must be parsed and the extra
+        ``cron`` is not installed.
         """
         said = definitions.definition(name, spec, origin="database", parsed=next_run_at is UNSET)
         switch = definitions.optional_flag("enabled", enabled)
@@ -131,13 +132,15 @@ class Crons(Repository):
     ) -> tuple[FireClaim, ...]:
         """Take due fires for ``owner``: at most ``limit``, at most one per cron, the earliest instant first.
 
-        With ``names`` or ``targets`` (at most 50 each), only fires of these crons, or of crons with these targets.
-        Any number of processes may call this at once: each instant of a cron fires once. When this returns, the fires
-        are stored as running and their crons have their next instants. Run each, and store how it ended with
-        ``fires.finish``; take as many as you can run at once, because nobody renews the leases of fires that wait.
-        While nothing is due this only reads. A cron whose override another program has changed is
-        planned from this call on; instants before it are not made up for. Raises `MisuseError` if something is due
-        and the extra ``cron`` is not installed.
+        With ``names`` or ``targets`` (at most 50 each), only fires of these crons, or of crons with these targets. Any
+        number of processes may call this at once: each instant of a cron fires once. When this returns, the
+        fires are stored as running and their crons have their next instants. Run each, and store how it ended
+        with ``fires.finish``. Take as many as you can run at once: nobody renews the leases of fires that wait.
+        While nothing is due this only reads. A cron whose override another program has changed is planned from
+        this call on; instants before it are not made up for. A cron that fails is logged and stops no other.
+        One that can be planned no more, as by a damaged pattern, fires this last time: its next instant is None
+        and its error says why. Raises `MisuseError` if something is due and the extra ``cron`` is not
+        installed.
         """
         taker = DueTaker(
             owner=shared.owner(owner),
