@@ -265,6 +265,7 @@ class Probe:
         self._before = _sight(self._path)
         self._turn = Lock()
         self._copy: PrivateCopy | None = None
+        self._is_read = False
         self.journal_mode = _journal_mode(self._path) if self._before is not None else None
 
     @property
@@ -278,7 +279,15 @@ class Probe:
         Raises `BackendUnavailable` where a copy is needed and cannot be made.
         """
         if self._before is not None:
-            return self._connect(self._path, _AS_UNCHANGING)
+            try:
+                made = self._connect(self._path, _AS_UNCHANGING)
+            except sqlite3.DatabaseError:
+                if self._is_read or not self.disturbed:
+                    raise
+                self._before = None  # somebody has begun to write, and nothing was read: it is read as one in use
+            else:
+                self._is_read = True
+                return made
         with self._turn:
             if self._copy is None:
                 self._copy = _copied(self._path)

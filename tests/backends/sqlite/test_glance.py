@@ -223,3 +223,31 @@ def test_a_file_that_goes_while_it_is_looked_at_is_not_there(file: Path, monkeyp
         assert going
         assert not backend.exists
         assert backend.peek("SELECT x FROM t") is None
+
+
+def test_a_file_that_is_torn_by_a_writer_while_it_is_opened_is_read_as_one_in_use(file: Path) -> None:
+    """maintenance OP-2, OP-36: what SQLite read without locks was of two moments."""
+    writer = sqlite3.connect(file)
+    asked = []
+
+    def connect(path: Path, access: str) -> sqlite3.Connection:
+        asked.append(access)
+        if len(asked) == 1:
+            writer.execute("INSERT INTO t VALUES (2)")
+            writer.commit()
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        return sqlite3.connect(f"file:{path}?{access}", uri=True)
+
+    with closing(writer), closing(locked_reads.Probe(file, connect).connected()) as connection:
+        assert connection.execute("SELECT x FROM t ORDER BY x").fetchall() == [(1,), (2,)]
+    assert ["immutable" in access for access in asked] == [True, False]
+
+
+def test_a_file_that_is_damaged_at_rest_is_an_error_of_its_reader(file: Path) -> None:
+    """maintenance OP-2."""
+
+    def connect(path: Path, access: str) -> sqlite3.Connection:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    with pytest.raises(sqlite3.DatabaseError):
+        locked_reads.Probe(file, connect).connected()
