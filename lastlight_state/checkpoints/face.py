@@ -11,7 +11,17 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from lastlight_state.checkpoints import checks, copying, lineage, models, removal, statements as sql, values, wholes
+from lastlight_state.checkpoints import (
+    checks,
+    copying,
+    lineage,
+    models,
+    removal,
+    statements as sql,
+    threads,
+    values,
+    wholes,
+)
 from lastlight_state.checkpoints.checks import NewCheckpoint, NewWrite
 from lastlight_state.checkpoints.models import CHECKPOINTS
 from lastlight_state.checkpoints.projections import CheckpointSummaryRow
@@ -60,10 +70,10 @@ class Checkpoints(Repository):
             valid.optional("after", after)
 
         def work(unit: Unit) -> CheckpointSummary:
-            thread_id = values.touched(unit, place)
+            thread_id = threads.touched(unit, place)
             row = {**draft.row, "thread_id": thread_id}
             if after is not UNSET:
-                values.refuse_stale(unit, row, (scope, thread, row["namespace"]), after)
+                threads.refuse_stale(unit, row, (scope, thread, row["namespace"]), after)
             new = values.new_rows(unit, thread_id, row["namespace"], draft.versions, draft.values, keep=keep)
             statement, given = sql.PUT, row
             if new and self._is_one(new):
@@ -217,10 +227,10 @@ class Checkpoints(Repository):
         place = self._place(target, scope if target_scope is None else target_scope, now, None, None)
 
         def work(unit: Unit) -> int:
-            found = self._locked(unit, source)
+            found = threads.locked(unit, source)
             whose = unit.find(CheckpointThread.of, sql.GET_THREAD, source)
             kept = {} if whose is None else {"user": whose.user, "expires_at": whose.expires_at}
-            target_id = values.touched(unit, {**place, **kept})
+            target_id = threads.touched(unit, {**place, **kept})
             if target_id == found or unit.value(sql.IS_FILLED, {"thread_id": target_id}):
                 raise Conflict(f"thread {target!r:.80} has checkpoints or writes already", code="thread_not_empty")
             return copying.thread(unit, found, target_id)
@@ -251,10 +261,10 @@ class Checkpoints(Repository):
         threads_of_runs = sql.THREADS_OF_RUNS[scope is not None]
 
         def work(unit: Unit) -> int:
-            threads = [row["thread_id"] for row in unit.rows(threads_of_runs, wanted)]
-            for at in range(0, len(threads), 500):
-                unit.rows(*sql.LOCK_MANY.of(threads[at : at + 500]))
-            return sum(removal.of_runs(unit, one, wanted["runs"]) for one in threads)
+            found = [row["thread_id"] for row in unit.rows(threads_of_runs, wanted)]
+            for at in range(0, len(found), 500):
+                unit.rows(*sql.LOCK_MANY.of(found[at : at + 500]))
+            return sum(removal.of_runs(unit, one, wanted["runs"]) for one in found)
 
         return self._writing(work, repeatable=True)
 
@@ -269,7 +279,7 @@ class Checkpoints(Repository):
         channels = checks.channels(from_ancestors)
 
         def work(unit: Unit) -> int:
-            return removal.superseded(unit, self._locked(unit, place), number, channels)
+            return removal.superseded(unit, threads.locked(unit, place), number, channels)
 
         return self._writing(work, repeatable=True)
 
@@ -343,12 +353,6 @@ class Checkpoints(Repository):
         """True if these rows are stored by one statement together with another change."""
         # What is sealed is bound to the id of its thread, which a statement that finds that learns too late.
         return self._backend.writes_in_ctes and self._backend.sealing is None and len(rows) <= _MOST_AT_ONCE
-
-    def _locked(self, unit: Unit, place: Row) -> str:
-        found = unit.row(sql.LOCK, place)
-        if found is None:
-            raise valid.not_found(models.THREAD, (place["scope"], place["key"]))
-        return found["id"]
 
 
 def _row(row: CheckpointSummaryRow) -> CheckpointSummaryRow:

@@ -24,7 +24,7 @@ from lastlight_state.checkpoints.projections import NamedRow, StoredRow
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.errors import AlreadyExists, CorruptData, StaleVersion
+from lastlight_state.errors import AlreadyExists, CorruptData
 
 _log = logging.getLogger("lastlight_state.checkpoints")
 
@@ -245,16 +245,3 @@ def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | No
         return changed(*found)
     except ValueError:
         return None
-
-
-def touched(unit: Unit, place: Row) -> str:
-    """Return the id of the thread, made if it is new and locked in any case."""
-    [found] = unit.rows(sql.TOUCH, place)
-    return found["id"]
-
-
-def refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:
-    """Raise `StaleVersion` unless the latest checkpoint of the namespace has the id ``after``."""
-    found = unit.value(sql.LATEST_ID, row)
-    if found != after:
-        raise StaleVersion(models.CHECKPOINT, key, expected=after, found=found)

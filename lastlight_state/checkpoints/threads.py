@@ -1,0 +1,30 @@
+"""The thread that a call works on: found, made and locked, and asked for its latest checkpoint."""
+
+from __future__ import annotations
+
+from lastlight_state.checkpoints import models, statements as sql
+from lastlight_state.db import valid
+from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.units.unit import Unit
+from lastlight_state.errors import StaleVersion
+
+
+def touched(unit: Unit, place: Row) -> str:
+    """Return the id of the thread, made if it is new and locked in any case."""
+    [found] = unit.rows(sql.TOUCH, place)
+    return found["id"]
+
+
+def locked(unit: Unit, place: Row) -> str:
+    """Return the id of the thread, and lock it until the unit ends. Raises `NotFound`."""
+    found = unit.row(sql.LOCK, place)
+    if found is None:
+        raise valid.not_found(models.THREAD, (place["scope"], place["key"]))
+    return found["id"]
+
+
+def refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:
+    """Raise `StaleVersion` unless the latest checkpoint of the namespace has the id ``after``."""
+    found = unit.value(sql.LATEST_ID, row)
+    if found != after:
+        raise StaleVersion(models.CHECKPOINT, key, expected=after, found=found)
