@@ -33,7 +33,7 @@ else:
                 raise
             return True
 
-        #: Of C: a function of Python could be cut off before its first line.
+        #: Written in C: a handler could cut off a function of Python before its first line.
         __exit__ = property(lambda self: self._lock.__exit__)
 
         def __getattr__(self, name: str) -> Any:

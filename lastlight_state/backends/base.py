@@ -175,11 +175,11 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
     #: How many threads write for coroutines: more would only wait for one another. None: one for each connection.
     writers: int | None
     shares_commits: bool = False  # of units that wait for one another
-    #: Whether several writes can travel as one statement (data-modifying WITH). If not, units that write are in turn.
+    #: Whether several writes can travel as one statement (data-modifying WITH). If not, one unit writes at a time.
     writes_in_ctes: bool
     #: Whether to read a column that stands behind a large value takes as long as to read that value.
     large_values_in_rows: bool
-    bytes_in_binary: bool = False  # whether rows with bytes are asked for as the server has them
+    bytes_in_binary: bool = False  # whether rows with bytes are fetched in binary format
     #: Whether an error inside a transaction ends it, so that a savepoint is needed around what may fail.
     failure_aborts_transaction: bool
 

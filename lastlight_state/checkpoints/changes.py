@@ -39,7 +39,7 @@ def changed(before: bytes, *changes: bytes) -> bytes:
 
 
 def _parts_after(parts: Sequence[memoryview], change: bytes) -> Iterator[memoryview]:
-    """Give the parts of the value that a change makes of these."""
+    """Yield the parts of the value after a change; ``parts`` are those of the value before."""
     at, ends, new = 0, [*accumulate(map(len, parts))], memoryview(change)
     length = ends[-1] if ends else 0
     try:
@@ -56,7 +56,7 @@ def _parts_after(parts: Sequence[memoryview], change: bytes) -> Iterator[memoryv
 
 
 def _range(parts: Sequence[memoryview], ends: Sequence[int], start: int, stop: int) -> Iterator[memoryview]:
-    """Give the bytes between two places of these parts, of which each ends at one of the ``ends``."""
+    """Yield the bytes from ``start`` to ``stop`` of a value in parts; ``ends`` says where each part ends."""
     one = bisect_right(ends, start)
     while start < stop:
         begin = ends[one] - len(parts[one])

@@ -265,7 +265,7 @@ ADD_VALUE = prepared(sa.insert(VALUES).values({column.name: bind(column.name, co
 
 @shaped
 def put_with_values(number_of: int) -> Statement[CheckpointSummaryRow]:
-    """Return `PUT` and `ADD_VALUE` for so many values as one statement, where the database has such."""
+    """Return one statement that does `PUT`, and `ADD_VALUE` for ``number_of`` values, on Postgres."""
     rows = [
         sa.select(*(bind(_of_value(column.name, at), column) for column in VALUES.columns)) for at in range(number_of)
     ]

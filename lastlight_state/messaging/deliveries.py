@@ -120,7 +120,7 @@ Delivery = tuple[str, str]
 
 
 def append_one(unit: Unit, session_id: str, draft: Draft, now: datetime) -> Appended:
-    """Append a draft as `append` does. Where writing units follow one another, a new message takes two statements."""
+    """Append a draft as `append` does. Where one unit writes at a time, a new message takes two statements."""
     if not unit.backend.writes_in_ctes:
         values = {**draft, "session_id": session_id, "at": now}
         made = unit.value(_INSERT_ONE, values)

@@ -284,7 +284,7 @@ class Probe:
             except sqlite3.DatabaseError:
                 if self._is_read or not self.disturbed:
                     raise
-                self._before = None  # somebody has begun to write, and nothing was read: it is read as one in use
+                self._before = None  # a writer came before anything was read: read the file as one in use
             else:
                 self._is_read = True
                 return made

@@ -71,7 +71,7 @@ class Compiled:
         self.parameters: Gather = self.bound.gather()
         cells = [batches.cell(entry, dialect, backend.sealing) for entry in compiled._result_columns]
         kinds = (entry.type for entry in compiled._result_columns)
-        #: Whether the driver is asked for the rows as the server has them.
+        #: Whether rows are fetched in binary format, in which a byte takes one byte and not two.
         self.in_binary = backend.bytes_in_binary and any(isinstance(kind, columns.BYTES) for kind in kinds)
         self._cells = batches.placed(cells)
         #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.

@@ -256,6 +256,6 @@ def missing(claim: Claim) -> ClaimLost:
 
 
 def _document(claims: Sequence[Mapping[str, Any]]) -> str:
-    """Return claims as the one parameter of a statement. Their ids alone are the caller's words."""
+    """Return claims as the one parameter of a statement. Only the ids, which come from the caller, are checked."""
     codec.encode_bytes("claims", [claim["run_id"] for claim in claims])
     return codec.encode_sound(claims).decode()
