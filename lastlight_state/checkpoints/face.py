@@ -24,7 +24,6 @@ from lastlight_state.checkpoints import (
 )
 from lastlight_state.checkpoints.checks import NewCheckpoint, NewWrite
 from lastlight_state.checkpoints.models import CHECKPOINTS
-from lastlight_state.checkpoints.projections import CheckpointSummaryRow
 from lastlight_state.checkpoints.records import ChannelHistory, Checkpoint, CheckpointSummary, CheckpointThread
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
@@ -159,7 +158,7 @@ class Checkpoints(Repository):
         Raises `NotFound` for an unknown ``before``.
         """
         given = self._filters(thread, scope, namespace, before, where)
-        return self._page(sql.LIST, CheckpointSummary.of, given, limit, page_token)
+        return self._page_as(sql.LIST, CheckpointSummary.of, given, limit, page_token)
 
     def history(
         self,
@@ -183,7 +182,7 @@ class Checkpoints(Repository):
         valid.page_limit(limit)
 
         def work(unit: Unit) -> Page[Checkpoint]:
-            found = sql.LIST.page(unit, _row, limit=limit, page_token=page_token, given=given)
+            found = sql.LIST.page(unit, limit=limit, page_token=page_token, given=given)
             return wholes.page(unit, found)
 
         return self._reading(work)
@@ -286,7 +285,7 @@ class Checkpoints(Repository):
     def expire(self, thread: str, at: datetime | None, *, scope: str = "") -> CheckpointThread:
         """Set when a prune may remove the thread, None for never. Until then it is there. Raises `NotFound`."""
         given = {**checks.sought(thread, scope), "expires_at": None if at is None else aware_utc("at", at)}
-        found = self._changed(CheckpointThread.of, sql.EXPIRE, given, repeatable=True)
+        found = self._changed_as(CheckpointThread.of, sql.EXPIRE, given, repeatable=True)
         if found is None:
             raise valid.not_found(models.THREAD, (scope, thread))
         return found
@@ -294,12 +293,12 @@ class Checkpoints(Repository):
     def thread(self, thread: str, *, scope: str = "") -> CheckpointThread:
         """Return the thread itself. Raises `NotFound`."""
         given = checks.sought(thread, scope)
-        return self._one(CheckpointThread.of, sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
+        return self._one_as(CheckpointThread.of, sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
 
     def thread_of(self, thread_id: str) -> CheckpointThread:
         """Return the thread of an ``id``, as receipts and plans name it. Raises `NotFound`."""
         given = {"thread_id": valid.sought("thread_id", thread_id)}
-        return self._one(CheckpointThread.of, sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
+        return self._one_as(CheckpointThread.of, sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
 
     def threads(
         self,
@@ -314,7 +313,7 @@ class Checkpoints(Repository):
             "scope": None if scope is None else valid.sought("scope", scope),
             "user": None if user is None else valid.sought("user", user),
         }
-        return self._page(sql.THREAD_LIST, CheckpointThread.of, given, limit, page_token)
+        return self._page_as(sql.THREAD_LIST, CheckpointThread.of, given, limit, page_token)
 
     def _place(self, thread: str, scope: str, now: datetime, user: str | None, ttl: timedelta | None) -> Row:
         """Return the row of a thread that may be new."""
@@ -353,7 +352,3 @@ class Checkpoints(Repository):
         """True if these rows are stored by one statement together with another change."""
         # What is sealed is bound to the id of its thread, which a statement that finds that learns too late.
         return self._backend.writes_in_ctes and self._backend.sealing is None and len(rows) <= _MOST_AT_ONCE
-
-
-def _row(row: CheckpointSummaryRow) -> CheckpointSummaryRow:
-    return row

@@ -149,12 +149,8 @@ def page(unit: Unit, found: Page[CheckpointSummaryRow]) -> Page[Checkpoint]:
     wanted = [{name: row[name] for name in ("thread_id", "namespace", "id")} for row in found.items]
     made = read(unit, THESE, {"wanted": as_list(wanted)}) if wanted else {}
     places = ((row["namespace"], row["id"]) for row in found.items)
-    shown, damaged = split_damaged([made[place] for place in places if place in made], _same)
+    shown, damaged = split_damaged([made[place] for place in places if place in made])
     return Page.of({"items": shown, "next_page_token": found.next_page_token, "damaged": found.damaged + damaged})
-
-
-def _same(found: Checkpoint) -> Checkpoint:
-    return found
 
 
 def read(unit: Unit, statement: Statement, given: Row) -> dict[Place, Checkpoint | CorruptData]:

@@ -26,7 +26,7 @@ from lastlight_state.conversations.rows import SessionChangeRow
 from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import iterate, pages_of
+from lastlight_state.db.lists.pages import iterate, map_page, pages_of
 from lastlight_state.db.news.watch import Arrivals, TimeLimit, arrivals, refuse_in_transaction
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
@@ -89,7 +89,7 @@ class Changes(Repository):
         following = (seq if last is None else last[0]) + 1
 
         def read(unit: Unit) -> Page[Change]:
-            found = LIST.page(unit, Change.of, limit=limit, page_token=page_token, given=given)
+            found = map_page(LIST.page(unit, limit=limit, page_token=page_token, given=given), Change.of)
             if not found.damaged and (not found.items or found.items[0].seq != following):
                 self._refuse_trimmed(unit, session_id, following)
             return found
@@ -157,7 +157,7 @@ class Changes(Repository):
         The minute is for commits that are late, so sessions come again: compare ``change_seq``.
         """
         given = {"since": _overlapping(aware_utc("since", since))}
-        return self._page(UPDATED, SessionSummary.of, given, limit, page_token)
+        return self._page_as(UPDATED, SessionSummary.of, given, limit, page_token)
 
     def follow_all(
         self,

@@ -93,7 +93,7 @@ class Lineage(Repository):
     def forks(self, branch_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
         """Return a page of the direct forks of a branch, the oldest first."""
         given = {"parent_branch_id": valid.sought("branch_id", branch_id)}
-        return self._page(FORKS, BranchSummary.of, given, limit, page_token)
+        return self._page_as(FORKS, BranchSummary.of, given, limit, page_token)
 
     def common_point(self, branch_a: str, branch_b: str) -> ForkPoint | None:
         """Return the nearest branch that two branches share, themselves included, and where they part; None if none."""

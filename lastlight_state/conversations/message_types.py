@@ -53,4 +53,4 @@ class MessageTypes(Repository):
 
     def list(self) -> builtins.list[MessageType]:
         """Return all classes, at most 10,000, by their numbers."""
-        return self._all(MessageType.of, ALL)
+        return self._all_as(MessageType.of, ALL)

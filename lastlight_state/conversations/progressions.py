@@ -108,11 +108,11 @@ class Progressions(Repository):
     def get(self, progression_id: str) -> Progression:
         """Return the order, without its links. Raises `NotFound`."""
         values = {"progression_id": valid.sought("progression_id", progression_id)}
-        return self._one(Progression.of, GET, values, kind=words.PROGRESSION, key=progression_id)
+        return self._one_as(Progression.of, GET, values, kind=words.PROGRESSION, key=progression_id)
 
     def find(self, progression_id: str) -> Progression | None:
         """Return the order, without its links, or None."""
-        return self._find(Progression.of, GET, {"progression_id": valid.sought("progression_id", progression_id)})
+        return self._find_as(Progression.of, GET, {"progression_id": valid.sought("progression_id", progression_id)})
 
     def ids(
         self, progression_id: str, *, after_ord: int | None = None, limit: int = 50, page_token: str | None = None
@@ -122,7 +122,7 @@ class Progressions(Repository):
             "progression_id": valid.sought("progression_id", progression_id),
             "after_ord": None if after_ord is None else valid.number("after_ord", after_ord, least=-1),
         }
-        found = self._page(LINKED, Link.of, given, limit, page_token)
+        found = self._page_as(LINKED, Link.of, given, limit, page_token)
         if not found.items and not found.damaged:
             self.get(progression_id)
         return found
@@ -233,7 +233,7 @@ class Progressions(Repository):
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
         """Return a page of the orders that hold a message, and where. An unknown message is in none."""
         given = {"message_id": valid.sought("message_id", message_id)}
-        return self._page(CONTAINING, ProgressionUse.of, given, limit, page_token)
+        return self._page_as(CONTAINING, ProgressionUse.of, given, limit, page_token)
 
     def _row(self, progression_id: Any, name: Any, created_at: Any, node_metadata: Any) -> orders.NewOrder:
         return orders.fresh(

@@ -12,6 +12,7 @@ from lastlight_state.clock import Clock
 from lastlight_state.db import valid
 from lastlight_state.db.gate import guarded
 from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.lists.pages import map_page
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.rows.records import Page, Record
 from lastlight_state.db.rows.statements import NO_VALUES, RowT, Statement, Values
@@ -80,7 +81,8 @@ class Face:
 class Repository:
     """Base of all repositories: a method checks its arguments, then runs a statement or a work.
 
-    `_find`, `_one`, `_all`, `_value` and `_page` read with one statement, `_changed` writes with one. Where something
+    `_find`, `_one`, `_all`, `_value` and `_page` read with one statement, `_changed` writes with one. They return rows
+    of the type that the statement names; the same names with ``_as`` make something else of each row. Where something
     is decided between statements, a work (a function of the `Unit` that it runs in) is handed to ``_reading``,
     ``_viewing``, ``_once``, ``_apart``, ``_writing`` or ``_chained`` (`units.scope`). Public methods are `guarded`: an
     argument of the wrong type is `InvalidValue`, also where a method takes its type for granted.
@@ -115,18 +117,54 @@ class Repository:
     def _metrics(self) -> Metrics:
         return self._scope.metrics
 
-    def _find(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> R | None:
-        """Return the first row as a record, or None."""
-        return self._reading(lambda unit: unit.find(read, statement, values))
+    def _find(self, statement: Statement[RowT], values: Values = NO_VALUES) -> RowT | None:
+        """Return the first row, or None."""
+        return self._reading(lambda unit: unit.row(statement, values))
 
-    def _one(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> R:
-        """Return the row as a record. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
-        found = self._find(read, statement, values)
+    def _one(self, statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> RowT:
+        """Return the row. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
+        found = self._find(statement, values)
         if found is None:
             raise valid.not_found(kind, key)
         return found
 
-    def _all(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
+    def _all(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
+        """Return all rows. For statements that limit their result themselves."""
+        return self._reading(lambda unit: unit.rows(statement, values))
+
+    def _changed(
+        self, statement: Statement[RowT], values: Values = NO_VALUES, *, repeatable: bool = False
+    ) -> RowT | None:
+        """Run a write that is one statement; the row that it returned, or None where it changed nothing."""
+        return self._once(lambda unit: unit.row(statement, values), repeatable=repeatable)
+
+    def _page(
+        self,
+        listing: Listing[RowT],
+        given: Mapping[str, Any] | None,
+        limit: int,
+        page_token: str | None,
+        *,
+        also: Values = NO_VALUES,
+    ) -> Page[RowT]:
+        """Return a page of a list: of the rows that pass the filters ``given``, as `Listing.page`. Checks the limit."""
+        valid.page_limit(limit)
+        return self._reading(
+            lambda unit: listing.page(unit, limit=limit, page_token=page_token, given=given, also=also)
+        )
+
+    def _find_as(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> R | None:
+        """Return the first row as a record, or None."""
+        return self._reading(lambda unit: unit.find(read, statement, values))
+
+    def _one_as(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> R:
+        """Return the row as a record. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
+        found = self._find_as(read, statement, values)
+        if found is None:
+            raise valid.not_found(kind, key)
+        return found
+
+    def _all_as(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
         """Return all rows as records. For statements that limit their result themselves."""
         return self._reading(lambda unit: unit.all(read, statement, values))
 
@@ -134,7 +172,7 @@ class Repository:
         """Return the first column of the first row, or None without a row."""
         return self._reading(lambda unit: unit.value(statement, values))
 
-    def _changed(
+    def _changed_as(
         self,
         read: Reader[R, RowT],
         statement: Statement[RowT],
@@ -145,7 +183,7 @@ class Repository:
         """Run a write that is one statement; the row that it returned as a record, or None where it changed nothing."""
         return self._once(lambda unit: unit.find(read, statement, values), repeatable=repeatable)
 
-    def _page(
+    def _page_as(
         self,
         listing: Listing[RowT],
         make: Callable[[RowT], T],
@@ -155,8 +193,5 @@ class Repository:
         *,
         also: Values = NO_VALUES,
     ) -> Page[T]:
-        """Return a page of a list: of the rows that pass the filters ``given``, as `Listing.page`. Checks the limit."""
-        valid.page_limit(limit)
-        return self._reading(
-            lambda unit: listing.page(unit, make, limit=limit, page_token=page_token, given=given, also=also)
-        )
+        """Return a page, as `_page`, of what ``make`` makes of each row."""
+        return map_page(self._page(listing, given, limit, page_token, also=also), make)

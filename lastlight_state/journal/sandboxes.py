@@ -93,18 +93,18 @@ class Sandboxes(Repository):
             fills = None
         statement = put(frozenset(given), fills)
         parameters = {**values, **given, **({fills: now} if fills else {})}
-        stored = of_known_run(run_id, lambda: self._changed(Sandbox.of, statement, parameters, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._changed_as(Sandbox.of, statement, parameters, repeatable=True))
         if stored is None:
             raise Conflict(f"sandbox {sandbox_id!r} of run {run_id!r} has ended", code="sandbox_status")
         return stored
 
     def get(self, run_id: str, sandbox_id: str) -> Sandbox:
         """Return the sandbox. Raises `NotFound`."""
-        return self._one(Sandbox.of, GET, _sought(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
+        return self._one_as(Sandbox.of, GET, _sought(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
 
     def find(self, run_id: str, sandbox_id: str) -> Sandbox | None:
         """Return the sandbox, or None."""
-        return self._find(Sandbox.of, GET, _sought(run_id, sandbox_id))
+        return self._find_as(Sandbox.of, GET, _sought(run_id, sandbox_id))
 
     def list(
         self,
@@ -123,7 +123,7 @@ class Sandboxes(Repository):
             "runtime": valid.optional("runtime", runtime, _MOST.runtime),
             "workspace_id": valid.optional("workspace_id", workspace_id, _MOST.workspace_id),
         }
-        return self._page(LIST if run_id is None else OF_RUN, SandboxSummary.of, given, limit, page_token)
+        return self._page_as(LIST if run_id is None else OF_RUN, SandboxSummary.of, given, limit, page_token)
 
 
 def _sought(run_id: str, sandbox_id: str) -> dict[str, str]:

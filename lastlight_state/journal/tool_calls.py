@@ -140,7 +140,7 @@ class ToolCalls(Numbered):
         found = self.get(run_id, seq)
         values = {"run_id": run_id, "seq": seq, **_ended(outcome, self._now(), found.started_at)}
         if found.status == models.RUNNING:
-            ended = self._changed(ToolCall.of, FINISH, values, repeatable=True)
+            ended = self._changed_as(ToolCall.of, FINISH, values, repeatable=True)
             if ended is not None:
                 return ended
             found = self.get(run_id, seq)
@@ -151,12 +151,12 @@ class ToolCalls(Numbered):
     def get(self, run_id: str, seq: int) -> ToolCall:
         """Return the call of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(ToolCall.of, GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
+        return self._one_as(ToolCall.of, GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
 
     def find(self, run_id: str, call_id: str) -> ToolCall | None:
         """Return the call with this key, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "call_id": valid.sought("call_id", call_id)}
-        return self._find(ToolCall.of, FIND, values)
+        return self._find_as(ToolCall.of, FIND, values)
 
     def list(
         self, run_id: str, *, where: ToolCallFilter | None = None, limit: int = 50, page_token: str | None = None
@@ -164,7 +164,7 @@ class ToolCalls(Numbered):
         """Return a page of a run's calls: of a node in the order of its attempts, else the newest first."""
         given = _filters(run_id, where)
         listing = NEWEST if given["node_id"] is None else BY_TASK
-        return self._page(listing, ToolCallSummary.of, given, limit, page_token)
+        return self._page_as(listing, ToolCallSummary.of, given, limit, page_token)
 
     def count(self, run_id: str, *, where: ToolCallFilter | None = None) -> int:
         """Return how many calls pass these filters."""

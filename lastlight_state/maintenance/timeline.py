@@ -61,7 +61,8 @@ class Timeline(Repository):
             found = window(lambda size: _next(unit, run_id, told, size), limit)
             if not found.rows and unit.row(EXISTS, {"run_id": run_id}) is None:
                 raise valid.not_found("workflow_run", run_id)
-            items, damaged = split_damaged(found.rows, lambda row: FACTS[row["rank"]].entry(row, row["told_at"]))
+            rows, damaged = split_damaged(found.rows)
+            items = tuple(FACTS[row["rank"]].entry(row, row["told_at"]) for row in rows)
             token = None if found.last is None else pages.encode_token(asked, found.last)
             return Page(items=items, next_page_token=token, damaged=damaged)
 

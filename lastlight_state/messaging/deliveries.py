@@ -19,7 +19,6 @@ from lastlight_state.errors import NotFound
 from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, Draft, counting
 from lastlight_state.messaging.models import MESSAGES, SESSION, SESSIONS, THIS_SESSION
 from lastlight_state.messaging.records import Appended, MessagingMessage
-from lastlight_state.messaging.rows import MessagingMessageRow
 
 # The statements of `deliveries`.
 
@@ -70,13 +69,11 @@ def _insert_and_count_statement(positions: Sequence[sa.BindParameter[Any]]) -> A
     return sa.select(*made.c).add_cte(counted)
 
 
-_INSERT = Family("position", _insert_unless_there, MessagingMessageRow)
-_INSERT_AND_COUNT = Family("position", _insert_and_count_statement, MessagingMessageRow)
+_INSERT = Family("position", _insert_unless_there, MessagingMessage)
+_INSERT_AND_COUNT = Family("position", _insert_and_count_statement, MessagingMessage)
 
 
-def insert_unless_there(
-    drafts: Sequence[Draft], *, counted: bool = False
-) -> tuple[Statement[MessagingMessageRow], Row]:
+def insert_unless_there(drafts: Sequence[Draft], *, counted: bool = False) -> tuple[Statement[MessagingMessage], Row]:
     """Return the statement that inserts these drafts in their order, and its parameters.
 
     The caller adds ``session_id``, and ``at`` if the statement also counts.
@@ -111,7 +108,7 @@ STORED = Family(
         .where(MESSAGES.c.session_id == _session_id, MESSAGES.c.platform_message_id.in_(platform_ids))
         .order_by(MESSAGES.c.id)
     ),
-    MessagingMessageRow,
+    MessagingMessage,
 )
 
 
@@ -139,8 +136,8 @@ def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) 
     if not _count(unit, session_id, len(drafts), now):  # all will be inserted: the count is the lock
         raise NotFound(SESSION, session_id)
     statement, values = insert_unless_there(drafts)
-    rows = unit.rows(statement, {**values, "session_id": session_id})
-    return [appended(message, created=True) for message in _made(rows)]
+    made = unit.rows(statement, {**values, "session_id": session_id})
+    return [appended(message, created=True) for message in _in_order(made)]
 
 
 def append_locked(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
@@ -169,15 +166,15 @@ def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Draft], now:
     """Insert the drafts that are not stored yet; returns these as messages."""
     at_once = unit.backend.writes_in_ctes
     statement, values = insert_unless_there(drafts, counted=at_once)
-    rows = unit.rows(statement, {**values, "session_id": session_id, "at": now})
-    if rows and not at_once:
-        _count(unit, session_id, len(rows), now)
-    return _made(rows)
+    made = unit.rows(statement, {**values, "session_id": session_id, "at": now})
+    if made and not at_once:
+        _count(unit, session_id, len(made), now)
+    return _in_order(made)
 
 
-def _made(rows: Iterable[MessagingMessageRow]) -> list[MessagingMessage]:
-    """Return the messages of inserted rows in the order of their drafts, which ids follow and RETURNING need not."""
-    return [MessagingMessage.of(row) for row in sorted(rows, key=lambda row: row["id"])]
+def _in_order(made: Iterable[MessagingMessage]) -> list[MessagingMessage]:
+    """Return inserted messages in the order of their drafts, which ids follow and RETURNING need not."""
+    return sorted(made, key=lambda message: message.id)
 
 
 def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
@@ -191,8 +188,8 @@ def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict
         return {}
     statement, values = STORED.of(platform_ids)
     found: dict[Delivery, MessagingMessage] = {}
-    for row in unit.rows(statement, {**values, "session_id": session_id}):
-        found.setdefault((row["role"], str(row["platform_message_id"])), MessagingMessage.of(row))
+    for message in unit.rows(statement, {**values, "session_id": session_id}):
+        found.setdefault((message.role, str(message.platform_message_id)), message)
     return found
 
 

@@ -31,8 +31,7 @@ from lastlight_state.messaging.models import (
     at_place,
     is_active,
 )
-from lastlight_state.messaging.records import MessageDraft, MessageSummaryRow
-from lastlight_state.messaging.rows import MessagingMessageRow
+from lastlight_state.messaging.records import MessageDraft, MessagingMessage, MessagingMessageSummary
 
 # Cutting a text for a transcript. The tail is kept, because the next turn builds on the end of an answer.
 
@@ -176,7 +175,7 @@ IS_SOMEBODY_HERE = prepared(
 )
 
 
-GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)), MessagingMessageRow)
+GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MESSAGES.c.id)), MessagingMessage)
 
 
 def _window(
@@ -207,8 +206,8 @@ _summary = (
     sa.func.length(MESSAGES.c.content).label("content_chars"),
 )
 
-BEFORE = prepared(_window(COLUMNS, _before, newest_first=True), MessagingMessageRow)
-SINCE = prepared(_window(COLUMNS, _after, newest_first=False), MessagingMessageRow)
+BEFORE = prepared(_window(COLUMNS, _before, newest_first=True), MessagingMessage)
+SINCE = prepared(_window(COLUMNS, _after, newest_first=False), MessagingMessage)
 _BY_LARGE = "ix_messaging_messages_large"
 
 
@@ -235,7 +234,9 @@ def _beside_large() -> sa.Select[Any]:
     return sa.select(shown).order_by(shown.c.id.desc())
 
 
-SUMMARIES_BEFORE = Statement(_window(_summary, _before, newest_first=True), _beside_large(), row=MessageSummaryRow)
+SUMMARIES_BEFORE = Statement(
+    _window(_summary, _before, newest_first=True), _beside_large(), row=MessagingMessageSummary
+)
 
 FIND_PLATFORM_ID = prepared(
     sa.select(*COLUMNS)
@@ -247,5 +248,5 @@ FIND_PLATFORM_ID = prepared(
     )
     .order_by(MESSAGES.c.id.desc())
     .limit(number(1)),
-    MessagingMessageRow,
+    MessagingMessage,
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from datetime import datetime
-from typing import cast
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
@@ -36,7 +35,6 @@ from lastlight_state.messaging.records import (
     MessagingMessageSummary,
     ThreadPlace,
 )
-from lastlight_state.messaging.rows import MessagingMessageRow
 from lastlight_state.messaging.session_statements import Place, settled
 
 #: The key of a page: the last message's id.
@@ -138,7 +136,7 @@ class Messages(Repository):
             shown = window(
                 lambda size: keyed_rows(unit.readable(sql.SUMMARIES_BEFORE, {**values, "limit": size}), ["id"]), limit
             )
-            items, damaged = split_damaged(shown.rows, MessagingMessageSummary.of)
+            items, damaged = split_damaged(shown.rows)
             token = None if shown.last is None else pages.encode_token(asked, shown.last)
             return Page(items=items, next_page_token=token, damaged=damaged)
 
@@ -147,7 +145,7 @@ class Messages(Repository):
     def get(self, message_id: int) -> MessagingMessage:
         """Return the message. Raises `NotFound`."""
         values = {"message_id": valid.number("message_id", message_id)}
-        return self._one(MessagingMessage.of, sql.GET, values, kind=models.MESSAGE, key=message_id)
+        return self._one(sql.GET, values, kind=models.MESSAGE, key=message_id)
 
     def find_by_platform_id(self, platform: str, channel_id: str, platform_message_id: str) -> MessagingMessage | None:
         """Return the newest message with this platform id in the sessions of that platform and channel, or None."""
@@ -156,15 +154,14 @@ class Messages(Repository):
             "channel_id": valid.sought("channel_id", channel_id),
             "platform_message_id": valid.sought("platform_message_id", platform_message_id),
         }
-        return self._find(MessagingMessage.of, sql.FIND_PLATFORM_ID, values)
+        return self._find(sql.FIND_PLATFORM_ID, values)
 
     def _sound(
-        self, statement: Statement[MessagingMessageRow], values: Values, limit: int
+        self, statement: Statement[MessagingMessage], values: Values, limit: int
     ) -> builtins.list[MessagingMessage]:
         """Return the first ``limit`` messages that can be read. The others are logged and counted."""
         valid.page_limit(limit)
-        rows = self._reading(lambda unit: unit.first_sound(statement, values, limit))
-        return [MessagingMessage.of(row) for row in rows]
+        return self._reading(lambda unit: unit.first_sound(statement, values, limit))
 
     def _append_here(self, where: Place, row: Draft, now: datetime) -> Appended | None:
         """Find the session and append to it in one unit. `LostRace` if the session was retired before it was locked."""
@@ -182,7 +179,7 @@ def _append(unit: Unit, chain: Chain, values: Row) -> Appended | None:
     made = unit.chain(chain, values)
     if made is None:
         return None
-    return deliveries.appended(MessagingMessage.of(cast(MessagingMessageRow, inserted(made))), created=True)
+    return deliveries.appended(MessagingMessage.of(inserted(made)), created=True)
 
 
 def _deliver_here(unit: Unit, where: Place, row: Draft, now: datetime) -> Appended | None:

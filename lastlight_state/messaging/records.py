@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
-from lastlight_state.db.rows.records import Record, make_record
+from lastlight_state.db.rows.records import Record
 from lastlight_state.errors import InvalidValue
 from lastlight_state.messaging.models import Role
-from lastlight_state.messaging.rows import MessagingMessageRow, MessagingSessionRow
 
 # The idle timeout of sessions.
 
@@ -76,25 +75,6 @@ class MessageDraft:
     timestamp: datetime | None = None
 
 
-class SummaryRow(TypedDict):
-    """The columns of a `MessagingSessionSummary`."""
-
-    id: str
-    platform: str
-    channel_id: str
-    thread_id: str | None
-    user_id: str
-    agent_session_id: str | None
-    created_at: datetime
-    last_activity_at: datetime
-    message_count: int | None
-    active: bool | None
-    title: str | None
-    version: int
-    deactivated_at: datetime | None
-    deactivated_reason: str | None
-
-
 class MessagingSessionSummary(Record):
     """One stretch of conversation of one user in one place, as lists show it.
 
@@ -119,7 +99,7 @@ class MessagingSessionSummary(Record):
     deactivated_reason: str | None
 
     @classmethod
-    def of(cls, values: SummaryRow) -> Self:
+    def of(cls, values: Any) -> Self:
         values["message_count"] = values["message_count"] or 0
         values["active"] = bool(values["active"])
         return super().of(values)
@@ -139,10 +119,6 @@ class MessagingSession(MessagingSessionSummary):
 
     metadata: Any
 
-    @classmethod
-    def of(cls, values: MessagingSessionRow) -> Self:  # type: ignore[override]
-        return super().of(values)
-
 
 class MessagingMessage(Record):
     """A message. Messages of a session are ordered by id, never by ``timestamp``."""
@@ -153,22 +129,6 @@ class MessagingMessage(Record):
     content: str
     timestamp: datetime
     platform_message_id: str | None
-
-    @classmethod
-    def of(cls, values: MessagingMessageRow) -> Self:
-        return make_record(cls, values)
-
-
-class MessageSummaryRow(TypedDict):
-    """The columns of a `MessagingMessageSummary`."""
-
-    id: int
-    session_id: str
-    role: str
-    timestamp: datetime
-    platform_message_id: str | None
-    preview: str
-    content_chars: int
 
 
 class MessagingMessageSummary(Record):
@@ -181,10 +141,6 @@ class MessagingMessageSummary(Record):
     platform_message_id: str | None
     preview: str
     content_chars: int
-
-    @classmethod
-    def of(cls, values: MessageSummaryRow) -> Self:
-        return super().of(values)
 
 
 class ResumedSession(Record):

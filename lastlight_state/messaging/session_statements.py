@@ -15,7 +15,7 @@ from lastlight_state.codec import digest
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET
-from lastlight_state.db.rows.statements import Row, Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, number, prepared
 from lastlight_state.db.schema.declarations import depth_of, limits_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
@@ -29,11 +29,16 @@ from lastlight_state.messaging.models import (
     at_place,
     is_active,
 )
-from lastlight_state.messaging.records import ConversationKey, MessagingSession, ResumedSession, SummaryRow, ThreadPlace
-from lastlight_state.messaging.rows import MessagingSessionRow
+from lastlight_state.messaging.records import (
+    ConversationKey,
+    MessagingSession,
+    MessagingSessionSummary,
+    ResumedSession,
+    ThreadPlace,
+)
 
 COLUMNS = tuple(SESSIONS.c)
-SUMMARY = tuple(column for column in COLUMNS if column.name != "metadata")
+SUMMARY = columns_of(MessagingSessionSummary, SESSIONS)
 CHANGEABLE = ("title", "metadata", "agent_session_id")
 
 _cutoff = bind("cutoff", SESSIONS.c.last_activity_at)
@@ -43,9 +48,9 @@ _idle = SESSIONS.c.last_activity_at < _cutoff
 _one_more = SESSIONS.c.version + number(1)
 
 
-def _newest(*conditions: sa.ColumnElement[bool], order: Iterable[Any]) -> Statement[MessagingSessionRow]:
+def _newest(*conditions: sa.ColumnElement[bool], order: Iterable[Any]) -> Statement[MessagingSession]:
     shown = sa.select(*COLUMNS).where(*conditions).order_by(*order).limit(number(1))
-    return prepared(shown, MessagingSessionRow)
+    return prepared(shown, MessagingSession)
 
 
 def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> sa.Executable:
@@ -63,11 +68,11 @@ def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> 
     )
 
 
-GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION), MessagingSessionRow)
+GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION), MessagingSession)
 VERSION = prepared(sa.select(SESSIONS.c.version).where(THIS_SESSION))
 #: The caller checks whether the session is idle: with that condition in the statement Postgres prefers the index of the
 #: place, and reads all active sessions there.
-FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()), MessagingSessionRow)
+FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()), MessagingSession)
 FIND_PLACE_FRESH = _newest(at_place(), is_active(), SESSIONS.c.last_activity_at >= _cutoff, order=NEWEST_ACTIVITY)
 FIND_AGENT = _newest(
     SESSIONS.c.agent_session_id == bind("agent_session_id", SESSIONS.c.agent_session_id),
@@ -86,12 +91,12 @@ INSERT = prepared(
     )
     .on_conflict_do_nothing()
     .returning(*COLUMNS),
-    MessagingSessionRow,
+    MessagingSession,
 )
 
 RETIRE_IDLE = prepared(_retiring(_this_key, _idle, returning=[SESSIONS.c.id]))
 RETIRE = prepared(_retiring(_this_key, returning=[SESSIONS.c.id]))
-CLOSE = prepared(_retiring(THIS_SESSION, returning=COLUMNS), MessagingSessionRow)
+CLOSE = prepared(_retiring(THIS_SESSION, returning=COLUMNS), MessagingSession)
 
 _idle_ids = through(
     sa.select(SESSIONS.c.id).where(is_active(), _idle), SESSIONS, "ix_messaging_sessions_active_place"
@@ -121,13 +126,13 @@ ENSURE_AGENT = prepared(
 )
 
 
-def _changing(names: Iterable[str]) -> Statement[MessagingSessionRow]:
+def _changing(names: Iterable[str]) -> Statement[MessagingSession]:
     return prepared(
         sa.update(SESSIONS)
         .where(THIS_SESSION, SESSIONS.c.version == bind("expected", SESSIONS.c.version))
         .values(version=_one_more, **{name: bind(name, SESSIONS.c[name]) for name in names})
         .returning(*COLUMNS),
-        MessagingSessionRow,
+        MessagingSession,
     )
 
 
@@ -150,7 +155,7 @@ LIST = Listing(
         "only_inactive": sa.or_(SESSIONS.c.active == sa.false(), SESSIONS.c.active.is_(None)),
     },
     through="ix_messaging_sessions_activity",
-    row=SummaryRow,
+    row=MessagingSessionSummary,
 )
 
 
@@ -257,10 +262,10 @@ def settled(attempt: Callable[[], T]) -> T:
 def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
     """Retire the key's session if it is still idle, and insert a new one unless an active one exists."""
     replaced = unit.value(RETIRE_IDLE, row)
-    made = unit.find(MessagingSession.of, INSERT, row)
+    made = unit.row(INSERT, row)
     if made is not None:
         return resumed(made, created=True, replaced=replaced)
-    winner = unit.find(MessagingSession.of, FIND_KEY, row)
+    winner = unit.row(FIND_KEY, row)
     if winner is None:
         raise LostRace("the active session of the key was retired while it was looked up")
     return resumed(winner)
@@ -269,7 +274,7 @@ def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
 def replace(unit: Unit, row: NewSession) -> MessagingSession:
     """Retire the key's session, idle or not, and insert a new one."""
     unit.value(RETIRE, row)
-    made = unit.find(MessagingSession.of, INSERT, row)
+    made = unit.row(INSERT, row)
     if made is not None:
         return made
     if _is_taken(unit, row):
@@ -291,7 +296,7 @@ def refusal(unit: Unit, row: NewSession) -> StateError:
     """Return the error for an insert that returned no row."""
     if _is_taken(unit, row):
         return AlreadyExists(SESSION, row["id"])
-    active = unit.find(MessagingSession.of, FIND_KEY, row)
+    active = unit.row(FIND_KEY, row)
     if active is not None:
         return AlreadyExists(SESSION, active.id, problem="is the active session of this key")
     return LostRace("the active session of the key was retired while it was looked up")

@@ -46,7 +46,7 @@ class Sessions(Repository):
         here = session_statements.key(key)
         now = self._now()
         cutoff = self._cutoff(now, idle_timeout)
-        found = self._find(MessagingSession.of, sql.FIND_KEY, here)
+        found = self._find(sql.FIND_KEY, here)
         if found is not None and found.last_activity_at >= cutoff:
             return session_statements.resumed(found)
         row: NewSession = {**here, "id": new_id(), "at": now, "cutoff": cutoff, "reason": models.TIMEOUT}
@@ -75,11 +75,11 @@ class Sessions(Repository):
     def get(self, session_id: str) -> MessagingSession:
         """Return the session, active or not. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._one(MessagingSession.of, sql.GET, values, kind=SESSION, key=session_id)
+        return self._one(sql.GET, values, kind=SESSION, key=session_id)
 
     def find(self, session_id: str) -> MessagingSession | None:
         """Return the session, active or not, or None."""
-        return self._find(MessagingSession.of, sql.GET, {"session_id": valid.sought("session_id", session_id)})
+        return self._find(sql.GET, {"session_id": valid.sought("session_id", session_id)})
 
     def find_active(
         self,
@@ -96,15 +96,15 @@ class Sessions(Repository):
         cutoff = self._cutoff(self._now(), idle_timeout)
         values: Row = {**session_statements.place("place", place), "cutoff": cutoff}
         if user_id is None:
-            return self._find(MessagingSession.of, sql.FIND_PLACE_FRESH, values)
+            return self._find(sql.FIND_PLACE_FRESH, values)
         values["user_id"] = valid.sought("user_id", user_id)
-        found = self._find(MessagingSession.of, sql.FIND_KEY, values)
+        found = self._find(sql.FIND_KEY, values)
         return found if found is not None and found.last_activity_at >= cutoff else None
 
     def find_by_agent_session(self, agent_session_id: str) -> MessagingSession | None:
         """Return the latest session, active or not, with this agent session, or None."""
         values = {"agent_session_id": valid.sought("agent_session_id", agent_session_id)}
-        return self._find(MessagingSession.of, sql.FIND_AGENT, values)
+        return self._find(sql.FIND_AGENT, values)
 
     def list(
         self,
@@ -122,7 +122,7 @@ class Sessions(Repository):
         Sessions are read from the newest activity on, so one that is hard to find costs as much as there are sessions.
         """
         given = session_statements.list_filters(platform, channel_id, user_id, active)
-        return self._page(sql.LIST, MessagingSessionSummary.of, given, limit, page_token)
+        return self._page(sql.LIST, given, limit, page_token)
 
     def touch(self, session_id: str) -> datetime:
         """Set the last activity to now; returns the stored one, which never moves back.
@@ -174,7 +174,7 @@ class Sessions(Repository):
         }
         changed = None
         if given:
-            changed = self._changed(MessagingSession.of, sql.UPDATE[frozenset(given)], values)
+            changed = self._changed(sql.UPDATE[frozenset(given)], values)
         if changed is not None:
             return changed
         found = self.get(session_id)
@@ -189,7 +189,7 @@ class Sessions(Repository):
             "reason": valid.word("reason", reason, models.CLOSE_REASONS),
             "at": self._now(),
         }
-        return self._changed(MessagingSession.of, sql.CLOSE, values) or self.get(session_id)
+        return self._changed(sql.CLOSE, values) or self.get(session_id)
 
     def close_idle(self, *, idle_timeout: timedelta | UnsetType | None = UNSET, limit: int = 500) -> int:
         """End at most ``limit`` active sessions that are idle, the longest idle first; returns how many.
@@ -218,7 +218,7 @@ class Sessions(Repository):
             )
 
     def _insert(self, row: NewSession) -> MessagingSession:
-        made = self._changed(MessagingSession.of, sql.INSERT, row)
+        made = self._changed(sql.INSERT, row)
         if made is None:
             raise self._reading(lambda unit: session_statements.refusal(unit, row))
         return made

@@ -162,7 +162,7 @@ class Cache(Targeted):
     ) -> Page[CacheSummary]:
         """Return a page of entries without their payloads, newest first."""
         given = _given(workflow_name=workflow_name, node_id=node_id, output_key=output_key)
-        return self._page(LIST, CacheSummary.of, given, limit, page_token)
+        return self._page_as(LIST, CacheSummary.of, given, limit, page_token)
 
     def clear(
         self, *, workflow_name: str | None = None, node_id: str | None = None, which: models.Which = "all"

@@ -124,7 +124,7 @@ class Inputs(Repository):
         Raises `InvalidValue` with ``issues``, `PayloadTooLarge` past 1 MiB, and `NotFound` for an unknown run.
         """
         row: InputDraft = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
-        stored = of_known_run(run_id, lambda: self._changed(RunInput.of, ADD, row, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._changed_as(RunInput.of, ADD, row, repeatable=True))
         return stored if stored is not None else self._found_again(run_id, payload, row)
 
     def override(
@@ -145,7 +145,7 @@ class Inputs(Repository):
         expected = valid.number("expected_revision", expected_revision, most=models.LAST_ITERATION)
         row: InputDraft = {**given, "revision": expected + 1, "reason": why}
         values = {**row, "expected": expected}
-        stored = of_known_run(run_id, lambda: self._changed(RunInput.of, OVERRIDE, values))
+        stored = of_known_run(run_id, lambda: self._changed_as(RunInput.of, OVERRIDE, values))
         if stored is not None:
             return stored
         found = self.get(run_id)
@@ -157,19 +157,19 @@ class Inputs(Repository):
             found = self.find(run_id)
         else:
             values = {"run_id": valid.sought("run_id", run_id), "revision": valid.number("revision", revision)}
-            found = self._find(RunInput.of, REVISION, values)
+            found = self._find_as(RunInput.of, REVISION, values)
         if found is None:
             raise valid.not_found(models.INPUT_KIND, run_id)
         return found
 
     def find(self, run_id: str) -> RunInput | None:
         """Return the input in force, or None."""
-        return self._find(RunInput.of, CURRENT, {"run_id": valid.sought("run_id", run_id)})
+        return self._find_as(RunInput.of, CURRENT, {"run_id": valid.sought("run_id", run_id)})
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunInputSummary]:
         """Return a page of the revisions of a run's input, newest first, without payloads."""
         given = {"run_id": valid.sought("run_id", run_id)}
-        return self._page(LIST, RunInputSummary.of, given, limit, page_token)
+        return self._page_as(LIST, RunInputSummary.of, given, limit, page_token)
 
     def _row(self, run_id: Any, payload: Any, model: Any, created_by: Any) -> NewInput:
         given = payload if model is None else bare(payload)

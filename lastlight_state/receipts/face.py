@@ -50,11 +50,11 @@ class Receipts(Repository):
     def get(self, receipt_id: str) -> Receipt:
         """Return the receipt. Raises `NotFound`."""
         values = {"receipt_id": valid.sought("receipt_id", receipt_id)}
-        return self._one(Receipt.of, sql.GET, values, kind=models.RECEIPT, key=receipt_id)
+        return self._one_as(Receipt.of, sql.GET, values, kind=models.RECEIPT, key=receipt_id)
 
     def find(self, receipt_id: str) -> Receipt | None:
         """Return the receipt, or None."""
-        return self._find(Receipt.of, sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
+        return self._find_as(Receipt.of, sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
 
     def list(
         self,
@@ -69,7 +69,7 @@ class Receipts(Repository):
             "kind": None if kind is None else valid.word("kind", kind, models.KINDS),
             "state": None if state is None else valid.word("state", state, models.STATES),
         }
-        return self._page(sql.LIST, ReceiptSummary.of, given, limit, page_token)
+        return self._page_as(sql.LIST, ReceiptSummary.of, given, limit, page_token)
 
     def begin(
         self,

@@ -201,15 +201,15 @@ class Overrides(Repository):
 
     def get(self, name: str) -> CronOverride:
         """Return the override of this cron. Raises `NotFound` if there is none."""
-        return self._one(CronOverride.of, FIND, {"name": name}, kind=models.OVERRIDE, key=name)
+        return self._one_as(CronOverride.of, FIND, {"name": name}, kind=models.OVERRIDE, key=name)
 
     def find(self, name: str) -> CronOverride | None:
         """Return the override of this cron, or None."""
-        return self._find(CronOverride.of, FIND, {"name": valid.sought("name", name)})
+        return self._find_as(CronOverride.of, FIND, {"name": valid.sought("name", name)})
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[CronOverride]:
         """Return a page of overrides, the newest change first."""
-        return self._page(LIST, CronOverride.of, None, limit, page_token)
+        return self._page_as(LIST, CronOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
         """Remove the override. Returns whether there was one. The cron is planned again as by `put`."""

@@ -102,11 +102,11 @@ class States(Repository):
     def get(self, key: str, *, scope: str = "") -> State:
         """Return the state with its value. Raises `NotFound`."""
         given = self._sought(key, scope)
-        return self._one(State.of, sql.GET, given, kind=STATE, key=(scope, key))
+        return self._one_as(State.of, sql.GET, given, kind=STATE, key=(scope, key))
 
     def find(self, key: str, *, scope: str = "") -> State | None:
         """Return the state with its value, or None."""
-        return self._find(State.of, sql.GET, self._sought(key, scope))
+        return self._find_as(State.of, sql.GET, self._sought(key, scope))
 
     def find_many(self, keys: Collection[str], *, scope: str = "") -> dict[str, State]:
         """Return those of these keys that are there, in the given order, by one statement.
@@ -141,7 +141,7 @@ class States(Repository):
         for ``prefix`` without a scope. A store with a codec refuses ``where``; one without passes over sealed values.
         """
         given = self._filters(scope, under, prefix, user, where)
-        return self._page(sql.LIST, StateSummary.of, given, limit, page_token, also=self._at())
+        return self._page_as(sql.LIST, StateSummary.of, given, limit, page_token, also=self._at())
 
     def items(
         self,
@@ -156,12 +156,12 @@ class States(Repository):
     ) -> Page[State]:
         """Return a page of states with their values, as `list`."""
         given = self._filters(scope, under, prefix, user, where)
-        return self._page(sql.ITEMS, State.of, given, limit, page_token, also=self._at())
+        return self._page_as(sql.ITEMS, State.of, given, limit, page_token, also=self._at())
 
     def scopes(self, *, under: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[str]:
         """Return a page of the scopes that have keys, or of those that begin with ``under``: a walk along all keys."""
         given = self._filters(None, under, None, None, None)
-        return self._page(sql.SCOPES, lambda row: row["scope"], given, limit, page_token, also=self._at())
+        return self._page_as(sql.SCOPES, lambda row: row["scope"], given, limit, page_token, also=self._at())
 
     def expire(
         self, key: str, at: datetime | None, *, scope: str = "", expected: str | UnsetType = UNSET
@@ -174,10 +174,10 @@ class States(Repository):
         end = None if at is None else aware_utc("at", at)
         given = {**self._sought(key, scope), "expires_at": end, "expected": version}
         statement = sql.EXPIRE if version is UNSET else sql.EXPIRE_VERSION
-        found = self._changed(StateSummary.of, statement, given, repeatable=True)
+        found = self._changed_as(StateSummary.of, statement, given, repeatable=True)
         if found is not None:
             return found
-        other = None if version is UNSET else self._find(StateSummary.of, sql.SUMMARY, given)
+        other = None if version is UNSET else self._find_as(StateSummary.of, sql.SUMMARY, given)
         if other is None:
             raise valid.not_found(STATE, (scope, key))
         raise StaleVersion(STATE, (scope, key), expected=version, found=other.version)
@@ -203,7 +203,7 @@ class States(Repository):
 
     def state_of(self, state_id: str) -> State:
         """Return the state of an ``id``, as plans name it, also one that has expired. Raises `NotFound`."""
-        return self._one(State.of, sql.GET_OF, {"id": valid.sought("state_id", state_id)}, kind=STATE, key=state_id)
+        return self._one_as(State.of, sql.GET_OF, {"id": valid.sought("state_id", state_id)}, kind=STATE, key=state_id)
 
     def _bodies(self, under: str) -> Callable[[Values], FoundRows[sql.BodyRow]]:
         """Return a function that reads the bytes of scopes that begin with ``under``, behind a scope and a key.

@@ -82,7 +82,7 @@ class Loops(Repository):
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """Return the loop, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "loop_id": valid.sought("loop_id", loop_id)}
-        return self._find(Loop.of, FIND, values)
+        return self._find_as(Loop.of, FIND, values)
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
         """Return a page of a run's loops by id, ascending. Raises `NotFound` for an unknown run."""

@@ -71,11 +71,11 @@ class Overrides(Repository):
     def find(self, name: str) -> WorkflowOverride | None:
         """Return the override of this workflow, or None."""
         values = {"name": valid.sought("name", name)}
-        return self._find(WorkflowOverride.of, FIND, values)
+        return self._find_as(WorkflowOverride.of, FIND, values)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
         """Return a page of overrides, by name."""
-        return self._page(LIST, WorkflowOverride.of, None, limit, page_token)
+        return self._page_as(LIST, WorkflowOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
         """Delete the override: the workflow is enabled again. False if there was none."""

@@ -1,4 +1,4 @@
-"""Rows have types: a statement returns what its `TypedDict` says, and mypy refuses a column that is missing."""
+"""Rows have types: a statement returns what its record says, and mypy refuses a column that is missing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import lastlight_state
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Family, Statement
 from lastlight_state.db.rows.writes import Chain
 from lastlight_state.files.mailbox.kernel.queries import TolerantSelect
@@ -25,6 +26,7 @@ from lastlight_state.workflows.questions.rows import QuestionRows
 ROOT = Path(__file__).parents[2]
 
 WRONG = """
+from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import prepared
 from lastlight_state.db.units.unit import Unit
@@ -37,20 +39,20 @@ from lastlight_state.workflows.kernel.rows import lock
 from lastlight_state.workflows.runs.statements import NewRun, RunFacts
 
 def sound(unit: Unit) -> MessagingMessage | None:
-    return unit.find(MessagingMessage.of, GET, {"message_id": 1})
+    return unit.row(GET, {"message_id": 1})
 
 def misspelt(unit: Unit) -> str | None:
     row = unit.row(GET)
-    return row and row["contents"]
+    return row and row.contents
 
 def another_table(unit: Unit) -> MessagingSession | None:
-    return unit.find(MessagingSession.of, GET)
+    return unit.row(GET)
 
 def untyped(unit: Unit) -> MessagingMessage | None:
-    return unit.find(MessagingMessage.of, prepared(MESSAGES.select()))
+    return unit.row(prepared(MESSAGES.select()))
 
-def of_a_list(unit: Unit) -> Page[MessagingMessage]:
-    return LIST.page(unit, MessagingMessage.of, limit=1)
+def of_a_list(repository: Repository) -> Page[MessagingMessage]:
+    return repository._page(LIST, None, 1, None)
 
 def incomplete() -> Draft:
     return {"role": "user", "content": "x"}
@@ -105,8 +107,16 @@ def _statement(
 
 
 def _differing(statement: Statement[Any], backend: Backend) -> set[str]:
-    """The columns that one of the two has alone. A type may have some that not each of its statements has."""
-    told = get_type_hints(statement.row, include_extras=True)
+    """Return the columns that one of the two has alone. A type may have some that not each of its statements has."""
+    kind: Any = statement.row
+    names = [cell.name for cell in statement.on(backend)._cells]
+    if kind is tuple:
+        return set()
+    if issubclass(kind, Record):
+        return {*names} ^ {*kind.needed_columns()}
+    if issubclass(kind, tuple):  # made by position
+        return set() if names == [*kind._fields] else {*names} | {*kind._fields}
+    told = get_type_hints(kind, include_extras=True)
     optional = {name for name, hint in told.items() if get_origin(hint) is NotRequired}
     shown = {cell.name for cell in statement.on(backend)._cells}
     return (shown - told.keys()) | (told.keys() - optional - shown)
@@ -131,5 +141,5 @@ def test_a_column_that_a_row_lacks_is_an_error_of_the_type_checker(tmp_path: Pat
     told, problems = done.stdout, done.stderr
     lines = {int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line}
     at = {number for number, line in enumerate(WRONG.splitlines(), 1) if line.startswith("    return")}
-    sound = WRONG.splitlines().index('    return unit.find(MessagingMessage.of, GET, {"message_id": 1})') + 1
+    sound = WRONG.splitlines().index('    return unit.row(GET, {"message_id": 1})') + 1
     assert lines == at - {sound}, told + problems

@@ -12,7 +12,7 @@ from support.scratch import THINGS
 
 from lastlight_state import StateStore
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import encode_token
+from lastlight_state.db.lists.pages import encode_token, map_page
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 
@@ -66,9 +66,8 @@ def stored(store: StateStore, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def page(store: StateStore, listing: Listing, limit: int, token: str | None = None, **given: Any) -> Page[str]:
-    return store._scope.reading(
-        lambda unit: listing.page(unit, lambda row: str(row["id"]), limit=limit, page_token=token, given=given)
-    )
+    found = store._scope.reading(lambda unit: listing.page(unit, limit=limit, page_token=token, given=given))
+    return map_page(found, lambda row: str(row["id"]))
 
 
 def every_page(
@@ -229,5 +228,5 @@ def test_a_list_may_show_the_columns_of_its_order_under_other_names(scratch: Sta
     stored(scratch, [{"id": key, "at": made_at, "kind": "a", "number": 0} for key, made_at in at.items()])
     pages = [["t4", "t3"], ["t2", "t1"], ["t0"]]
     assert every_page(scratch, listing, 2) == every_page(scratch, listing, 2, kinds=["a", "b"]) == pages
-    first = scratch._scope.reading(lambda unit: listing.page(unit, dict, limit=1))
+    first = scratch._scope.reading(lambda unit: listing.page(unit, limit=1))
     assert first.items[0]["made_at"] == at["t4"]

@@ -37,44 +37,44 @@ def things(scratch: StateStore) -> Repository:
     """A repository over three things."""
     repository = Repository(scratch._context)
     for name, kind in (("t1", "a"), ("t2", "b"), ("t3", "a")):
-        assert repository._changed(Thing, INSERT, {"id": name, "kind": kind, "at": AT}) == Thing(id=name, kind=kind)
+        assert repository._changed_as(Thing, INSERT, {"id": name, "kind": kind, "at": AT}) == Thing(id=name, kind=kind)
     return repository
 
 
 def test_one_row_is_found_or_is_none(things: Repository) -> None:
-    assert things._find(Thing, GET, {"id": "t1"}) == Thing(id="t1", kind="a")
-    assert things._find(Thing, GET, {"id": "t9"}) is None
+    assert things._find_as(Thing, GET, {"id": "t1"}) == Thing(id="t1", kind="a")
+    assert things._find_as(Thing, GET, {"id": "t9"}) is None
 
 
 def test_a_row_that_must_be_there_is_not_found_by_its_kind_and_key(things: Repository) -> None:
-    assert things._one(Thing, GET, {"id": "t1"}, kind="thing", key="t1").kind == "a"
+    assert things._one_as(Thing, GET, {"id": "t1"}, kind="thing", key="t1").kind == "a"
     with pytest.raises(NotFound, match="t9") as raised:
-        things._one(Thing, GET, {"id": "t9"}, kind="thing", key="t9")
+        things._one_as(Thing, GET, {"id": "t9"}, kind="thing", key="t9")
     assert raised.value.kind == "thing"
 
 
 def test_a_key_that_no_database_can_hold_is_an_invalid_value_on_both(things: Repository) -> None:
     with pytest.raises(InvalidValue, match="NUL"):
-        things._one(Thing, GET, {"id": "t\0"}, kind="thing", key="t\0")
+        things._one_as(Thing, GET, {"id": "t\0"}, kind="thing", key="t\0")
 
 
 def test_all_rows_and_a_single_value_are_read(things: Repository) -> None:
-    assert [thing.id for thing in things._all(Thing, ALL)] == ["t1", "t2", "t3"]
+    assert [thing.id for thing in things._all_as(Thing, ALL)] == ["t1", "t2", "t3"]
     assert things._value(COUNT) == 3
     assert things._value(GET, {"id": "t9"}) is None
 
 
 def test_a_write_gives_its_row_or_none_where_it_changed_nothing(things: Repository) -> None:
-    assert things._changed(Thing, CHANGE, {"key": "t2"}, repeatable=True) == Thing(id="t2", kind="z")
-    assert things._changed(Thing, CHANGE, {"key": "t9"}) is None
+    assert things._changed_as(Thing, CHANGE, {"key": "t2"}, repeatable=True) == Thing(id="t2", kind="z")
+    assert things._changed_as(Thing, CHANGE, {"key": "t9"}) is None
 
 
 def test_a_page_is_filtered_limited_and_goes_on(things: Repository) -> None:
     """house H-12."""
-    first = things._page(LIST, Thing.of, {"kind": "a"}, 1, None)
-    rest = things._page(LIST, Thing.of, {"kind": "a"}, 1, first.next_page_token)
+    first = things._page_as(LIST, Thing.of, {"kind": "a"}, 1, None)
+    rest = things._page_as(LIST, Thing.of, {"kind": "a"}, 1, first.next_page_token)
     assert [thing.id for thing in (*first, *rest)] == ["t3", "t1"]
-    assert len(things._page(LIST, Thing.of, None, 500, None)) == 3
+    assert len(things._page_as(LIST, Thing.of, None, 500, None)) == 3
     for limit in (0, 501):
         with pytest.raises(InvalidValue, match="limit: "):
-            things._page(LIST, Thing.of, None, limit, None)
+            things._page_as(LIST, Thing.of, None, limit, None)

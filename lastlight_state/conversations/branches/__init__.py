@@ -87,16 +87,16 @@ class Branches(Repository):
     def get(self, branch_id: str) -> Branch:
         """Return the branch. Raises `NotFound`."""
         values = {"branch_id": valid.sought("branch_id", branch_id)}
-        return self._one(Branch.of, branching.GET, values, kind=words.BRANCH, key=branch_id)
+        return self._one_as(Branch.of, branching.GET, values, kind=words.BRANCH, key=branch_id)
 
     def find(self, branch_id: str) -> Branch | None:
         """Return the branch, or None."""
-        return self._find(Branch.of, branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
+        return self._find_as(Branch.of, branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
         """Return a page of a session's branches, the oldest first."""
         given = {"session_id": valid.sought("session_id", session_id)}
-        return self._page(sql.LIST, BranchSummary.of, given, limit, page_token)
+        return self._page_as(sql.LIST, BranchSummary.of, given, limit, page_token)
 
     def update(self, branch_id: str, patch: BranchPatch) -> Branch:
         """Set the fields that are given; None clears one. The fork keys of its metadata stay. Raises `NotFound`."""
@@ -277,9 +277,9 @@ class Branches(Repository):
             wanted = branching.positions(line, first, until)
             rows = unit.readable(statement, branching.placed(wanted)).rows if wanted else list[RowT | CorruptData]()
             branching.refuse_gaps(found, wanted, len(rows))
-            items, damaged = split_damaged(rows, make)
+            items, damaged = split_damaged(rows)
             token = pages.encode_token(asked, [until]) if until < branching.length_of(line) else None
-            return Page(items=items, next_page_token=token, damaged=damaged)
+            return Page(items=tuple(map(make, items)), next_page_token=token, damaged=damaged)
 
         return self._viewing(read)
 

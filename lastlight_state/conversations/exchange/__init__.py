@@ -112,7 +112,7 @@ class Exchange(Repository):
             "channel": None if channel is None else valid.sought("channel", channel),
             "open": True if valid.word("state", state, words.INBOX_STATES) == "open" else None,
         }
-        return self._page(sql.INBOX, Delivery.of, given, limit, page_token)
+        return self._page_as(sql.INBOX, Delivery.of, given, limit, page_token)
 
     def take(
         self, owner: str, *, reader: str, lease: timedelta = _LEASE, limit: int = 1, sender: str | None = None
@@ -193,12 +193,14 @@ class Exchange(Repository):
 
     def outbox(self, sender: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageSummary]:
         """Return a page of the messages that have this sender, the newest first, delivered or not."""
-        return self._page(sql.OUTBOX, MessageSummary.of, {"sender": valid.sought("sender", sender)}, limit, page_token)
+        return self._page_as(
+            sql.OUTBOX, MessageSummary.of, {"sender": valid.sought("sender", sender)}, limit, page_token
+        )
 
     def deliveries(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
         """Return a page of whom a message was delivered to, by owner: who has taken it, and who acknowledged it."""
         given = {"message_id": valid.sought("message_id", message_id)}
-        return self._page(sql.DELIVERED, Delivery.of, given, limit, page_token)
+        return self._page_as(sql.DELIVERED, Delivery.of, given, limit, page_token)
 
     def join(self, channel: str, member: str) -> bool:
         """Deliver to the member what is published on the channel from now on. False if it is a member already."""
@@ -218,7 +220,7 @@ class Exchange(Repository):
     def members(self, channel: str, *, limit: int = 50, page_token: str | None = None) -> Page[Member]:
         """Return a page of the members of a channel, by name."""
         given = {"channel": valid.sought("channel", channel)}
-        return self._page(sql.MEMBER_LIST, Member.of, given, limit, page_token)
+        return self._page_as(sql.MEMBER_LIST, Member.of, given, limit, page_token)
 
     def _named(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[DeliveryKeys, list[int]]:
         named = [ords] if isinstance(ords, int) else valid.several("ords", ords)

@@ -157,7 +157,7 @@ class Lifecycle(Repository):
             "session_id": valid.sought("session_id", session_id),
             "branch_id": None if branch_id is None else valid.sought("branch_id", branch_id),
         }
-        return self._page(sql.HISTORY, Transition.of, given, limit, page_token)
+        return self._page_as(sql.HISTORY, Transition.of, given, limit, page_token)
 
     def stale(self, *, older_than: timedelta, limit: int = 50) -> list[StaleSession]:
         """Return running sessions whose last sign of life is older than this, the longest silent first.

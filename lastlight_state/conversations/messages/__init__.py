@@ -172,11 +172,11 @@ class Messages(Repository):
     def get(self, message_id: str) -> Message:
         """Return the message. Raises `NotFound`."""
         values = {"id": valid.sought("message_id", message_id)}
-        return self._one(Message.of, storing.GET, values, kind=words.MESSAGE, key=message_id)
+        return self._one_as(Message.of, storing.GET, values, kind=words.MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> Message | None:
         """Return the message, or None."""
-        return self._find(Message.of, storing.GET, {"id": valid.sought("message_id", message_id)})
+        return self._find_as(Message.of, storing.GET, {"id": valid.sought("message_id", message_id)})
 
     def get_many(self, message_ids: Sequence[str]) -> dict[str, Message]:
         """Return the messages of at most 10,000 ids, by id. Those that are not stored are absent.
@@ -200,7 +200,7 @@ class Messages(Repository):
         Rare roles and classes are found by walking the pool: give ``since``, or a sender, recipient or channel, which
         have indexes.
         """
-        return self._page(LIST, MessageSummary.of, filters(where), limit, page_token)
+        return self._page_as(LIST, MessageSummary.of, filters(where), limit, page_token)
 
     def count(self, *, where: MessageFilter | None = None) -> int:
         """Return how many messages pass these filters."""
@@ -223,9 +223,9 @@ class Messages(Repository):
             )
             if not shown.rows and unit.row(THERE, {"id": found}) is None:
                 raise NotFound(words.MESSAGE, message_id)
-            items, damaged = split_damaged(shown.rows, _use)
+            items, damaged = split_damaged(shown.rows)
             token = None if shown.last is None else pages.encode_token(asked, shown.last)
-            return Page(items=items, next_page_token=token, damaged=damaged)
+            return Page(items=tuple(map(_use, items)), next_page_token=token, damaged=damaged)
 
         return self._viewing(read)
 

@@ -152,17 +152,17 @@ class Sessions(Repository):
     def get(self, session_id: str) -> ConversationSession:
         """Return the session. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._one(ConversationSession.of, GET, values, kind=words.SESSION, key=session_id)
+        return self._one_as(ConversationSession.of, GET, values, kind=words.SESSION, key=session_id)
 
     def find(self, session_id: str) -> ConversationSession | None:
         """Return the session, or None."""
-        return self._find(ConversationSession.of, GET, {"session_id": valid.sought("session_id", session_id)})
+        return self._find_as(ConversationSession.of, GET, {"session_id": valid.sought("session_id", session_id)})
 
     def list(
         self, *, where: SessionFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[SessionSummary]:
         """Return a page of sessions, the last updated first, without metadata."""
-        return self._page(LIST, SessionSummary.of, checks.filters(where), limit, page_token)
+        return self._page_as(LIST, SessionSummary.of, checks.filters(where), limit, page_token)
 
     def count(self, *, where: SessionFilter | None = None) -> int:
         """Return how many sessions pass these filters."""

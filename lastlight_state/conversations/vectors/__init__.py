@@ -71,11 +71,11 @@ class Vectors(Repository):
     def get(self, namespace: str, chunk_id: str) -> Chunk:
         """Return the chunk. Raises `NotFound`."""
         key = (namespace, chunk_id)
-        return self._one(Chunk.of, sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
+        return self._one_as(Chunk.of, sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
 
     def find(self, namespace: str, chunk_id: str) -> Chunk | None:
         """Return the chunk, or None."""
-        return self._find(Chunk.of, sql.GET, _key(namespace, chunk_id))
+        return self._find_as(Chunk.of, sql.GET, _key(namespace, chunk_id))
 
     def list(
         self, namespace: str, *, document_id: str | None = None, limit: int = 50, page_token: str | None = None
@@ -83,9 +83,9 @@ class Vectors(Repository):
         """Return a page of a namespace's chunks by id, or of a document's in their order, without texts."""
         given = {"namespace": valid.sought("namespace", namespace)}
         if document_id is None:
-            return self._page(sql.LIST, ChunkSummary.of, given, limit, page_token)
+            return self._page_as(sql.LIST, ChunkSummary.of, given, limit, page_token)
         of_document = {**given, "document_id": valid.sought("document_id", document_id)}
-        return self._page(sql.OF_DOCUMENT, ChunkSummary.of, of_document, limit, page_token)
+        return self._page_as(sql.OF_DOCUMENT, ChunkSummary.of, of_document, limit, page_token)
 
     def search(
         self,
@@ -142,7 +142,7 @@ class Vectors(Repository):
 
     def namespaces(self, *, limit: int = 50, page_token: str | None = None) -> Page[VectorNamespace]:
         """Return a page of the namespaces, by their names."""
-        return self._page(sql.NAMESPACE_LIST, VectorNamespace.of, None, limit, page_token)
+        return self._page_as(sql.NAMESPACE_LIST, VectorNamespace.of, None, limit, page_token)
 
 
 def _key(namespace: str, chunk_id: str) -> dict[str, str]:

@@ -6,10 +6,10 @@ bounded index range for each value, merged, so that a page neither sorts nor sca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.sql import operators
@@ -39,8 +39,6 @@ from lastlight_state.db.rows.statements import (
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import Leading, through
 from lastlight_state.db.units.unit import Unit
-
-T = TypeVar("T")
 
 #: The values of a filter of several: how many parameters, or the words themselves.
 _Sizes: TypeAlias = int | tuple[str, ...]
@@ -72,7 +70,7 @@ class Listing(Generic[RowT]):
                     that no index serves, or Postgres may walk all rows in that order to find them
     ``source``      the join that the columns come from, if they are of more than one table
     ``most``        how many values a spread filter takes
-    ``row``         the `TypedDict` of an item, as of a `Statement`
+    ``row``         the type of an item, as of a `Statement`
     """
 
     def __init__(
@@ -122,13 +120,12 @@ class Listing(Generic[RowT]):
     def page(
         self,
         unit: Unit,
-        make: Callable[[RowT], T],
         *,
         limit: int,
         page_token: str | None = None,
         given: Mapping[str, Any] | None = None,
         also: Values = NO_VALUES,
-    ) -> Page[T]:
+    ) -> Page[RowT]:
         """Return one page of the rows that pass the filters ``given``.
 
         A filter of None passes every row; an empty sequence passes none.
@@ -137,7 +134,7 @@ class Listing(Generic[RowT]):
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
         shown = window(lambda size: self.placed(unit, chosen, key, size, also=also), limit)
-        items, damaged = split_damaged(shown.rows, make)
+        items, damaged = split_damaged(shown.rows)
         token = None if shown.last is None else pages.encode_token([self._name, chosen], shown.last)
         return Page.of({"items": items, "next_page_token": token, "damaged": damaged})
 

@@ -175,14 +175,18 @@ def window(read: Callable[[int], KeyedRows[RowT]], limit: int) -> Window[RowT]:
         limit *= 2
 
 
-def split_damaged(
-    rows: Sequence[RowT | CorruptData], make: Callable[[RowT], T]
-) -> tuple[tuple[T, ...], tuple[DamagedRow, ...]]:
-    """Return what ``make`` makes of the rows, and what a page says about those that are damaged."""
+def split_damaged(rows: Sequence[RowT | CorruptData]) -> tuple[tuple[RowT, ...], tuple[DamagedRow, ...]]:
+    """Return the rows that can be read, and what a page says about those that are damaged."""
     if not has_damage(rows):
-        return tuple(map(make, cast("Sequence[RowT]", rows))), ()
-    items = tuple(make(row) for row in rows if not isinstance(row, CorruptData))
+        return tuple(cast("Sequence[RowT]", rows)), ()
+    items = tuple(row for row in rows if not isinstance(row, CorruptData))
     return items, tuple(damaged_row(row) for row in rows if isinstance(row, CorruptData))
+
+
+def map_page(page: Page[RowT], make: Callable[[RowT], T]) -> Page[T]:
+    """Return the page of what ``make`` makes of each item."""
+    items = tuple(map(make, page.items))
+    return Page.of({"items": items, "next_page_token": page.next_page_token, "damaged": page.damaged})
 
 
 def damaged_row(error: CorruptData) -> DamagedRow:

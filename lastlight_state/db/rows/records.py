@@ -82,6 +82,9 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True, ser_json_timedelta="float")
 
     _every_field: ClassVar[set[str]] = set()
+    #: Fields that `of` computes, and columns that it needs for that.
+    _computed: ClassVar[frozenset[str]] = frozenset()
+    _consumed: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -95,11 +98,13 @@ class Record(BaseModel):
 
     @classmethod
     def of(cls, values: Any) -> Self:
-        """Return the record of a row's values, as `make_record`; a subclass may bring them into its shape first.
-
-        A subclass that says which `TypedDict` it takes can be made only of rows that have all of its columns.
-        """
+        """Return the record of a row's values by column, as `make_record`. A subclass may convert them first."""
         return make_record(cls, values)
+
+    @classmethod
+    def needed_columns(cls) -> set[str]:
+        """Return the names of the columns that `of` needs."""
+        return (cls._every_field - cls._computed) | cls._consumed
 
     def __hash__(self) -> int:
         """Return a hash of the type and of the values that are texts, numbers and times: records may stand in sets."""

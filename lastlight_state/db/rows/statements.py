@@ -9,7 +9,7 @@ the driver. Two rules follow: every parameter has a name, and **the value for a 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -146,19 +146,22 @@ _SOUND = {dict}
 
 
 class Statement(Generic[RowT]):
-    """A statement constant. Safe to share between threads and stores.
+    """A statement constant, which names the type of its rows. Safe to share between threads and stores.
 
-    ``beside`` is what runs instead where rows hold large values (`lists.covering`). ``row`` is the `TypedDict` of
-    the rows that it returns; a test compares the names of both. Without one its rows are plain dicts.
+    ``row`` is that type: a `Record`, a `NamedTuple`, ``tuple``, or a `TypedDict`. Without one the rows are plain dicts.
+    A test compares the columns of the statement with the fields of the type. ``beside`` is the statement that runs
+    instead where rows hold large values (`lists.covering`).
     """
 
-    __slots__ = ("_beside", "compiled", "element", "row")
+    __slots__ = ("_beside", "compiled", "element", "make", "row")
 
     def __init__(
         self, element: sa.Executable, beside: sa.Executable | None = None, *, row: type[RowT] | None = None
     ) -> None:
         self.element = element
         self.row = row
+        #: Makes a row from the values of its columns by name. None where that dict itself is the row.
+        self.make = row_maker(row)
         self._beside = element if beside is None else beside
         #: By the backend's key. Looked into before `on` is called, because a call costs more than the look.
         self.compiled: dict[tuple[Any, ...], Compiled] = {}
@@ -181,6 +184,7 @@ class Shaped(Statement[RowT]):
         self, shape: Hashable, compile_on: Callable[[Backend], Compiled], *, row: type[RowT] | None = None
     ) -> None:
         self.row = row
+        self.make = row_maker(row)
         self.compiled = {}
         self._shape = shape
         self._compile = compile_on
@@ -194,6 +198,19 @@ class Shaped(Statement[RowT]):
         return found
 
 
+def row_maker(kind: Any) -> Callable[[Row], Any] | None:
+    """Return the function that makes a row of this type from a dict of its columns, or None if the dict is the row."""
+    if kind is tuple:
+        return _make_tuple
+    if issubclass(kind or dict, tuple):
+        return lambda values: kind._make(values.values())
+    return getattr(kind, "of", None)
+
+
+def _make_tuple(values: Row) -> tuple[Any, ...]:
+    return tuple(values.values())
+
+
 @overload
 def prepared(element: sa.Executable) -> Statement: ...
 
@@ -203,8 +220,26 @@ def prepared(element: sa.Executable, row: type[RowT]) -> Statement[RowT]: ...
 
 
 def prepared(element: sa.Executable, row: Any = None) -> Any:
-    """Return a statement constant of the SQLAlchemy statement, whose rows are of this `TypedDict` if one is given."""
+    """Return a statement constant of the SQLAlchemy statement, whose rows are of the type ``row``, as `Statement`."""
     return Statement(element, row=row)
+
+
+def columns_of(record: Any, table: sa.Table) -> tuple[sa.Column[Any], ...]:
+    """Return the columns of the table that the record shows, in the order of the table."""
+    shown = record.needed_columns()
+    return tuple(column for column in table.columns if column.name in shown)
+
+
+def every_column_of(record: Any, table: sa.Table, *, hidden: Collection[str] = ()) -> tuple[sa.Column[Any], ...]:
+    """Return `columns_of`, of the record that shows the whole table.
+
+    Raises TypeError if the table has a column that neither the record shows nor ``hidden`` names: a column is declared
+    in the model and in the record.
+    """
+    missing = {column.name for column in table.columns} - record.needed_columns() - {*hidden}
+    if missing:
+        raise TypeError(f"{record.__name__} has no field for {', '.join(sorted(missing))} of {table.name}")
+    return columns_of(record, table)
 
 
 def bind(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:

@@ -75,7 +75,7 @@ class Chain(Generic[RowT]):
 
     A value of ``values`` is a SQL expression, usually a bind parameter with the column's type. `from_head` stands for
     a column that the head returned. The result is the head's columns, and those of ``returning`` of the row inserted,
-    as ``new_<column>``. ``row`` is its `TypedDict`, as of a `Statement`.
+    as ``new_<column>``. ``row`` is its type, as of a `Statement`.
     """
 
     def __init__(

@@ -60,24 +60,27 @@ class Unit:
             raise
 
     def row(self, statement: Statement[RowT], values: Values = NO_VALUES) -> RowT | None:
-        """Return the only (or first) row, as Python values by column name, or None."""
+        """Return the first row, of the type that the statement names, or None."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         found = self._fetch(compiled, values)
         if not found:
             return None
-        row: RowT = compiled.row(found[0])  # type: ignore[assignment]  # cast() would be a call for each row
-        return row
+        row: Any = compiled.row(found[0])
+        made: RowT = row if statement.make is None else statement.make(row)
+        return made
 
     def rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
-        """Return all rows."""
+        """Return all rows, of the type that the statement names. For statements that bound their result themselves."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
-        return cast("list[RowT]", compiled.rows(self._fetch(compiled, values)))
+        return _made(statement, compiled.rows(self._fetch(compiled, values)))
 
     def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> FoundRows[RowT]:
         """Return all rows; one that cannot be read is a `CorruptData` in its place, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
-        rows = cast("list[RowT | CorruptData]", compiled.readable(stored))
+        read = compiled.readable(stored)
+        make = cast("Callable[[Any], RowT] | None", statement.make)
+        rows = cast("list[RowT | CorruptData]", read) if make is None else [_unless_damaged(make, row) for row in read]
         if has_damage(rows):
             self.backend.metrics.count("damaged_rows", sum(isinstance(row, CorruptData) for row in rows))
         return FoundRows(rows, lambda at, names: compiled.key(stored[at], names))
@@ -108,8 +111,14 @@ class Unit:
 
     def value(self, statement: Statement[Any], values: Values = NO_VALUES) -> Any:
         """Return the first column of the first row, or None where there is no row."""
-        found: Any = self.row(statement, values)
-        return None if found is None else next(iter(found.values()))
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
+        found = self._fetch(compiled, values)
+        return next(iter(compiled.row(found[0]).values())) if found else None
+
+    def values(self, statement: Statement[Any], values: Values = NO_VALUES) -> list[Any]:
+        """Return the first column of all rows."""
+        compiled = statement.compiled.get(self._key) or statement.on(self.backend)
+        return [next(iter(row.values())) for row in compiled.rows(self._fetch(compiled, values))]
 
     def find(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> R | None:
         """Return the first row as a record, or None.
@@ -124,17 +133,19 @@ class Unit:
         return [*map(_reader(read), self.rows(statement, values))]
 
     def chain(self, chain: Chain[RowT], values: Values) -> RowT | None:
-        """Run both writes of a chain; what they returned, or None when the head changed nothing."""
+        """Run both writes of a chain; the row of the chain's type, or None when the head changed nothing."""
         if self.backend.writes_in_ctes:
             return self.row(chain.whole, values)
         head = self.row(chain.head, values)
         if head is None:
             return None
-        if not chain.returning:
+        if chain.returning:
+            inserted = self.row(chain.tail, {**values, **head}) or {}
+            head |= {NEW + name: value for name, value in inserted.items()}
+        else:
             self.change(chain.tail, {**values, **head})
-            return cast(RowT, head)
-        inserted = self.row(chain.tail, {**values, **head})
-        return cast(RowT, {**head, **{NEW + name: value for name, value in (inserted or {}).items()}})
+        make = chain.whole.make
+        return cast(RowT, head) if make is None else cast(RowT, make(head))
 
     def insert(self, table: sa.Table, statement: Statement[Any], rows: Iterable[Values]) -> None:
         """Insert many rows, in the order given, by the fastest way of the database.
@@ -167,7 +178,7 @@ class Unit:
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
             found = self._fetched(self.backend.locked(self.checkout, name, sql, parameters))
-            return cast(list[RowT], compiled.rows(found))
+            return _made(statement, compiled.rows(found))
         except self.backend.driver_errors as error:
             raise self.backend.failed(self.checkout, error) from error
         except BaseException:  # from outside, in the middle of the statement
@@ -206,6 +217,14 @@ class Unit:
         except BaseException:  # from outside, in the middle of the statement
             self.checkout.broken = True
             raise
+
+
+def _made(statement: Statement[RowT], rows: list[Any]) -> list[RowT]:
+    return rows if statement.make is None else [*map(statement.make, rows)]
+
+
+def _unless_damaged(make: Callable[[Any], RowT], row: Any) -> RowT | CorruptData:
+    return row if isinstance(row, CorruptData) else make(row)
 
 
 def _reader(read: Reader[R, RowT]) -> Callable[[RowT], R]:

@@ -100,7 +100,7 @@ class Follower:
             chosen = {name: value for name, value in given.items() if value is not None}
             found = self._scope.reading(_page(chosen))
             self._check_head(run_id, next_seq)  # after the page: what is there now was there when it was read
-            items, damaged = split_damaged(found.rows, _as_it_is)
+            items, damaged = split_damaged(found.rows)
             for row in items:
                 self._cursors[run_id] = row["seq"]
                 yield Event.of(row)
@@ -137,10 +137,6 @@ def _rest(*since: tuple[float, float | None]) -> float:
     """Return the seconds to wait: a slice, or less where one of these times since a moment is over before."""
     now = time.monotonic()
     return max(0.0, min([SLICE, *(moment + seconds - now for moment, seconds in since if seconds is not None)]))
-
-
-def _as_it_is(row: RunEventRow) -> RunEventRow:
-    return row
 
 
 def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], Window[RunEventRow]]:

@@ -177,7 +177,7 @@ class Frames(Numbered):
         """Return a page of what describes a run's frames, newest first. Their contents are not read."""
         after = None if after_frame_no is None else valid.number("after_frame_no", after_frame_no, least=-1)
         given = {"run_id": valid.sought("run_id", run_id), "after_frame_no": after}
-        return self._page(sql.LIST, FrameSummary.of, given, limit, page_token)
+        return self._page_as(sql.LIST, FrameSummary.of, given, limit, page_token)
 
     def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> Iterator[Frame]:
         """Yield the frames in their order, each row read once and each change applied once. Errors as `get`."""

@@ -145,7 +145,7 @@ class Scores(Repository):
         """
         row = draft_of(score, self._now())
         run_id = row["run_id"]
-        stored = of_known_run(run_id, lambda: self._changed(Score.of, sql.ADD, row, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._changed_as(Score.of, sql.ADD, row, repeatable=True))
         if stored is not None:
             return stored
         at = self._now()
@@ -154,13 +154,15 @@ class Scores(Repository):
 
     def get(self, score_id: str) -> Score:
         """Return the score, superseded or not. Raises `NotFound`."""
-        return self._one(Score.of, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=models.SCORE, key=score_id)
+        return self._one_as(
+            Score.of, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=models.SCORE, key=score_id
+        )
 
     def list(
         self, *, where: ScoreFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ScoreSummary]:
         """Return a page of scores, the newest ``scored_at`` first, without inputs, outputs and notes of the scorer."""
-        return self._page(sql.LIST, ScoreSummary.of, filters(where), limit, page_token)
+        return self._page_as(sql.LIST, ScoreSummary.of, filters(where), limit, page_token)
 
     def aggregate(
         self, *, where: ScoreFilter | None = None, group_by: models.ScoreGroups = "scorer"

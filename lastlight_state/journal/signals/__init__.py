@@ -223,17 +223,17 @@ class Signals(Numbered):
     def find_taken(self, run_id: str, consumer: str) -> Signal | None:
         """Return the signal that this consumer took, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "consumer": valid.sought("consumer", consumer)}
-        return self._find(Signal.of, sql.TAKEN, values)
+        return self._find_as(Signal.of, sql.TAKEN, values)
 
     def get(self, run_id: str, seq: int) -> Signal:
         """Return the signal of this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one(Signal.of, sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
+        return self._one_as(Signal.of, sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
 
     def find(self, run_id: str, signal_id: str) -> Signal | None:
         """Return the signal with this key, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "signal_id": valid.sought("signal_id", signal_id)}
-        return self._find(Signal.of, sql.FIND, values)
+        return self._find_as(Signal.of, sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
         """Return the greatest number that is stored, or None for a run without signals."""
@@ -252,7 +252,7 @@ class Signals(Numbered):
     ) -> Page[Signal]:
         """Return a page of a run's signals in the order of their arrival, taken or not. An unknown run has none."""
         listing = sql.LISTS[valid.word("order", order, models.ORDERS)]
-        return self._page(listing, Signal.of, filters(run_id, where, after_seq, page_token), limit, page_token)
+        return self._page_as(listing, Signal.of, filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: SignalFilter | None = None) -> int:
         """Return how many signals pass these filters."""

@@ -35,7 +35,6 @@ from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Kin
 from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft, RowPiece
 from lastlight_state.messaging import models
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, SESSIONS as CHATS, is_active
-from lastlight_state.messaging.rows import MessagingMessageRow
 
 # Chat sessions of the first original system: how one with its messages is compared with what is stored, and stored.
 
@@ -47,7 +46,6 @@ _TOLD = (*_SAID, _LATER)
 
 _MESSAGES = prepared(
     sa.select(*_m).where(_m.session_id == bind("session_id", _m.session_id)).order_by(_m.session_id, _m.id),
-    MessagingMessageRow,
 )
 _SESSION = prepared(sa.select(_s.id).where(_s.id == bind("id", _s.id)))
 _METADATA = prepared(sa.select(_s.metadata).where(_s.id == bind("id", _s.id)))

@@ -90,16 +90,16 @@ class Catalog(Repository):
         if found is not None:
             return found
         values = {"name": valid.sought("name", name)}
-        return self._one(Registered.of, definitions.FIND, values, kind=models.OUTPUT_TABLE, key=name).handle()
+        return self._one_as(Registered.of, definitions.FIND, values, kind=models.OUTPUT_TABLE, key=name).handle()
 
     def entry(self, name: str) -> OutputTableSummary:
         """Return what the registry says of this key or table name. Raises `NotFound`."""
         values = {"name": valid.sought("name", name)}
-        return self._one(OutputTableSummary.of, definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
+        return self._one_as(OutputTableSummary.of, definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[OutputTableSummary]:
         """Return a page of the registered tables, by key."""
-        return self._page(definitions.LIST, OutputTableSummary.of, None, limit, page_token)
+        return self._page_as(definitions.LIST, OutputTableSummary.of, None, limit, page_token)
 
     def plan(self, key: str, model: Any, *, table: str | None = None) -> OutputPlan:
         """Return what `define` would do, with the statements that do it by hand. Writes nothing."""

@@ -258,7 +258,7 @@ class Targeted(Repository):
         known = self._remember(Definitions).named(target)
         if known is not None:
             return known
-        found = self._find(Registered.of, FIND, {"name": valid.sought("target", target)})
+        found = self._find_as(Registered.of, FIND, {"name": valid.sought("target", target)})
         if found is None:
             raise valid.not_found(models.OUTPUT_TABLE, target)
         return found.handle()

@@ -244,7 +244,7 @@ class Results(Targeted):
         given = _filters(run_id, node_id)
         listing = statements_of(table).newest
         return self._there(
-            table, lambda: self._page(listing, lambda row: summary(table, row), given, limit, page_token)
+            table, lambda: self._page_as(listing, lambda row: summary(table, row), given, limit, page_token)
         )
 
     def load(
@@ -260,7 +260,9 @@ class Results(Targeted):
         table = self._target(target)
         given = {**_filters(None, node_id), "run_id": valid.sought("run_id", run_id)}
         listing = statements_of(table).load
-        return self._there(table, lambda: self._page(listing, lambda row: output(table, row), given, limit, page_token))
+        return self._there(
+            table, lambda: self._page_as(listing, lambda row: output(table, row), given, limit, page_token)
+        )
 
     def count(self, target: OutputTable[Any] | str, *, run_id: str | None = None, node_id: str | None = None) -> int:
         """Return the number of rows."""
@@ -293,7 +295,7 @@ class Results(Targeted):
     ) -> Page[OutputRevision]:
         """Return a page of what the row held before, newest first."""
         given = {**checks.sought(run_id, node_id, iteration), "table_name": self._target(target).table_name}
-        return self._page(HISTORY_LIST, OutputRevision.of, given, limit, page_token)
+        return self._page_as(HISTORY_LIST, OutputRevision.of, given, limit, page_token)
 
     def _put(self, table: OutputTable[Any], place: Place, content: Content, at: Any) -> Output[Any]:
         insert, row = statements_of(table).insert, parameters(place, content, at)

@@ -64,11 +64,11 @@ class Crons(Repository):
 
     def get(self, name: str) -> Cron:
         """Return the cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
-        return self._one(Cron.of, plans.GET, {"name": name}, kind=models.CRON, key=name)
+        return self._one_as(Cron.of, plans.GET, {"name": name}, kind=models.CRON, key=name)
 
     def find(self, name: str) -> Cron | None:
         """Return the cron, retired or not, or None."""
-        return self._find(Cron.of, plans.GET, {"name": valid.sought("name", name)})
+        return self._find_as(Cron.of, plans.GET, {"name": valid.sought("name", name)})
 
     def list(
         self,
@@ -86,7 +86,7 @@ class Crons(Repository):
         are not retired, True only retired ones, None both.
         """
         given = definitions.list_filters(enabled, origin, due_before, retired)
-        return self._page(sql.LIST, CronSummary.of, given, limit, page_token)
+        return self._page_as(sql.LIST, CronSummary.of, given, limit, page_token)
 
     def retire(self, name: str) -> Cron:
         """Stop a cron from firing and hide it from lists. Its history stays, and running fires go on. Idempotent.

@@ -175,11 +175,11 @@ class Fires(Repository):
 
     def get(self, fire_id: str) -> Fire:
         """Return the whole fire. Raises `NotFound`."""
-        return self._one(Fire.of, sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
+        return self._one_as(Fire.of, sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
 
     def find(self, fire_id: str) -> Fire | None:
         """Return the whole fire, or None."""
-        return self._find(Fire.of, sql.GET, {"fire_id": valid.identifier("fire_id", fire_id)})
+        return self._find_as(Fire.of, sql.GET, {"fire_id": valid.identifier("fire_id", fire_id)})
 
     def list(
         self,
@@ -196,7 +196,7 @@ class Fires(Repository):
         A rare status or source costs as much as there are fires from ``since`` on, of the cron or of all.
         """
         given = transitions.list_filters(cron_name, status, source, since)
-        return self._page(sql.listing_of(given), FireSummary.of, given, limit, page_token)
+        return self._page_as(sql.listing_of(given), FireSummary.of, given, limit, page_token)
 
     def latest(self, names: Collection[str]) -> dict[str, FireSummary]:
         """Return the newest fire of each cron, in any status. Names without a fire are absent. At most 500 names."""

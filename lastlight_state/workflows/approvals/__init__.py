@@ -120,7 +120,7 @@ class Approvals(QuestionRepository[Approval]):
             "gate": valid.identifier("gate", gate, _MOST.gate),
             **shared.node_columns(node),
         }
-        found = self._find(Approval.of, sql.NEWEST_OF_GATE, values)
+        found = self._find_as(Approval.of, sql.NEWEST_OF_GATE, values)
         return None if found is None else self._seen(found)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ApprovalSummary]:
@@ -148,7 +148,7 @@ class Approvals(QuestionRepository[Approval]):
         """
         given = checks.list_filters(statuses, trigger_id, artifact, gate, kind)
         read = self._as_of(ApprovalSummary.of)
-        return self._page(sql.LIST, read, given, limit, page_token, also={"now": self._now()})
+        return self._page_as(sql.LIST, read, given, limit, page_token, also={"now": self._now()})
 
     def list_pending(
         self,
@@ -181,7 +181,7 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[ApprovalSummary]:
         """Return a page of the answered gates of a workflow's runs, newest first; ``answered_via`` says how."""
         given = checks.history_filters(workflow_name, gate, node_id)
-        return self._page(sql.HISTORY, ApprovalSummary.of, given, limit, page_token)
+        return self._page_as(sql.HISTORY, ApprovalSummary.of, given, limit, page_token)
 
 
 def _opening(gate: checks.NewApproval) -> Opening[Approval]:

@@ -293,7 +293,7 @@ class Claims(Repository, Generic[W]):
     def find(self, run_id: str) -> ClaimHolder | None:
         """Return the holder of a run. None if nobody holds it, or there is no such run."""
         values = {"run_id": valid.sought("run_id", run_id)}
-        return self._find(ClaimHolder.of, sql.FIND, values)
+        return self._find_as(ClaimHolder.of, sql.FIND, values)
 
     def list_ending(self, *, within: timedelta, limit: int = 50) -> tuple[EndingClaim, ...]:
         """Return at most ``limit`` (1 to 500) claims whose lease ends ``within`` this length from now, next one first.

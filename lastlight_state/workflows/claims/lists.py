@@ -175,9 +175,9 @@ def page(
     """
     asked = ["claimable", grace.total_seconds(), names]
     found = _window(unit, LISTED, now, {"workflow_name": names}, pages.key(asked, page_token, (datetime, str)), limit)
-    items, damaged = split_damaged(found.rows, _claimable)
+    items, damaged = split_damaged(found.rows)
     token = None if found.last is None else pages.encode_token(asked, found.last)
-    return Page(items=items, next_page_token=token, damaged=damaged)
+    return Page(items=tuple(map(_claimable, items)), next_page_token=token, damaged=damaged)
 
 
 def candidates(

@@ -251,7 +251,7 @@ class Health(Repository):
         now = self._now()
 
         def work(unit: Unit) -> Page[UnhealthyRun]:
-            page = LIVE.page(unit, lambda row: row, limit=limit, page_token=page_token, given=given)
+            page = LIVE.page(unit, limit=limit, page_token=page_token, given=given)
             found = [*zip(page.items, _facts(unit, page.items, now), strict=True)]
             judged = [_judged(row, facts, now) for row, facts in found if isinstance(facts, Facts)]
             damaged = [damaged_row(facts) for _, facts in found if isinstance(facts, CorruptData)]

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from lastlight_state.db import valid
 from lastlight_state.db.lists.covering import Covering, JoinedTable, NarrowIndex, SelfJoin
 from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.lists.pages import map_page
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import RowT, Statement, among, bind, constant, prepared
 from lastlight_state.db.schema.indexes import RepeatedPredicate, through
@@ -141,7 +142,7 @@ def page_of(
     given = {"run_id": valid.sought("run_id", run_id), **also}
 
     def work(unit: Unit) -> Page[T]:
-        page = listing.page(unit, make, limit=limit, page_token=page_token, given=given)
+        page = map_page(listing.page(unit, limit=limit, page_token=page_token, given=given), make)
         if not page.items:
             expect_one(unit, run_id)
         return page

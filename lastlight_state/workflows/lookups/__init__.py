@@ -181,7 +181,7 @@ class Lookups(Repository):
         """
         values = {"run_id": run_id, "most": valid.number("limit", limit, least=1, most=statements.MOST_ANCESTORS)}
         chain: dict[str, RunAncestor] = {}
-        for ancestor in self._all(RunAncestor.of, sql.ANCESTORS, values):
+        for ancestor in self._all_as(RunAncestor.of, sql.ANCESTORS, values):
             if ancestor.id in chain:
                 break
             chain[ancestor.id] = ancestor
@@ -216,9 +216,9 @@ class Lookups(Repository):
             return window(lambda size: keyed_rows(unit.readable(sql.NAMES, {**asked, "most": size}), ["name"]), limit)
 
         found = self._reading(read)
-        items, damaged = split_damaged(found.rows, lambda row: row["name"])
+        items, damaged = split_damaged(found.rows)
         token = None if found.last is None else pages.encode_token(_NAMES, found.last)
-        return Page(items=items, next_page_token=token, damaged=damaged)
+        return Page(items=tuple(row["name"] for row in items), next_page_token=token, damaged=damaged)
 
     def repos(self, *, limit: int = 500, page_token: str | None = None) -> Page[RepoRuns]:
         """Return a page of repositories that have runs, by owner and name; those without an owner come first.
@@ -228,7 +228,7 @@ class Lookups(Repository):
         """
         valid.page_limit(limit)
         after = tuple(pages.key(_REPOS, page_token, (str, str)) or ("", ""))
-        rows, damaged = split_damaged(self._reading(lambda unit: unit.readable(sql.REPOS).rows), lambda row: row)
+        rows, damaged = split_damaged(self._reading(lambda unit: unit.readable(sql.REPOS).rows))
         found = _folded(rows)
         page = [found[key] for key in sorted(found) if key > after][: limit + 1]
         last = page[limit - 1] if len(page) > limit else None
@@ -281,7 +281,7 @@ class Lookups(Repository):
         The text has no wildcards; ASCII letters match in both cases. Reads all executions from ``since`` on.
         """
         given = statements.search(text, since)
-        return self._page(sql.SEARCH, ExecutionSummary.of, given, limit, page_token)
+        return self._page_as(sql.SEARCH, ExecutionSummary.of, given, limit, page_token)
 
 
 def _folded(rows: Sequence[RepoRow]) -> dict[tuple[str, str], RepoRuns]:

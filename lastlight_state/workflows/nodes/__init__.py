@@ -214,7 +214,7 @@ class Nodes(Repository):
     def find(self, run_id: str, node: NodeRef) -> Node | None:
         """Return the node, or None."""
         values = key(run_id, node)
-        return self._find(Node.of, sql.FIND, values)
+        return self._find_as(Node.of, sql.FIND, values)
 
     def list(
         self,
@@ -256,7 +256,7 @@ class Nodes(Repository):
         """Return a page of the waiting nodes of live runs due at ``now``, inclusive, longest overdue first."""
         at = self._now() if now is None else aware_utc("now", now)
         given = {"states": [*words.WAITING_NODE]}
-        return self._page(sql.DUE, Node.of, given, limit, page_token, also={"now": at})
+        return self._page_as(sql.DUE, Node.of, given, limit, page_token, also={"now": at})
 
     def list_waiting(
         self, signal: str, *, correlation_id: str | None = None, limit: int = 50, page_token: str | None = None
@@ -266,7 +266,7 @@ class Nodes(Repository):
             "signal": valid.identifier("signal", signal, _MOST.waiting_for),
             "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
         }
-        return self._page(sql.WAITING, Node.of, given, limit, page_token)
+        return self._page_as(sql.WAITING, Node.of, given, limit, page_token)
 
 
 def _not_found(values: NodeKey) -> StateError:

@@ -272,7 +272,7 @@ class QuestionRepository(Repository, Generic[Q]):
             if self._scope.may_write:
                 with suppress(BackendBusy), waiting.NoPatience():
                     self._expire_due(self._now(), valid.PAGE_LIMIT, None)
-            return self._page(listing, read, given, limit, page_token, also={"now": self._now()})
+            return self._page_as(listing, read, given, limit, page_token, also={"now": self._now()})
 
         return self._scope.together(page)
 

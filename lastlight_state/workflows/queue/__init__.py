@@ -83,7 +83,7 @@ class Queue(Repository):
         try:
             return self._chained(work)
         except LostRace:
-            found = self._one(
+            found = self._one_as(
                 WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id
             ).status
         raise LostRace(f"run {run_id!r} must be queued, it is {found}", expected="queued", found=found)

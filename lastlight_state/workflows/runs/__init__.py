@@ -104,11 +104,11 @@ class Runs(Repository):
 
     def get(self, run_id: str) -> WorkflowRun:
         """Return the whole run. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
-        return self._one(WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
+        return self._one_as(WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def find(self, run_id: str) -> WorkflowRun | None:
         """Return the whole run, or None. Raises `CorruptData` as `get`."""
-        return self._find(WorkflowRun.of_detail, rows.GET, {"run_id": valid.sought("run_id", run_id)})
+        return self._find_as(WorkflowRun.of_detail, rows.GET, {"run_id": valid.sought("run_id", run_id)})
 
     def get_resume(self, run_id: str) -> ResumeView:
         """Return what an engine needs to resume a run, all of one moment. Raises as `get`."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import KeyedRows, split_damaged, window
+from lastlight_state.db.lists.pages import KeyedRows, map_page, split_damaged, window
 from lastlight_state.db.rows.records import DamagedRow, Page
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
@@ -44,7 +44,7 @@ def page_of_runs(
     valid.page_limit(limit)
 
     def work(unit: Unit) -> Page[RunSummary]:
-        found = listing.page(unit, _columns, limit=limit, page_token=page_token, given=given)
+        found = map_page(listing.page(unit, limit=limit, page_token=page_token, given=given), _columns)
         return _page(unit, found.items, found.next_page_token, found.damaged)
 
     return work
@@ -52,7 +52,7 @@ def page_of_runs(
 
 def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
     """Return a page of all runs, newest first."""
-    found = sql.listing_of(given).page(unit, _as_it_is, limit=limit, page_token=page_token, given=given)
+    found = sql.listing_of(given).page(unit, limit=limit, page_token=page_token, given=given)
     return _page(unit, found.items, found.next_page_token, found.damaged)
 
 
@@ -62,7 +62,7 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
     asked = ["runs", "active_first", chosen]
     rank, key = _position(asked, page_token)
     found = window(lambda size: _ranked(unit, chosen, rank, key, size), limit)
-    items, damaged = split_damaged(found.rows, _as_it_is)
+    items, damaged = split_damaged(found.rows)
     token = None if found.last is None else pages.encode_token(asked, found.last)
     return _page(unit, items, token, damaged)
 
@@ -105,10 +105,6 @@ def _position(asked: Any, page_token: str | None) -> tuple[int, list[Any] | None
 
 def _columns(row: Mapping[str, Any]) -> RunSummaryRow:
     return cast(RunSummaryRow, {name: row[name] for name in RUN_SUMMARY})
-
-
-def _as_it_is(row: RunSummaryRow) -> RunSummaryRow:
-    return row
 
 
 def _page(

@@ -110,7 +110,7 @@ class Rollups(Repository):
         }
         if values["until"] < values["since"]:
             raise InvalidValue("until", "must not be before since")
-        return tuple(self._all(UsageGroup.of, statement, values))
+        return tuple(self._all_as(UsageGroup.of, statement, values))
 
     def stats(self, *, since: datetime) -> UsageStats:
         """Return executions from ``since`` on by outcome, skill and trigger type, those in flight, and those of today.
@@ -162,10 +162,9 @@ class Rollups(Repository):
         valid.page_limit(limit)
 
         def work(unit: Unit) -> Page[ThreadUsage]:
-            page = sql.THREADS.page(
-                unit, lambda row: row["trigger_id"], limit=limit, page_token=page_token, given=given
-            )
-            return Page(items=_threads(unit, page.items), next_page_token=page.next_page_token, damaged=page.damaged)
+            page = sql.THREADS.page(unit, limit=limit, page_token=page_token, given=given)
+            threads = _threads(unit, [row["trigger_id"] for row in page.items])
+            return Page(items=threads, next_page_token=page.next_page_token, damaged=page.damaged)
 
         return self._viewing(work)
 
@@ -183,7 +182,7 @@ class Rollups(Repository):
         return tuple(_bucket(start, found.get(iso_text(start)[:letters], [])) for start in starts)
 
     def _totals(self, statement: Statement[SumsRow], values: Values) -> UsageTotals:
-        [totals] = self._all(UsageTotals.of, statement, values)
+        [totals] = self._all_as(UsageTotals.of, statement, values)
         return totals
 
     def _since(self, since: datetime) -> dict[str, datetime]:

@@ -125,7 +125,7 @@ class Workers(Repository):
         now = self._now()
 
         def work(unit: Unit) -> Page[WorkerStatus]:
-            page = LIST.page(unit, lambda row: row, limit=limit, page_token=page_token)
+            page = LIST.page(unit, limit=limit, page_token=page_token)
             held = _held_by(unit, [row["name"] for row in page.items])
             items = tuple(_status(row, now, held) for row in page.items)
             return Page(items=items, next_page_token=page.next_page_token, damaged=page.damaged)

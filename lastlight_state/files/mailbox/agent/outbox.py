@@ -193,7 +193,7 @@ class AgentOutbox(MailboxPart):
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
         """Return a page of the messages, the newest first, without their content."""
-        return self._page(sql.LIST, MessageOutSummary.of, None, limit, page_token)
+        return self._page_as(sql.LIST, MessageOutSummary.of, None, limit, page_token)
 
     def delivery(self, message_id: str) -> Delivery:
         """Return what came of a message: ``pending`` until the host says. Raises `NotFound` for an unknown message."""

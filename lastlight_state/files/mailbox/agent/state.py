@@ -161,7 +161,7 @@ class AgentState(MailboxPart):
 
     def find(self, key: str) -> str | None:
         """Return the value, or None."""
-        found = self._find(StateEntry.of, GET_STATE, {"key": valid.sought("key", key)})
+        found = self._find_as(StateEntry.of, GET_STATE, {"key": valid.sought("key", key)})
         return None if found is None else found.value
 
     def put(self, key: str, value: str) -> None:
@@ -176,7 +176,7 @@ class AgentState(MailboxPart):
 
     def list(self) -> Sequence[StateEntry]:
         """Return all values, by key."""
-        return self._all(StateEntry.of, LIST_STATE)
+        return self._all_as(StateEntry.of, LIST_STATE)
 
     def continuation(self, provider: str) -> str | None:
         """Return the conversation with this provider that is to be continued, or None.

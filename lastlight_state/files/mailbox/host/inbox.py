@@ -131,11 +131,11 @@ class HostInbox(MailboxPart):
 
     def get(self, message_id: str) -> MessageIn:
         """Return the message. Raises `NotFound`."""
-        return self._one(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
+        return self._one_as(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> MessageIn | None:
         """Return the message, or None."""
-        return self._find(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)})
+        return self._find_as(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)})
 
     def list(
         self,
@@ -150,7 +150,7 @@ class HostInbox(MailboxPart):
             "status": None if status is None else valid.word("status", status, models.STATUSES),
             "kind": None if kind is None else valid.sought("kind", kind),
         }
-        return self._page(sql.LIST, MessageInSummary.of, given, limit, page_token)
+        return self._page_as(sql.LIST, MessageInSummary.of, given, limit, page_token)
 
     def count_due(self, *, skip_kinds: Collection[str] = ("system",)) -> int:
         """Return how many messages an agent would be woken for: due, of these kinds, and not acknowledged."""
@@ -165,7 +165,7 @@ class HostInbox(MailboxPart):
     def retry(self, message_id: str) -> MessageIn:
         """Make a failed message due again, with all its tries. Raises `LostRace` with its ``status``, `NotFound`."""
         values = {"id": valid.sought("id", message_id), "released_at": iso_text(self._now())}
-        changed = self._changed(MessageIn.of, sql.RETRY, values)
+        changed = self._changed_as(MessageIn.of, sql.RETRY, values)
         if changed is None:
             raise _lost(self.get(message_id))
         return changed

@@ -136,7 +136,7 @@ class HostOutbox(MailboxPart):
 
     def list_failed(self, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
         """Return a page of the messages that could not be delivered, the latest first."""
-        return self._page(sql.LIST_FAILED, Delivery.of, None, limit, page_token)
+        return self._page_as(sql.LIST_FAILED, Delivery.of, None, limit, page_token)
 
     def list_waiting(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
         """Return a page of the messages neither delivered nor failed, in the order in which they were written."""
@@ -221,5 +221,5 @@ class HostOutbox(MailboxPart):
         return "failed" if found.status == "failed" else "retried"
 
     def _status(self, message_id: str) -> str:
-        found = self._find(Delivery.of, sql.DELIVERED, {"id": message_id})
+        found = self._find_as(Delivery.of, sql.DELIVERED, {"id": message_id})
         return "pending" if found is None else found.status

@@ -41,7 +41,7 @@ class HostRouting(MailboxPart):
 
     def list_destinations(self) -> list[Destination]:
         """Return all destinations, by name."""
-        return self._all(Destination.of, sql.ALL_DESTINATIONS)
+        return self._all_as(Destination.of, sql.ALL_DESTINATIONS)
 
     def put_default(self, routing: Routing | None) -> None:
         """Set where messages go that say nothing. None: nowhere."""

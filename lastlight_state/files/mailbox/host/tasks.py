@@ -115,7 +115,7 @@ class HostTasks(MailboxPart):
     def list(self, *, status: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[TaskSummary]:
         """Return a page of the tasks that are pending or paused: one entry for each series, the next due first."""
         given = {"status": None if status is None else valid.word("status", status, models.LIVE)}
-        return self._page(sql.LIST_TASKS, TaskSummary.of, given, limit, page_token)
+        return self._page_as(sql.LIST_TASKS, TaskSummary.of, given, limit, page_token)
 
     def _first(self, when: When) -> When:
         given = valid.group("when", when, When)
