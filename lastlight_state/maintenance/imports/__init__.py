@@ -1,4 +1,4 @@
-"""Imports: other programs' files become rows, unit by unit, each whole or absent. Sources are only read."""
+"""Imports other programs' files as rows, unit by unit: each unit completely or not at all. Sources are only read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from lastlight_state.maintenance.imports.tally import Outcome, Tally
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.special_files import DIRECTORY, mismatch_at
 
-#: The longest scope in bytes: names that it stands before are ids, which have 256.
+#: The longest scope, in bytes. A scope is a prefix of ids, which have at most 256 bytes.
 _SCOPE_BYTES = 64
 
 _SIGN_OF_LIFE = timedelta(minutes=1)
@@ -58,7 +58,7 @@ class Imports(Repository):
     def detect(self, path: str | Path) -> SourceKind:
         """Return the kind of source at a path or a Postgres URL.
 
-        Raises `Conflict` ``unknown_source`` with what was looked for.
+        Raises `Conflict` ``unknown_source``, which names what was looked for.
         """
         return self._detected(place_of(path))
 
@@ -74,7 +74,7 @@ class Imports(Repository):
             try:
                 if kind.found_at(place):
                     return kind.name  # type: ignore[return-value]
-            except (OSError, ValueError, BackendUnavailable):  # no path, or not to be listed
+            except (OSError, ValueError, BackendUnavailable):  # not a valid path, or it cannot be listed
                 if isinstance(place, Server):
                     raise
         problem = isinstance(place, Path) and mismatch_at(place) and mismatch_at(place, DIRECTORY)
@@ -118,22 +118,26 @@ class Imports(Repository):
         scope: str | None = None,
         actor: str | None = None,
     ) -> ImportReport:
-        """Import what is new of a source, each unit in one transaction, and return the counts with the receipt.
+        """Import what is new in a source, each unit in one transaction, and return the counts with the receipt.
 
-        The source is at a path, or at a Postgres URL, where it is read in one snapshot (kinds ``lastlight-db`` and
+        The source is at a path or at a Postgres URL. A server is read in one snapshot (kinds ``lastlight-db`` and
         ``smithers-db``).
 
-        A unit that fails leaves nothing, is named with its reason, and the others go on. A unit that is as it was is
-        left alone; of one that has grown, what is new is appended. A unit belongs to the source that it came from: one
-        of the same name with another content fails, and so does one that went on here and in its source. With
-        ``scope`` the names of a source begin with it, where they are no ids of their own (kinds ``openai-agents-db``,
-        ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``). What was erased, deleted or pruned here stays away, as
-        a part of a unit that is still here, too, unless ``revive`` is True or has the name of the unit; a name of no
-        unit is among the failures. A text that was emptied and a name that was forgotten here do not come back.
-        With ``lenient``, values that are refused are kept as text under ``adapted`` in ``extra``, and counted. With
-        ``limit``, the import ends after that many units were stored, and the same call brings in the next. After an
-        interruption the same call goes on. Raises `Conflict` ``already_running`` while another import of the kind runs,
-        and ``unknown_source``.
+        A unit that fails is not stored; the report names it with the reason, and the other units go on. An unchanged
+        unit is left alone. Of a unit that has grown, the new rows are appended. A unit belongs to the source that it
+        came from. A unit of the same name with other content fails, and so does a unit that changed both here and in
+        its source. With ``scope``, the names of a source get it as a prefix, if its units have no ids of their own
+        (kinds ``openai-agents-db``, ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``).
+
+        What was erased, deleted or pruned here stays away, also as a part of a unit that is still here. It comes back
+        if ``revive`` is True or names the unit; a name that is not a unit is among the failures. A text that was
+        emptied here and a name that was forgotten here do not come back.
+
+        With ``lenient``, refused values are kept as text under ``adapted`` in ``extra``, and counted. With ``limit``,
+        the import ends after that many units were stored, and the same call imports the next ones. After an
+        interruption, the same call goes on.
+
+        Raises `Conflict` ``already_running`` while another import of the kind runs, and ``unknown_source``.
         """
         place = place_of(path)
         source, tally, terms = self._kind(place, kind, scope), Tally(), _terms(revive, lenient, limit, scope)
@@ -154,14 +158,14 @@ class Imports(Repository):
                 else:
                     tally.name_unknown(terms.named)
             except Conflict as error:
-                if error.code == "unknown_source":  # the kind that was given is not that of the source
+                if error.code == "unknown_source":  # the given kind does not match the source
                     receipt = jobs.refused(self._receipts, receipt, error)
                 raise
             receipt = self._receipts.step(receipt, counts=tally.whole)
             return tally.report(source.name, self._receipts.finish(receipt))
 
     def _alive(self, receipt: Receipt, tally: Tally) -> Receipt:
-        """Step the receipt once a minute, also where nothing is stored: one that is silent is taken for dead."""
+        """Update the receipt once a minute, even if nothing was stored: a silent receipt counts as abandoned."""
         if self._now() - receipt.updated_at < _SIGN_OF_LIFE:
             return receipt
         return self._receipts.step(receipt, counts=tally.whole)
@@ -227,10 +231,10 @@ class Imports(Repository):
 
 
 def _compared(look: UnitLookup, piece: Piece) -> Outcome:
-    """Return what comes of a unit, and keep what that says of its source."""
+    """Compare a unit with the store and return its outcome; note if the unit shows that its source has moved."""
     outcome, rows, noticed = piece.compared(look)
     kept = piece.kept
-    if outcome == "unchanged" and pieces.is_same(look, piece):  # an older state, which brings nothing, proves nothing
+    if outcome == "unchanged" and pieces.is_same(look, piece):  # another digest is an older state: no proof
         origins.note_moved(look)
     elif outcome == "pruned":
         kept = [*kept, *origins.removed_of_another(look, piece)]
@@ -239,10 +243,10 @@ def _compared(look: UnitLookup, piece: Piece) -> Outcome:
 
 
 def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
-    """Yield the units of a source. One that was written while it was read is opened anew for the others.
+    """Yield the parts of a source. If a file is written while it is read, open it again for the remaining units.
 
-    A unit that is written each time fails, so that every opening leads further. It is also opened anew for units that
-    were refused before another one told that their source has moved here.
+    A unit that is written at each reading fails, so that each opening makes progress. The source is also opened again
+    for units that were refused before a later unit showed that their source has moved here.
     """
     is_whole = False
     while not is_whole:
@@ -250,7 +254,7 @@ def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
         done = set(tally.keys)
         with suppress(SourceWritten) if tally.may_open_again else nullcontext(), closing(source.parts(place)) as parts:
             for part in parts:
-                if part.read is None or part.key not in done:  # what is no unit is counted at each opening
+                if part.read is None or part.key not in done:  # parts that are not units are counted at each opening
                     yield part
                 if tally.is_disturbed:
                     break
@@ -267,16 +271,16 @@ class _Terms(NamedTuple):
     scope: str | None
 
     def of(self, kind: str) -> str:
-        """Return the kind of source as the ledger has it: two scopes are two sources."""
+        """Return the kind of source as the ledger names it, with the scope: two scopes are two sources."""
         return kind if self.scope is None else f"{kind} {self.scope}"
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Return the names of the units that are to come back."""
+        """Return the names of the units to revive."""
         return () if isinstance(self.revive, bool) else self.revive
 
     def revives(self, unit: str) -> bool:
-        """Return whether a unit that was removed here is to come back."""
+        """Return whether to revive a unit that was removed here."""
         return self.revive if isinstance(self.revive, bool) else unit in self.revive
 
 
@@ -286,7 +290,7 @@ def _terms(revive: Any, lenient: Any, limit: Any, scope: Any) -> _Terms:
 
 
 def _revived(value: Any) -> bool | tuple[str, ...]:
-    """Return whether all that was removed here is to come back, or the names of the units that are."""
+    """Check ``revive``. Return a bool for all units, or the names of the units to revive."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, list | tuple | set | frozenset):
@@ -295,12 +299,12 @@ def _revived(value: Any) -> bool | tuple[str, ...]:
 
 
 def _shown(place: Place) -> str:
-    """Return where a source is, as receipts name it: a path from the root, or a URL without its password."""
+    """Return the source as receipts name it: an absolute path, or a URL without its password."""
     return storable(os.path.abspath(place) if isinstance(place, Path) else str(place), 4_000)  # noqa: PTH100 - no link
 
 
 def _file(place: Place) -> list[int]:
-    """Return which SQLite file is at a place, nothing for what is none."""
+    """Return the identity of the SQLite file at a place, an empty list if there is none."""
     with suppress(OSError):
         return foreign.identity(place) if isinstance(place, Path) else []
     return []

@@ -1,7 +1,7 @@
 """Reads the sessions of the OpenAI Agents SDK from its SQLite file, each with its items.
 
-A session becomes the one that `lastlight_state.integrations.openai_agents` reads: a session with one branch of the same
-id. The names of the tables are those that the SDK uses unless a program names others.
+A session is stored as `lastlight_state.integrations.openai_agents` reads it: as a session with one branch of the same
+id. The tables are expected under the SDK's default names.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from lastlight_state.maintenance.imports.session_trees import piece_of
 _SESSIONS, _ITEMS = "agent_sessions", "agent_messages"
 _TABLES = {_SESSIONS: "session_id created_at updated_at", _ITEMS: "id session_id message_data created_at"}
 _NAMES = " and ".join(_TABLES)
-#: Where the adapter looks for sessions unless a program says otherwise: its scope, and the word behind it.
+#: The scope in which the adapter keeps sessions by default, and the word that follows it in their ids.
 _SCOPE, _WORD = "openai-agents", "session"
 
 
 def found_at(path: Path) -> bool:
-    """Return whether this is a file with sessions of the SDK."""
+    """Return whether a path is a SQLite file with the SDK's tables."""
     return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
 
 
 def parts(path: Path) -> Generator[Part]:
-    """Yield the sessions, also those that only items name, and then what is left there."""
+    """Yield the sessions, also those that only items name, then the rows and columns that are not imported."""
     with foreign.opened(path) as source:
         if not foreign.has(source, _TABLES):
             raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
@@ -82,7 +82,7 @@ def _draft(source: Foreign, name: Any, row: Row | None, scope: str, lenient: boo
 
 
 def _gave_later(source: Foreign, number: int, at: datetime) -> bool:
-    """Return whether an item with a number up to this one is younger than a moment."""
+    """Return whether an item with at most this number was created after a moment."""
     [(newest,)] = source.read(f"SELECT max(created_at) FROM {_ITEMS} WHERE id <= ?", (number,))
     found = moment_of(newest)
     return found is not None and found > at
@@ -100,7 +100,7 @@ def _messages(session: str, items: list[Row], noticed: Counter[str], *, lenient:
         except (TypeError, ValueError, RecursionError, InvalidValue) as error:
             if not lenient:
                 raise InvalidValue(f"{where}.message_data", "is not JSON") from error
-            noticed["item_unreadable"] += 1  # the SDK passes it over as well
+            noticed["item_unreadable"] += 1  # the SDK skips such an item, too
             continue
         created: datetime | None = moment_of(row["created_at"])
         yield NewMessage(runtime.role_of(item), content, id=f"{session}/{row['id']}", created_at=created)

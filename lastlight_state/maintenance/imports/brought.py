@@ -1,7 +1,7 @@
-"""What a unit brought in at its last import, as its line in the ledger keeps it.
+"""Writes and reads what a unit brought in at its last import, as the unit's line in the ledger.
 
-What the line has and this store has not was removed here. Behind the digest of the unit stands an object as JSON. Rows
-stand in it as short digests of their keys, so that nobody who was erased is named there.
+Rows that the line has and this store lacks were removed here. A line is the digest of the unit, then a JSON object. The
+object has short digests of the rows' keys, so that it names nobody who was erased.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def line(digest: str, told: Any) -> str:
 
 
 def told_by(noted: str | None) -> dict[str, Any]:
-    """Return the object in a line of the ledger, empty for a line without one."""
+    """Return the object in a line of the ledger, empty if the line has none."""
     _, has, text = (noted or "").partition(" {")
     return dict(codec.decode("{" + text)) if has else {}
 
@@ -46,11 +46,11 @@ def within(number: int, stretches: Sequence[Sequence[int]]) -> bool:
 
 
 def order(ids: Sequence[str]) -> list[Any]:
-    """Return what the ledger keeps of an order: its length, a digest, and its last id."""
+    """Return the ledger's summary of an order: its length, a digest of its ids, and its last id."""
     return [len(ids), mark(*ids), ids[-1] if ids else None]
 
 
 def beginning(ids: Sequence[str], known: Sequence[Any] | None) -> Sequence[str]:
-    """Return the ids of an order that the last import knew, none if the order no longer begins with them."""
+    """Return the leading ids of an order that the last import knew; none if the order no longer begins with them."""
     count, digest = known[:2] if known else (0, "")
     return ids[:count] if count <= len(ids) and mark(*ids[:count]) == digest else ()

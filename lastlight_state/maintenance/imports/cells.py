@@ -1,4 +1,4 @@
-"""Values of other programs' rows as our tables have them: each is checked by the rules of today, or refused by name."""
+"""Converts values of other programs' rows for our tables. Each is checked as a new value, or refused by name."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.lenient import ADAPTED, as_text, decoded
 
-# What stands beside the columns of a row: columns of the source without a place, and what a lenient import adapts.
-#
-# Under `SOURCE` stand the columns without a place, under `ADAPTED` the texts of fields that are empty, and under
-# `ESCAPED` the names of fields that must have a text: there each character that no database holds is an escape such as
-# ``\u0000`` or ``\ud800``.
+# The part of a row that has no column here: unknown columns of the source, and values that a lenient import adapts.
+# `SOURCE` has the unknown columns. `ADAPTED` has the texts of refused values, whose fields are then empty. `ESCAPED`
+# names the fields that must have a text: there each character that no database stores is an escape such as ``\u0000``
+# or ``\ud800``.
 
 Row = dict[str, Any]
 
-#: Where the names of fields stand whose text has escapes, and how many of them are named.
+#: The key with the names of the fields that have escapes, and how many names it has at most.
 ESCAPED, NAMED = "escaped", 100
 
 
 class ExtraFields:
-    """Collects what stands beside the columns of one row. ``noticed`` counts what was adapted.
+    """Collects the values of one row that have no column here. ``noticed`` counts the adapted values.
 
-    Without ``lenient`` nothing is adapted.
+    Without ``lenient``, no value is adapted.
     """
 
     def __init__(self, noticed: Counter[str], *, lenient: bool) -> None:
@@ -45,9 +44,9 @@ class ExtraFields:
         self.escaped: list[str] = []
 
     def instead(self, name: str, value: Any, check: Callable[[Any], Any], *, may_be_empty: bool) -> Any:
-        """Return what is stored in place of a refused value: None if it may be empty, else its text with escapes.
+        """Return the replacement of a refused value: None if it may be empty, else its text with escapes.
 
-        Raises what ``check`` raises where neither will do.
+        Raises what ``check`` raises if the text is refused too.
         """
         text = as_text(value)
         if may_be_empty:
@@ -60,7 +59,7 @@ class ExtraFields:
         return found
 
     def keep(self, row: Row, placed: Collection[str]) -> None:
-        """Keep the columns that are not ``placed``: what holds an object or a list as JSON is kept as that."""
+        """Keep the columns that are not in ``placed``. A text that is a JSON object or list is kept decoded."""
         for name, value in row.items():
             if name in placed or value is None:
                 continue
@@ -75,9 +74,10 @@ class ExtraFields:
                 self.others[name] = found
 
     def told(self, where: str, place: Any, max_bytes: int) -> Any:
-        """Return the value of the column that has room for all this, with it.
+        """Return ``place``, the value of a JSON column, with the collected values added.
 
-        What has no room is counted by column: in a ``place`` that is no object, and past its size.
+        The columns are only counted if ``place`` is not an object, or if the result would be too large. Raises
+        `InvalidValue` if refused texts do not fit.
         """
         said: Row = {}
         if self.others:
@@ -102,13 +102,13 @@ class ExtraFields:
         return place
 
     def leave(self) -> None:
-        """Count the columns that have no place anywhere."""
+        """Count the unknown columns that could not be stored."""
         for name in self.others:
             self.noticed[f"{name}_left"] += 1
 
 
 def plain(value: Any) -> Any:
-    """Return the value of a column that holds an object or a list as JSON, and any other value as it is."""
+    """Return a column's value, decoded if it is JSON text of an object or list. Bytes become hex."""
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
     if isinstance(value, str) and value[:1] in ("{", "["):
@@ -119,14 +119,14 @@ def plain(value: Any) -> Any:
     return value
 
 
-#: Checks the value of a column, which is named first, and returns the value to store.
+#: Checks a value, named by the first argument, and returns the value to store.
 Check = Callable[[str, Any], Any]
 
 
 def row_of(table: sa.Table, found: Row, checks: Mapping[str, Check], aside: ExtraFields) -> Row:
-    """Return the columns with a check of a foreign row, as Python values. Those that the source lacks are left out.
+    """Return the checked columns of a foreign row as Python values. Columns that the source lacks are left out.
 
-    What is refused and said in a free text, a number or JSON goes to a lenient ``aside``. Ids, words and times do not.
+    A lenient ``aside`` takes refused free texts, numbers and JSON values. Refused ids, words and times are errors.
     """
     where = f"{table.name} {found[table.primary_key.columns[0].name]!s:.80}"
     return {
@@ -154,23 +154,23 @@ def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside
 
 
 def name(max_bytes: int) -> Check:
-    """Return a check for identifiers of at most ``max_bytes``."""
+    """Return a check for identifiers of at most ``max_bytes`` bytes."""
     return partial(valid.identifier, max_bytes=max_bytes)
 
 
 def names(table: sa.Table, *columns: str) -> dict[str, Check]:
-    """Return by column a check for identifiers up to the column's limit."""
+    """Return for each column a check for identifiers of at most the column's size."""
     most = vars(limits_of(table))
     return {column: name(most[column]) for column in columns}
 
 
 def text(max_bytes: int) -> Check:
-    """Return a check for free text of at most ``max_bytes``."""
+    """Return a check for free text of at most ``max_bytes`` bytes."""
     return partial(valid.content, max_bytes=max_bytes)
 
 
 def json(max_bytes: int, kind: type = object) -> Check:
-    """Return a check that decodes JSON text of at most ``max_bytes`` into a value of the type ``kind``."""
+    """Return a check that decodes JSON text of at most ``max_bytes`` bytes into a value of the type ``kind``."""
     return partial(_json, max_bytes, kind)
 
 
@@ -186,7 +186,7 @@ def _json(max_bytes: int, kind: type, where: str, value: Any) -> Any:
 
 
 def error(max_bytes: int) -> Check:
-    """Return the text of an error, as an object with its message."""
+    """Return a check for an error's text; it makes an object with the text as ``message``."""
     return partial(_error, max_bytes)
 
 
@@ -195,32 +195,32 @@ def _error(max_bytes: int, where: str, value: Any) -> dict[str, str]:
 
 
 def whole(where: str, value: Any) -> int:
-    """Return a whole number."""
+    """Check a whole number of at most 64 bits, and return it."""
     return valid.number(where, value, least=-(2**63))
 
 
 def real(where: str, value: Any) -> float:
-    """Return a finite number."""
+    """Check a finite number, and return it as a float."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidValue(where, "expected a finite number")
     return float(value)
 
 
 def flag(where: str, value: Any) -> bool:
-    """Return a bool that is written as 0 or 1."""
+    """Check a bool written as 0 or 1, and return it."""
     if value not in (0, 1):
         raise InvalidValue(where, "must be 0 or 1")
     return bool(value)
 
 
 def time(where: str, value: Any) -> datetime:
-    """Return a time of ISO text, which is UTC if it names no zone."""
+    """Parse ISO text as a time, in UTC if the text names no zone."""
     moment = spelled(value)
     if moment is None:
         raise InvalidValue(where, "expected a day and a time of day as ISO 8601 text")
     return moment
 
 
-#: The checks of what may be kept as text elsewhere, and of those the ones of texts.
+#: The checks of texts, and of all values that a lenient import may keep as text elsewhere.
 _TEXTS = {valid.content}
 _FREE = {*_TEXTS, _json, _error, whole, real, valid.number}

@@ -1,4 +1,4 @@
-"""What an import adds to a session and changes of its messages and orders, or why it is refused. Reads only."""
+"""Compares a session of a source with the stored one: what an import adds and changes, or why it is refused."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from lastlight_state.maintenance.imports.removed import RemovedParts, may_change
 
 _JSON = frozenset({"node_metadata", "extra", "artifact_contract", "artifact_verification"})
 _FIELDS = ("name", "user", *checks.PROVENANCE, "project", "agent_session_id", "started_at", *sorted(_JSON))
-#: They follow only where the status is the same: a change of the status brings its own.
+#: Columns that follow the source only while the status is the same: a change of status sets them itself.
 _ENDS = ("ended_at", "ended_at_is_approximate")
 _BRANCH_FIELDS = ("name", "user", "node_metadata", "extra", *branching.HINTS, "system_msg_id")
 
-#: A change of status, and its reason as statements name it.
+#: A change of status, and its reason in the form that statements take.
 Checked = tuple[Change, statuses.StatusReason]
 
 
 def marks(pool: Pool | None, order: Sequence[str] | None) -> Row:
-    """Return the bookmarks of a session: as its source says, or else the ends of the order of all messages."""
+    """Return ``first_msg_id`` and ``last_msg_id`` as the source names them, or else the ends of the order."""
     if pool is None or not order:
         return {}
     return {"first_msg_id": pool.first or order[0], "last_msg_id": pool.last or order[-1]}
 
 
 def differences(stored: WholeSessionRow, given: SessionDraft, pointers: Row) -> Row:
-    """Return the columns of a session that the source has otherwise, as statements name them."""
+    """Return the columns in which the stored session differs from the source, with the source's values."""
     same_status = stored["status"] == given["status"]
     here: Values = stored
     told: Values = given
@@ -57,7 +57,7 @@ def differences(stored: WholeSessionRow, given: SessionDraft, pointers: Row) -> 
 
 
 def branch_differences(view: Unit, session_id: str, plans: Sequence[BranchPlan]) -> dict[str, Row]:
-    """Return the columns of each stored branch that the source has otherwise, by the ids of branches."""
+    """Return the columns in which stored branches differ from the source, with the source's values, by branch id."""
     stored = {row["id"]: row for row in view.rows(sql.BRANCHES_OF, {"session_id": session_id})}
     found: dict[str, Row] = {}
     for plan in plans:
@@ -73,7 +73,7 @@ def branch_differences(view: Unit, session_id: str, plans: Sequence[BranchPlan])
 
 
 def change(view: Unit, listeners: Listeners, session_id: str, changes: Row, at: Any) -> None:
-    """Set columns of a session, and say so in its feed."""
+    """Update columns of a session, and write an entry into its feed."""
     if changes:
         chain = session_sql.update(frozenset(changes), versioned=False)
         write_entry(
@@ -82,7 +82,7 @@ def change(view: Unit, listeners: Listeners, session_id: str, changes: Row, at: 
 
 
 def change_branches(view: Unit, listeners: Listeners, session_id: str, changes: Mapping[str, Row], at: Any) -> None:
-    """Set columns of branches, and say so in the feed of their session."""
+    """Update columns of branches, and write an entry for each into the feed of the session."""
     for branch_id, values in changes.items():
         view.row(branch_sql.update(frozenset(values)), {**values, "branch_id": branch_id})
         sessions.record_change(view, listeners, session_id, at, entry_parameters("branch.updated", branch_id=branch_id))
@@ -91,7 +91,7 @@ def change_branches(view: Unit, listeners: Listeners, session_id: str, changes: 
 def tell(
     view: Unit, listeners: Listeners, session_id: str, history: Sequence[Checked], ids: Sequence[str | None], last: Row
 ) -> None:
-    """Write changes of the status of a session, one after another. ``last`` are columns that the last one sets."""
+    """Write changes of a session's status in their order. ``last`` has columns that the last change sets too."""
     for at, (one, why) in enumerate(history):
         [row] = view.rows(statuses.LOCK, {"session_id": session_id})
         sets = last if at == len(history) - 1 else {}
@@ -99,7 +99,7 @@ def tell(
 
 
 def tell_branches(view: Unit, listeners: Listeners, session_id: str, ends: Mapping[str, Checked]) -> None:
-    """Write the statuses of branches that have not ended here."""
+    """Change the statuses of branches. A branch that has ended here keeps its status."""
     for branch_id, (one, why) in ends.items():
         [row] = view.rows(statuses.LOCK, {"session_id": session_id})
         [branch] = view.rows(statuses.BRANCH, {"branch_id": branch_id})
@@ -114,19 +114,19 @@ def _differs(name: str, stored: Any, given: Any) -> bool:
     return bool(stored != given)
 
 
-#: By which two messages of one source are compared.
+#: The fields by which two messages of one source are compared.
 _TOLD = ("sender", "recipient", "channel", "role", "lion_class", "node_metadata", "extra", "content")
 
 
 @dataclass
 class SessionDifference:
-    """What was found: rows to add by table, and what is written besides.
+    """The result of a comparison: rows to add by table, and changes to write.
 
-    ``revised`` has the revisions of the stored messages that follow the source. ``orders`` has the order that each
-    branch gets, ``pool`` that of all messages if the source has one. ``kept`` names what was changed here, too, and
-    stays; ``kept_orders`` are ids of such orders, and ``kept_messages`` of such messages. ``changed_orders`` are ids of
-    the orders that were changed here and still lack something of the source. ``gone`` has the branches that were
-    removed here, with forks of these, and ``removed_messages`` has such messages.
+    ``revised`` has the revisions of the stored messages to update. ``orders`` has the new order of each branch, and
+    ``pool`` the order of all messages if the source has one. ``kept`` names differences that stay, because the part was
+    changed here, too; ``kept_orders`` and ``kept_messages`` have the ids of such orders and messages.
+    ``changed_orders`` has ids of orders that were changed here and still lack a part of the source. ``gone`` has the
+    branches that were removed here, with their forks, and ``removed_messages`` has the messages that were removed here.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -144,9 +144,9 @@ class SessionDifference:
 def compared(
     look: UnitLookup, plan: Plan, bodies: dict[str, MessageDraft], pool: Pool | None, stored: WholeSessionRow | None
 ) -> SessionDifference:
-    """Compare a session with its row ``stored``, if there is one.
+    """Compare a session of a source with its row ``stored``, if there is one.
 
-    Raises `AlreadyExists` for a branch of another session, and for a message that is another one of the same id.
+    Raises `AlreadyExists` for a branch of another session, and for a message whose id another message has.
     """
     found, base = SessionDifference(), ImportedVersions.of(pieces.known(look) if stored is not None else None)
     here = [] if stored is None else _linked(look.view, stored["progression_id"])
@@ -157,7 +157,7 @@ def compared(
 
     def is_same(row: WholeMessageRow, body: MessageDraft) -> bool:
         if is_elsewhere and row["revision"] in (0, pieces.revision(look, row["id"])):
-            return False  # the text of another place is not replaced
+            return False  # another place does not replace a text
         return row["id"] in pooled or (is_shared and row["created_at_unix"] == body["created_at_unix"])
 
     ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
@@ -179,9 +179,9 @@ def compared(
 
 
 def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_elsewhere: bool) -> None:
-    """Raise `OtherSource` for a session that is not the one of the last import.
+    """Raise `OtherSource` if the session is not the one of the last import.
 
-    One from another place must have all that the last import had, and one from the same place some of it.
+    From another place, it must have all that the last import had; from the same place, some of it.
     """
     given: dict[str, Sequence[str]] = {branch.row["id"]: branch.order for branch in plan.branches}
     given |= {"": pool.ids} if pool is not None else {}
@@ -196,7 +196,7 @@ def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_e
 
 
 def _refuse_unknown(look: UnitLookup, plan: Plan, base: ImportedVersions, bodies: Mapping[str, MessageDraft]) -> None:
-    """Raise `OtherSource` for messages of a session that had none at its last import, unless they are of that file."""
+    """Raise `OtherSource` for messages of another file, if the session had none at its last import."""
     was_empty = base.version is not None and not any(had[0] for had in base.source.values())
     is_known = not base.source.keys().isdisjoint(branch.row["id"] for branch in plan.branches)
     if bodies and was_empty and not is_known and not origins.is_of_file(look):
@@ -240,9 +240,9 @@ def _order(
     *,
     has_lost: bool,
 ) -> list[str]:
-    """Return the order that a stored branch gets: that of the source, unless it was changed here, too.
+    """Return the new order of a stored branch: the source's order, unless the order was changed here too.
 
-    What the source has lost stays here.
+    Messages that the source has lost stay here.
     """
     own = head["progression_id"]
     if given[: len(stored)] == stored:
@@ -267,7 +267,7 @@ def _pool(
     here: list[str],
     removed: RemovedParts,
 ) -> None:
-    """Return the order of all messages. What branches have and it lacks comes behind it."""
+    """Set the order of all messages in ``found``. Messages that only branches have come at its end."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
     as_left = stored is None or may_change(look, stored["progression_id"], base, here, pool.ids)
     ids = removed.order("", pool.ids, here, is_as_left=as_left)
@@ -290,9 +290,9 @@ def messages(
     bodies: dict[str, MessageDraft],
     is_same: Callable[[WholeMessageRow, MessageDraft], bool],
 ) -> dict[str, tuple[str, ...]]:
-    """Return the messages that are not stored yet; those that are stored otherwise follow, or stay and are named.
+    """Return the messages to add. Stored messages that differ are marked for revision, or stay and are named.
 
-    ``is_same`` says of a stored row and a body whether they are one message, and not two of one id.
+    ``is_same`` tells if a stored row and a body are the same message. Otherwise they are two messages with one id.
     """
 
     def met(stored: WholeMessageRow, body: MessageDraft, differing: list[str]) -> None:
@@ -317,7 +317,7 @@ def new_messages(
 ) -> dict[str, tuple[str, ...]]:
     """Return the messages that are not stored yet, by id, each with the digests of its fields.
 
-    ``met`` is called with each stored message that differs, its body in the source, and the fields.
+    ``met`` is called for each stored message that differs, with the row, its body in the source, and the fields.
     """
     new: dict[str, tuple[str, ...]] = {}
     for at in range(0, len(bodies), words.BATCH):
@@ -341,7 +341,7 @@ def _digests(body: Values) -> tuple[str, ...]:
 
 
 def _follow(look: UnitLookup, found: SessionDifference, stored: WholeMessageRow) -> None:
-    """Revise a message that nobody here has revised since the import did."""
+    """Mark a stored message for revision, unless someone has revised it here since the last import."""
     message_id, revision = stored["id"], stored["revision"]
     if revision in (0, pieces.revision(look, message_id)):
         found.revised[message_id] = revision

@@ -1,4 +1,4 @@
-"""A session of a source, as the readers of sessions give it to the import."""
+"""The records that readers of sessions hand to the import, and the statements of imported sessions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from lastlight_state.db.rows.writes import listed
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.maintenance.imports import brought
 
-# The statements of imported sessions.
+# Statements of imported sessions.
 
 
 class StoredBranch(TypedDict):
-    """Where a stored branch belongs, and which order it has."""
+    """A stored branch: its session, its order of messages, and where it was forked."""
 
     id: str
     session_id: str
@@ -39,7 +39,7 @@ class StoredRow(TypedDict):
 
 
 class StoredChange(StoredRow):
-    """A change of status that is stored, and of which session."""
+    """A stored change of status, with its session."""
 
     session_id: str
 
@@ -47,7 +47,7 @@ class StoredChange(StoredRow):
 _s, _b = SESSIONS.c, BRANCHES.c
 
 _changed_at = bind("at", _s.updated_at)
-#: What is appended to a session has times of its own; the session's goes never back.
+#: Raises a session's ``updated_at`` to the time of appended rows. It never lowers the time.
 TOUCH = prepared(
     sa.update(SESSIONS)
     .where(_s.id == bind("session_id", _s.id), _s.updated_at < _changed_at)
@@ -69,7 +69,7 @@ MESSAGES_THERE = prepared(
     WholeMessageRow,
 )
 ORDER_VERSION = prepared(sa.select(PROGRESSIONS.c.version).where(PROGRESSIONS.c.id == bind("id", PROGRESSIONS.c.id)))
-#: Which changes of status are stored under these ids, and of which session.
+#: Finds the stored changes of status with these ids, and their sessions.
 CHANGES_THERE = prepared(
     sa.select(TRANSITIONS.c.id, TRANSITIONS.c.session_id).where(
         AmongFew(TRANSITIONS.c.id, sa.select(member_of(listed("ids").c.value, "id")))
@@ -81,22 +81,22 @@ BRANCHES_OF = prepared(
 )
 
 
-# What an import left of a session, by which the next one knows what has changed here since.
+# The versions that an import leaves of a session. They show the next import what has changed here since.
 
 #: Returns whether a file gave a number up to this one after a moment.
 GaveLater: TypeAlias = Callable[[int, datetime], bool]
 
-#: The version of what differs from the source since before this import: it is never that of a row.
+#: The version recorded for a part that already differed from the source before this import. No row has it.
 DIFFERS = -1
 
 
 @dataclass(frozen=True)
 class ImportedVersions:
-    """The versions that an import left: of the session, of the history of its status, and of orders by their ids.
+    """The versions that an import left: of the session, of its status history, and of its orders by id.
 
-    ``version`` and ``seq`` are None for a session that an older version of this library imported. ``source`` says how
-    the source had its orders, by the ids of branches, and that of all messages under no name, and ``at`` when its last
-    sign of life was. ``folder`` is the mark of a `Folder`, and what it told last.
+    ``version`` and ``seq`` are None if an older version of this library imported the session. ``source`` has the
+    source's orders by branch id, and the order of all messages under the empty name. ``at`` is the time of the source's
+    last sign of life. ``folder`` is the mark of a `Folder` and the latest time in it.
     """
 
     digest: str
@@ -109,7 +109,7 @@ class ImportedVersions:
 
     @classmethod
     def of(cls, noted: str | None) -> ImportedVersions:
-        """Return the versions that a line of the ledger recorded."""
+        """Return the versions recorded in a line of the ledger."""
         return cls((noted or "").partition(" ")[0], **brought.told_by(noted))
 
     def text(self) -> str:
@@ -136,7 +136,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Pool:
-    """The order of all messages of a session in its source, and the ids that the source names as first and last."""
+    """The order of all messages of a session in its source, with the first and last id as the source names them."""
 
     ids: tuple[str, ...]
     first: str | None = None
@@ -162,10 +162,10 @@ class Draft:
 
     ``digest`` shows whether the source has changed since the last import. ``updated_at`` is the session's last change.
     ``history`` has the statuses of the session, the oldest first, and ``branch_statuses`` those of its branches.
-    ``pool`` is the order of all messages, None if the source keeps none. A source that keeps one has one row for a
-    message, even if several sessions have it. ``begun`` has the times at which orders were made, by their ids.
-    ``gave_later`` is set if the ids are made of names and numbers, which another source may have, too. Then stored
-    messages do not change, and new ones are appended.
+    ``pool`` is the order of all messages, None if the source keeps none. A source with a ``pool`` has one row for each
+    message, even if several sessions share it. ``begun`` has the times at which orders were created, by order id.
+    ``gave_later`` is set if ids are made of names and numbers, which another source may have, too. Then stored messages
+    do not change, and new ones are appended.
     """
 
     tree: SessionTree

@@ -1,4 +1,4 @@
-"""Reads SQLite files of other programs, as they are at one moment. Nothing is written there."""
+"""Reads SQLite files of other programs in one snapshot. Writes nothing there."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from lastlight_state.files.jsonl import files
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Part, Piece
 from lastlight_state.special_files import open_binary
 
-# Bytes of a source file that is copied: read in blocks, and known by their digest.
+# Copies bytes of a source file: reads them in blocks, and checks them by their digest.
 
 _BLOCK = 1024 * 1024
 
 
 def blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the next bytes of a file, as many as there are of them."""
+    """Yield the next ``size`` bytes of a file, in blocks."""
     while block := file.read(min(size, _BLOCK)):
         size -= len(block)
         yield block
 
 
 def range_digest(file: BinaryIO, size: int) -> str:
-    """Return SHA-256 of the next bytes of a file, in hex."""
+    """Return the SHA-256 of the next ``size`` bytes of a file, in hex."""
     seen = hashlib.sha256()
     for block in blocks(file, size):
         seen.update(block)
@@ -44,7 +44,7 @@ def range_digest(file: BinaryIO, size: int) -> str:
 
 
 def copy(file: BinaryIO, to: BinaryIO, begin: int, size: int, expected: str) -> None:
-    """Write the bytes from ``begin`` up to ``size``. Raises `Conflict` ``damaged_source`` if the file has changed."""
+    """Copy the bytes from ``begin`` up to ``size``. Raises `Conflict` ``damaged_source`` if the file has changed."""
     if range_digest(file, size) != expected:
         raise Conflict("the source was changed while it was read: import it again", code="damaged_source")
     file.seek(begin)
@@ -52,28 +52,28 @@ def copy(file: BinaryIO, to: BinaryIO, begin: int, size: int, expected: str) -> 
 
 
 class SourceWritten(Conflict):
-    """A file that nobody used was written while it was read as one that does not change."""
+    """A source file was written during reading, although it was opened as one that nobody writes."""
 
 
 Row = dict[str, Any]
 
 #: Linux' FS_IOC_GETVERSION.
 _GENERATION = 0x80087601
-#: How often a file is looked at that others write.
+#: How often to look at a file that other programs write.
 _LOOKS = 20
 _MAGIC = b"SQLite format 3\0"
-#: Tables that have pages: no view, whatever it is called, and no virtual table.
+#: Finds real tables. Views and virtual tables have no pages, whatever their names.
 _TABLES = "FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
 _COLUMNS = (
     "SELECT x.name FROM sqlite_master m, pragma_table_info(m.name) x"
     " WHERE m.type = 'table' AND m.rootpage > 0 AND m.name = ? COLLATE NOCASE ORDER BY x.cid"
 )
-#: Reads a file that nobody uses without leaving anything beside it.
+#: Options to read a file that nobody uses. Reading leaves no other file beside it.
 _AT_REST = Options(read_only=True, glance=True, foreign=True)
 
 
 class Foreign:
-    """An open file of another program."""
+    """An open SQLite file of another program."""
 
     def __init__(self, checkout: Checkout) -> None:
         self._checkout = checkout
@@ -85,16 +85,16 @@ class Foreign:
         return [name for (name,) in self.read(f"SELECT name {_TABLES} ORDER BY name", ())]
 
     def columns(self, table: str) -> list[str]:
-        """Return the columns of a table in their order; none for one that is not there."""
+        """Return the columns of a table in their order, an empty list if there is no such table."""
         if table not in self._columns:
             found = self.read(_COLUMNS, (table,))
             self._columns[table] = [name for (name,) in found]
         return self._columns[table]
 
     def rows(self, table: str, rest: str = "", given: Sequence[Any] = ()) -> Iterator[Row]:
-        """Yield the rows of a table with all columns; ``rest`` is the end of the statement, ``given`` its values.
+        """Yield the rows of a table with all columns. ``rest`` ends the statement, and ``given`` has its parameters.
 
-        Raises `Conflict` ``damaged_source`` for what cannot be read.
+        Raises `Conflict` ``damaged_source`` if the table cannot be read.
         """
         names = self.columns(table)
         if not names:
@@ -104,7 +104,7 @@ class Foreign:
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
-        """Return the rows of a table whose column has one of these texts. Raises `InvalidValue` for what is no text."""
+        """Return the rows with one of these texts in a column. Raises `InvalidValue` for a key that is not text."""
         for key in keys:
             if not isinstance(key, str):
                 raise InvalidValue(f"{table}.{column}", f"expected text, got {type(key).__name__}")
@@ -113,7 +113,7 @@ class Foreign:
         return self.rows(table, f"WHERE {quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
 
     def values(self, table: str, column: str) -> Iterator[Any]:
-        """Yield the values of a column, each once, in order, without NULL; none if there is no such column."""
+        """Yield the distinct values of a column in order, without NULL. Yields nothing if there is no such column."""
         if column in self.columns(table):
             name = quoted(column)
             for (value,) in self.read(
@@ -127,15 +127,15 @@ class Foreign:
         return int(next(iter(self.read(statement, (key,))))[0])
 
     def confirm(self) -> None:
-        """Raise `Conflict` ``damaged_source`` if a file that nobody used was written meanwhile."""
+        """Raise `Conflict` ``damaged_source`` if the file was written since it was opened as one that nobody uses."""
         if self._checkout.backend.disturbed:
             raise SourceWritten("the source was written while it was read: import it again", code="damaged_source")
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
-        """Yield the rows of a SELECT. Bytes that are not UTF-8 come as lone surrogates, which every check refuses.
+        """Yield the rows of a SELECT. Bytes that are not UTF-8 become lone surrogates, which every check refuses.
 
-        Raises `Conflict` ``damaged_source`` for what cannot be read, and `InvalidValue` for a name or value to look for
-        that is not UTF-8.
+        Raises `Conflict` ``damaged_source`` if the source cannot be read, and `InvalidValue` if a name or parameter is
+        not UTF-8.
         """
         for text in (sql, *given):
             if isinstance(text, str):
@@ -150,9 +150,9 @@ class Foreign:
 
 @contextmanager
 def opened(path: Path, options: Options = _AT_REST, *, follow: bool = True) -> Iterator[Foreign]:
-    """Open a file for reading. All that is read of it is of one moment.
+    """Open a file for reading, in one snapshot.
 
-    Without ``follow``, as for a file in a folder that was named, a link in its place is refused.
+    Pass ``follow=False`` for a file in a folder that was named: then a link in its place is refused.
     """
     with (
         closing(open_backend(files.real(path) if follow else path.absolute(), options)) as backend,
@@ -163,7 +163,7 @@ def opened(path: Path, options: Options = _AT_REST, *, follow: bool = True) -> I
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Tell what the database says of a source as `Conflict` ``damaged_source``, so that its unit fails alone."""
+    """Raise database errors of a source as `Conflict` ``damaged_source``, so that only its unit fails."""
     try:
         yield
     except BackendError as error:
@@ -176,12 +176,12 @@ def damaged(name: str, problem: object) -> Conflict:
 
 
 def has(source: Foreign, tables: Mapping[str, str]) -> bool:
-    """Return whether these tables are there with these columns, whose names stand in one text."""
+    """Return whether a source has these tables with these columns. ``tables`` has each table's columns in one text."""
     return all(set(columns.split()) <= set(source.columns(table)) for table, columns in tables.items())
 
 
 def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
-    """Return whether a path is a SQLite file of that form. One that is written meanwhile is looked at again."""
+    """Return whether a path is a SQLite file that ``is_known`` accepts. Retries if the file is written meanwhile."""
     if not is_sqlite(path):
         return False
     for tries_left in reversed(range(_LOOKS)):
@@ -198,14 +198,17 @@ def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
 
 
 def left(source: Foreign, read: Collection[str]) -> Iterator[Part]:
-    """Yield the tables with rows that are not among those that are read, each with the number of its rows."""
+    """Yield a part for each table that has rows and is not in ``read``, with its number of rows."""
     for name in source.tables():
         if name not in read and not name.startswith("sqlite_"):
             yield from counted(source, name)
 
 
 def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Part]:
-    """Yield how many rows of a table have no place here, if there are any. What cannot be read is a unit that fails."""
+    """Yield a part with the number of a table's rows that cannot be stored here, if any.
+
+    If the table cannot be read, the part is a unit that fails.
+    """
     try:
         [(count,)] = source.read(f"SELECT count(1) FROM {quoted(table)} WHERE {condition}")
     except StateError as error:
@@ -216,7 +219,7 @@ def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Pa
 
 
 def unknown(source: Foreign, known: Mapping[str, Collection[str]]) -> Iterator[Part]:
-    """Yield in how many rows a column of these tables that is not known holds something, by table and column."""
+    """Yield a part for each unknown column of these tables that has values, with the number of such rows."""
     for table, columns in known.items():
         for name in source.columns(table):
             if name not in columns:
@@ -229,27 +232,28 @@ def _refused(error: StateError, _: ImportTarget) -> Piece:
 
 
 def unit_name(table: str, key: Any) -> str:
-    """Return the name of the unit that a row is the head of."""
+    """Return the name of a unit: the table and key of its first row."""
     return f"{table}/{key_text(key)}"
 
 
 def key_text(key: Any) -> str:
-    """Return the key of a row as a text that can be shown. What is no text names its type: 5 is not ``"5"``."""
+    """Return the key of a row as printable text. A key that is not text shows its type: 5 is not ``"5"``."""
     if isinstance(key, str):
         return key.encode("utf-8", "backslashreplace").decode()
     return f"{key!r:.200} ({type(key).__name__})"
 
 
 def digest(found: Any) -> str:
-    """Return the digest of rows that were read."""
+    """Return a digest of rows that were read."""
     return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def identity(path: Path) -> list[int]:
-    """Return which SQLite file stands at a path, nothing for what is none: its numbers, and how often it was changed.
+    """Return four numbers that identify the SQLite file at a path; an empty list if there is none.
 
-    The last number is 1 for a file with a log beside it (WAL), where few changes are counted. A file system
-    gives the number of a file again, and counts then its generation up, if it has one.
+    They are the file's inode, the inode's generation, the file's count of changes, and a flag. The flag is 1 for a file
+    with a log beside it (WAL), where few changes are counted, else 0. A file system may use an inode again; then it
+    raises the generation, if it has one.
     """
     if not is_sqlite(path):
         return []
@@ -276,5 +280,5 @@ def _escaped(value: Any) -> Any:
 
 
 def quoted(name: str) -> str:
-    """Return a name as statements write it."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'

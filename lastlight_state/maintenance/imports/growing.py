@@ -1,4 +1,4 @@
-"""Compares a session whose ids are names with what is stored: it only grows, and is never another source's."""
+"""Compares a session whose ids are names with the stored one. Such a session only grows, and keeps its source."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lastlight_state.maintenance.imports.comparing import SessionDifference
 from lastlight_state.maintenance.imports.drafts import GaveLater, ImportedVersions
 from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
 
-# A file of the source has numbers of its own, so two files have the same names for different things, and a file that
-# was begun anew has them again. A session is that of the source if it began at the same time, if both have a message,
-# and if all that both have are equal. One of which the source took back every message goes on with numbers above that
-# of the last import: a file gives none twice, and one that was begun anew gave the numbers below it later. It must be
-# the file of the last import.
+# A source file numbers its messages itself. So two files have the same names for different messages, and so has a file
+# that was begun anew. A session belongs to the source if it began at the same time, if both have a message in common,
+# and if all common messages are equal. If the source took back every message, the session goes on with higher numbers
+# than the last import had. For a file gives no number twice, and a file that was begun anew gave the lower numbers
+# later. In this case it must be the file of the last import.
 
 _BESIDE = ": a scope keeps both"
 _ELSE = f"is stored with other messages{_BESIDE}"
@@ -45,12 +45,12 @@ class LastImport:
 
     @classmethod
     def of(cls, known: Sequence[Any] | None, stored: WholeSessionRow) -> LastImport:
-        """Return the record of a ledger's line, or without one a record made from the stored session."""
+        """Return what the ledger recorded. Without a record, make one from the stored session."""
         return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored["created_at"]), -1, "")
 
 
 def told(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
-    """Return what the ledger is to record of a session; ``known`` is what it recorded before."""
+    """Return what the ledger is to record of a session. ``known`` is the previous record."""
     [branch] = plan.branches
     number, at = known[3:5] if known else (-1, "")
     if branch.order and _number(branch, branch.order[-1]) >= number:
@@ -66,7 +66,7 @@ def compared(
     bodies: Mapping[str, MessageDraft],
     gave_later: GaveLater,
 ) -> SessionDifference:
-    """Return what a session of the same source has beyond the stored one.
+    """Return what a session of the same source has and the stored session lacks.
 
     Raises `AlreadyExists` for a session of another source, and for a session that changed both here and in its source.
     """
@@ -84,7 +84,7 @@ def compared(
     removed = set(branch.order) - {*order, *new}
 
     def is_same(row: WholeMessageRow, _: MessageDraft) -> bool:
-        return row["revision"] > 0  # changed here: it stays, and is named
+        return row["revision"] > 0  # revised here: the row stays, and the report names it
 
     absent = comparing.messages(look, found, {one: body for one, body in bodies.items() if one not in removed}, is_same)
     found.orders[branch_id] = branch.order if look.revives and set(order) <= set(branch.order) else [*order, *new]
@@ -97,7 +97,7 @@ def compared(
 def _refuse_other(
     look: UnitLookup, piece: Piece, plan: Plan, last: LastImport, stored: Sequence[str], *, may_go_on: bool
 ) -> None:
-    """Raise `AlreadyExists` for a session that is not the one of the last import."""
+    """Raise `AlreadyExists` if the session is not the one of the last import."""
     [branch], began = plan.branches, iso_text(plan.session["created_at"])
     goes_on = (
         may_go_on
@@ -119,7 +119,7 @@ def _refuse_other(
 def _following(
     look: UnitLookup, piece: Piece, branch: BranchPlan, stored: Sequence[str], last: LastImport
 ) -> Sequence[str]:
-    """Return the messages of the source that are to come in; of one that is revived also those that were removed."""
+    """Return the ids of the source's messages to add. Reviving a session also adds messages that were removed here."""
     both = set(stored) & set(branch.order)
     here = max((at for at, one in enumerate(stored) if one in both), default=-1)
     if stored[here + 1 :] and not origins.is_from_here(look):
@@ -132,11 +132,11 @@ def _following(
 
 
 def _number(branch: BranchPlan, message_id: str) -> int:
-    """Return the number that a message has in its source, -1 for a message that was appended here."""
+    """Return the number of a message in its source, -1 for a message that was appended here."""
     name, _, number = message_id.rpartition("/")
     return int(number) if name == branch.row["id"] and number.isascii() and number.isdecimal() else -1
 
 
 def _said(branch: BranchPlan) -> list[str]:
-    """Return the ids of the messages of a branch, each with the digest of what it says."""
+    """Return the ids of a branch's messages, each with the digest of its content."""
     return [f"{one} {codec.digest(branch.bodies[one]['content'])}" for one in branch.order]

@@ -1,4 +1,4 @@
-"""Every kind of source, in the order in which they are looked for."""
+"""All kinds of sources, in the order in which they are tried."""
 
 from __future__ import annotations
 

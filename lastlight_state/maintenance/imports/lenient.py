@@ -1,10 +1,10 @@
-"""Takes what the rules of today refuse as text, where the caller asks for it: nothing is altered in silence.
+"""Keeps values that today's checks refuse as text, if the caller asks for it. Every such value is counted.
 
 The text stands under ``adapted`` in the ``extra`` of its message, branch or session, by the name of its field; the
-field is empty then. Reasons of statuses have no ``extra``: their texts stand in that of the session.
+field is then empty. Reasons of statuses have no ``extra``: their texts stand in that of the session.
 
-A text that is too large for ``extra`` is cut. NaN within a JSON value becomes that word. A refused id or order fails
-its unit all the same.
+A text that is too large for ``extra`` is cut. NaN within a JSON value becomes the text ``NaN``. A refused id or order
+still fails its unit.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance.imports.drafts import Change, Draft
 
-#: All tables of conversations have the same room for what has no column.
+#: All tables of conversations have the same size limits for ``extra``.
 _MOST = limits_of(MESSAGES)
 
 T = TypeVar("T")
 
-#: Where the texts stand in ``extra``, and how a unit counts them.
+#: The key of the texts in ``extra``, and the name under which a unit counts them.
 ADAPTED = "adapted"
-#: How a unit counts the texts of which only the beginning is kept, and the bytes for what is written around a text.
+#: The name under which a unit counts cut texts, and the bytes reserved for the JSON around a text.
 CUT, _ROOM = "adapted_cut", 512
-#: What stands in a field that must have a value.
+#: The replacements of refused values in fields that must have a value.
 _BLANK: dict[str, Any] = {"content": {}, "role": "unknown"}
-#: The names of a field, and of the field of that, in what an error names.
+#: The name of a field, and of an inner field, in the place that an error names.
 _FIELD = re.compile(r"\w+\.(\w+)(?:\.(\w+))?")
 
 
@@ -70,16 +70,16 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
         value = json.loads(text, parse_constant=word, parse_float=real)
     except (ValueError, TypeError, RecursionError):
         raise InvalidValue(where, problem) from None
-    if not odd:  # refused for what is not JSON by any reading
+    if not odd:  # refused for another reason
         raise InvalidValue(where, problem)
     noticed[ADAPTED] += len(odd)
     return value
 
 
 def as_text(value: Any) -> str:
-    """Return a value as a text that can be stored. Raises `InvalidValue` for one with more levels than a line may have.
+    """Return a value as text that can be stored. Raises `InvalidValue` if it is nested deeper than a line may be.
 
-    How many Python itself could write differs from version to version.
+    The limit is fixed, because the depth that Python can write differs between its versions.
     """
     if codec.is_deeper(value, codec.LINE_DEPTH):
         raise InvalidValue("value", "is nested too deeply")
@@ -88,9 +88,9 @@ def as_text(value: Any) -> str:
 
 
 def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict[str, Any]:
-    """Return the ``extra`` of what has the field, and the value in it as text, which is counted.
+    """Return ``extra`` with the refused value of a field added as text, and count it.
 
-    A text for which ``extra`` has no room is cut: its beginning is kept, and how many bytes there were.
+    If ``extra`` has no room for the text, its beginning is kept with its number of bytes.
     """
     kept = dict(extra) if isinstance(extra, dict) else {}
     texts = kept.pop(ADAPTED) if isinstance(kept.get(ADAPTED), dict) else {}
@@ -105,7 +105,7 @@ def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict
 
 
 def _beginning(text: str, room: int) -> str:
-    """Return as much of a text's beginning as JSON writes in so many bytes."""
+    """Return a beginning of a text that takes at most ``room`` bytes in JSON."""
     data = text.encode()
     size = len(data)
     while size > 0 and (written := _written(text)) > room:
@@ -115,12 +115,12 @@ def _beginning(text: str, room: int) -> str:
 
 
 def _written(value: Any) -> int:
-    """Return how many bytes a value takes in JSON, whatever is in its texts."""
+    """Return how many bytes a value takes in JSON, even if its texts are not valid Unicode."""
     return len(json.dumps(value, ensure_ascii=False, default=repr).encode("utf-8", "surrogatepass"))
 
 
 def fitting(draft: Draft, now: datetime) -> Draft:
-    """Return the draft with each value that is refused as a text. Raises `InvalidValue` for what has no other place."""
+    """Return the draft with each refused value kept as text. Raises `InvalidValue` if a value has no other place."""
     noticed = Counter(draft.noticed)
     seen: dict[int, NewMessage] = {}
 
@@ -144,13 +144,13 @@ def fitting(draft: Draft, now: datetime) -> Draft:
 
 @dataclass(frozen=True)
 class _ReasonWithExtra(Reason):
-    """A reason with a place for texts."""
+    """A reason with an ``extra`` that can take texts."""
 
     extra: Any = None
 
 
 def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
-    """Return the draft with reasons that are not refused. What they lost stands in the ``extra`` of the session."""
+    """Return the draft with reasons that pass the checks. Their refused values go to the ``extra`` of the session."""
     session = draft.tree.session
 
     def change(where: str, one: Change) -> Change:
@@ -158,7 +158,7 @@ def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
         given = _ReasonWithExtra(**vars(one.why), extra={ADAPTED: one.texts})
         why = _fitting(given, lambda tried: statuses.reason("reason", tried, one.status), noticed)
         for name, text in why.extra[ADAPTED].items():
-            # counted where it was adapted
+            # the text was already counted
             session = replace(session, extra=with_text(session.extra, f"{where}.{name}", text, Counter()))
         return replace(one, why=why)
 
@@ -171,12 +171,12 @@ def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
 
 
 def fitting_message(one: NewMessage, now: datetime, noticed: Counter[str]) -> NewMessage:
-    """Return the message with each value that is refused as a text. Raises `InvalidValue` for an id."""
+    """Return the message with each refused value kept as text. Raises `InvalidValue` for a refused id."""
     return _fitting(one, lambda tried: storing.draft("message", tried, now), noticed)
 
 
 def _fitting(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:
-    """Return the record with each refused field empty, and its value as text in ``extra``."""
+    """Return the record with each refused field empty, and the field's value as text in ``extra``."""
     tried: set[Any] = set()
     while True:
         try:

@@ -37,16 +37,16 @@ from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part,
 from lastlight_state.maintenance.imports.run_logs import TABLE, LogPiece, indexed, single
 from lastlight_state.special_files import DIRECTORY
 
-# Imported line files: how one is compared with the file that is stored, and copied byte for byte.
+# Imported log files: how a file is compared with the stored file, and copied byte for byte.
 
-#: The kind of what is imported, and the name under which it is counted.
+#: The kind of the imported record, and the name under which it is counted.
 _RECORD, _COUNTED = "agent_log", "agent_logs"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _APPEND = os.O_RDWR | os.O_APPEND
 
 
 class CopyPiece:
-    """A file as it is at one moment: what is appended to it later is left for the next import."""
+    """A log file in its state at one moment. Lines appended later are left for the next import."""
 
     kept: Sequence[str] = ()
 
@@ -60,7 +60,7 @@ class CopyPiece:
             self.digest = foreign.range_digest(file, self._size)
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what happens with the file. A file that is stored and goes on with more lines is kept.
+        """Return the outcome of the file. A stored file that has more lines than the source is kept.
 
         Raises `AlreadyExists` for a file that is stored with other bytes.
         """
@@ -76,15 +76,15 @@ class CopyPiece:
         return "imported" if self._there is None else "grown", Counter({_COUNTED: 1}), Counter()
 
     def _elsewhere(self) -> Iterator[Path]:
-        """Yield where the file is here in the folder of another project, where its source may have stood before."""
+        """Yield paths where the file is stored in folders of other projects: its source may have been there before."""
         within = self._path.relative_to(self._tree.projects).parts[1:]
         names = (Path(slug, *within) for slug in self._tree.slugs()[0])
         return (one for one in names if os.path.lexists(self._tree.projects / one))
 
     def _follow(self) -> None:
-        """Go on with the file of a project that was renamed in the source.
+        """Continue the stored file of a project that was renamed in the source.
 
-        It is here under the old name, with the same beginning, and the source has nothing there any more.
+        The file is stored under the project's old name with the same beginning, and the source has none there any more.
         """
         own = self._path
         for one in self._elsewhere():
@@ -96,7 +96,7 @@ class CopyPiece:
             self._path, self._there = own, None
 
     def store(self, _: Unit, outcome: str) -> None:
-        """Copy it, or append what is new. At every instant the path names nothing, or a beginning of the source."""
+        """Copy the file, or append its new lines. At every moment the path has no file or a beginning of the source."""
         try:
             with files.open_directory(self._path.parent, base=files.ROOT, create=True) as (held, changed):
                 self._clear(held)
@@ -111,7 +111,10 @@ class CopyPiece:
             raise files.failure(error, self._path) from error
 
     def _common(self) -> int | None:
-        """Return the size of the stored file; None if there is none."""
+        """Return the size of the stored file in bytes, None if there is none.
+
+        Raises `AlreadyExists` if its bytes differ from those of the source.
+        """
         try:
             with _opened(self._path) as there, _opened(self._source) as here:
                 size = os.fstat(there.fileno()).st_size
@@ -124,16 +127,16 @@ class CopyPiece:
 
     @property
     def _unfinished(self) -> str:
-        """Return the name that the file has until it is whole."""
+        """Return the temporary name of the file while it is being written."""
         return f".{hashlib.sha256(os.fsencode(self._path.name)).hexdigest()}.tmp"
 
     def _clear(self, held: int) -> None:
-        """Remove that name. One that a killed import left may be a second name of a log: it is never written to."""
+        """Remove the temporary name. After a killed import it may be a second link to a log, so never write to it."""
         with suppress(FileNotFoundError):
             os.unlink(self._unfinished, dir_fd=held)
 
     def _create(self, held: int) -> None:
-        """Make the file under another name, and give it its own if nobody has made it meanwhile."""
+        """Write the file under its temporary name, then link it to its own name. Raises `Conflict` if that is taken."""
         name = self._unfinished
         try:
             with os.fdopen(files.opened_file(self._path.with_name(name), _NEW, base=files.ROOT), "wb") as to:
@@ -145,7 +148,7 @@ class CopyPiece:
             self._clear(held)
 
     def _append(self, begin: int) -> None:
-        """Append what is new, while no writer of the log can append."""
+        """Append the new lines under the file's lock, so that no writer of the log can append."""
         with os.fdopen(files.opened_file(self._path, _APPEND, base=files.ROOT), "ab") as to:
             files.acquire(to.fileno(), self._path, files.LOCK_TIMEOUT)
             if os.fstat(to.fileno()).st_size != begin:
@@ -165,7 +168,7 @@ class CopyPiece:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file to read from. No link is followed: raises `UnsafePath`, OSError."""
+    """Open a regular file for reading, without following links. Raises `UnsafePath` for a link, and OSError."""
     try:
         descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
     except OSError:
@@ -189,7 +192,7 @@ _LOGS = (paths.LOG_SUFFIX, paths.LOG_SUFFIX + storage.SUFFIX)
 
 
 def is_home(path: Path) -> bool:
-    """Return whether this is such a home, or the ``sessions`` in it."""
+    """Return whether a path is such a home, or its folder ``sessions``."""
     tree = _home_tree(path)
     return next(tree.days(), None) is not None or bool(_home_names(tree.states)) or is_sqlite(tree.sessions / INDEX)
 
@@ -197,7 +200,7 @@ def is_home(path: Path) -> bool:
 def home_parts(path: Path) -> Generator[Part]:
     """Yield the logs, the oldest first, and then the snapshots.
 
-    A snapshot of the older layout gives way to a later one.
+    A snapshot of the older layout is ignored if the later layout has one of the same session.
     """
     tree = _home_tree(path)
     for _, folder in reversed(list(tree.days())):
@@ -205,7 +208,7 @@ def home_parts(path: Path) -> Generator[Part]:
             file = folder / name
             key = _text(os.path.relpath(file, tree.sessions)).removesuffix(
                 storage.SUFFIX
-            )  # packed later, it is the same
+            )  # a log keeps its key when it is packed later
             yield Part(key, partial(LogPiece, file))
     newer: set[str] = set()
     index = tree.sessions / INDEX
@@ -217,7 +220,7 @@ def home_parts(path: Path) -> Generator[Part]:
 
 
 def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
-    """Yield the snapshots of the later layout. A database that cannot be read to its end is one unit, which fails."""
+    """Yield the snapshots of the later layout. An unreadable database is a single unit, which fails."""
     try:
         if index.is_symlink():
             raise UnsafePath(str(index), "must not be a symbolic link")
@@ -236,14 +239,14 @@ def _refused(error: StateError, _: ImportTarget) -> Piece:
 
 
 def _home_tree(path: Path) -> RunTree:
-    """Return the files of a home. The folder ``sessions`` itself may be named."""
+    """Return the files of a home. The path may also be its folder ``sessions``."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - "..", and no link
     is_inner = path.name == paths.SESSIONS and not (path / paths.SESSIONS).is_dir()
     return RunTree(path.parent if is_inner else path)
 
 
 def _home_names(folder: Path, endings: tuple[str, ...] = (paths.STATE_SUFFIX,)) -> list[str]:
-    """Return the names in a folder that end so, in their order; none if it is missing, or a link."""
+    """Return the sorted names in a folder with one of these endings; none if the folder is missing or a link."""
     if files.is_link(folder) or not files.is_directory(folder):
         return []
     return sorted(one.name for one in folder.iterdir() if one.name.endswith(endings))
@@ -259,18 +262,18 @@ HOME_KIND = Kind(
 )
 
 
-#: Folders that may hold the logs, below the path that is given.
+#: Folders that may hold the logs, relative to the given path.
 _PLACES = ("", "agent-sessions")
 
 
 def found_at(path: Path) -> bool:
-    """Return whether there is a log below this path."""
+    """Return whether a path has a log below it."""
     tree = _tree(path)
     return tree is not None and any(tree.logs(slug)[0] for slug in tree.slugs()[0])
 
 
 def parts(path: Path) -> Generator[Part]:
-    """Yield the files, each session's own before its log, so that no line names a file that is missing."""
+    """Yield the files. Those in a session's folder come before its log, so that no line names a missing file."""
     tree = _tree(path)
     if tree is None:
         raise Conflict(f"{str(path)!r:.200} has no folder {PROJECTS}", code="unknown_source")
@@ -286,7 +289,7 @@ def parts(path: Path) -> Generator[Part]:
 
 
 def _companions(tree: LogTree, slug: str, session_id: str) -> Generator[Part]:
-    """Yield the files in the folder of a session; one without such files is left out."""
+    """Yield the files in the folder of a session. A folder without such files is ignored."""
     folder = tree.projects / slug / session_id
     found = [
         (agent_log_paths.SUBAGENTS, name) for name in _names(folder / agent_log_paths.SUBAGENTS) if _is_agent(name)
@@ -306,12 +309,12 @@ def _piece(tree: LogTree, names: tuple[str, ...], key: str, into: ImportTarget) 
     here = LogTree(into.settings.agent_sessions)
     if here.projects == tree.projects:
         raise InvalidValue("path", "must not be the folder of logs that is imported into")
-    name = key if _is_agent(names[1]) else key_of(names[1:])  # its session is known by its id, in any project
+    name = key if _is_agent(names[1]) else key_of(names[1:])  # a session is known by its id, in any project
     return CopyPiece(name, tree.projects.joinpath(*names), tree.projects, here, _target(here, *names))
 
 
 def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:
-    """Return where a file belongs. Raises `UnsafePath` for names under which nothing is written."""
+    """Return the path to store a file at. Raises `UnsafePath` for names that are not allowed here."""
     if inner:
         return tree.path_to_write(slug, name).with_suffix("").joinpath(*inner)
     session_id = name.removesuffix(agent_log_paths.LOG_SUFFIX)
@@ -323,13 +326,13 @@ def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:
 
 
 def _tree(path: Path) -> LogTree | None:
-    """Return the logs at a path, which may also be the folder that holds them."""
+    """Return the logs at a path. The path may also be the parent of ``agent-sessions``."""
     found = (LogTree(path / name) for name in _PLACES)
     return next((tree for tree in found if files.is_directory(tree.projects)), None)
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the names in a folder in their order; none if it is missing, no folder, or a link."""
+    """Return the sorted names in a folder; none if it is missing, a link, or not a folder."""
     if files.is_link(folder) or not files.is_directory(folder):
         return []
     return sorted(os.listdir(folder))  # noqa: PTH208 - names are needed, not paths

@@ -1,4 +1,4 @@
-"""Imported mailboxes: how one is compared with what is here, copied, or adopted where it stands."""
+"""Imported mailboxes: how a mailbox is compared with the stored one, copied, or adopted in place."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from lastlight_state.special_files import DIRECTORY
 # followed, and nothing but regular files is read.
 
 _BOXES = (INBOX, OUTBOX)
-#: What a mailbox consists of. Everything else in its folder is left.
+#: The files and folders of a mailbox. Everything else in its folder is left.
 _OURS = frozenset(
     [HEARTBEAT, *_BOXES]
     + [name + ending for name in (INBOUND_DB, OUTBOUND_DB) for ending in ("", "-journal", "-wal", "-shm")]
 )
-#: What the system says of links, folders, FIFOs and sockets where a file is expected, and of files for folders.
+#: Errors of the system for a link, folder, FIFO or socket in place of a file, or for a file in place of a folder.
 _ODD = (errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.ENOTDIR)
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 
 
 class AttachmentFacts(NamedTuple):
-    """An attachment as it was found: its box, the folder of its message, its name; bytes, digest, time of change."""
+    """An attachment: its box, the folder of its message and its name; bytes, digest, and time of change."""
 
     names: tuple[str, str, str]
     size: int
@@ -50,9 +50,9 @@ class AttachmentFacts(NamedTuple):
 
 
 class Attachments:
-    """The attachments of a session. ``others`` counts what stands in its folder and is no part of a mailbox.
+    """The attachments of a session. ``others`` counts entries of its folder that are no part of a mailbox.
 
-    Raises `UnsafePath` for a link in place of a box, and OSError for what may not be read.
+    Raises `UnsafePath` for a link in place of a box, and OSError for a file that may not be read.
     """
 
     def __init__(self, session: Path) -> None:
@@ -61,7 +61,7 @@ class Attachments:
         self.found = [self._seen(*names) for names in self._files()]
 
     def copy(self, into: Path, directory_mode: int, file_mode: int) -> None:
-        """Copy them into the folder of a session that nobody uses yet. Raises `Conflict` where one has changed."""
+        """Copy the attachments into a new session folder that nobody uses yet. Raises `Conflict` if one has changed."""
         folders = [into / box for box in _BOXES]
         folders += dict.fromkeys(into.joinpath(*one.names[:2]) for one in self.found)
         for folder in folders:
@@ -84,7 +84,10 @@ class Attachments:
                         yield box, message, name
 
     def _listed(self, *names: str) -> list[str]:
-        """Return the names in a folder, in their order; none if it is missing, or of a message and no folder."""
+        """Return the sorted names in a folder, none for a missing folder, or for a file in place of a message's folder.
+
+        Raises `UnsafePath` if a box is not a folder.
+        """
         path = self._session.joinpath(*names)
         try:
             held = files.listable(path, base=self._session)
@@ -130,18 +133,18 @@ def _made(path: Path, mode: int) -> BinaryIO:
 
 
 def _is_empty(path: Path) -> bool:
-    """Return whether it is an empty folder, as mounts into an agent's folder leave them."""
+    """Return whether a path is an empty folder, as mounts into an agent's folder leave behind."""
     return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
 
 
-#: Under what a copied mailbox notes the digest of its source, and how mailboxes are counted.
+#: The key under which a copied mailbox notes the digest of its source, and the name under which mailboxes are counted.
 _IMPORTED, _COUNTED = "imported", "mailboxes"
 
 
 def piece(root: Path, group: str, session: str, into: ImportTarget) -> CopyPiece | AdoptedPiece:
-    """Return a session of another program, or of ours.
+    """Return the mailbox of a session as a unit: to adopt if it is below our own root, else to copy.
 
-    Raises `UnsafePath` for names that no mailbox may have, and links.
+    Raises `UnsafePath` for links, and for names that a mailbox may not have.
     """
     place = Place.below(root, group, session)
     named = group if into.scope is None else f"{into.scope}.{group}"
@@ -152,7 +155,7 @@ def piece(root: Path, group: str, session: str, into: ImportTarget) -> CopyPiece
 
 
 class CopyPiece:
-    """A mailbox of another place. It is copied once, and what is here is never overwritten."""
+    """A mailbox from another place. It is copied once, and a mailbox that is here is never overwritten."""
 
     kept: Sequence[str] = ()
 
@@ -166,7 +169,7 @@ class CopyPiece:
         self._is_there = False
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what happens with it. Raises `AlreadyExists` if another mailbox is here or the source has changed."""
+        """Return the outcome of the mailbox. Raises `AlreadyExists` if another is here or the source has changed."""
         known, self._is_there = pieces.known(look), os.path.lexists(self._there.path)
         noticed = self._contents.noticed + Counter(other_files=self._attachments.others)
         if not self._is_there and pieces.is_removed(look, self):
@@ -182,7 +185,7 @@ class CopyPiece:
         return "imported", Counter(), noticed + Counter(kept=1)
 
     def store(self, _: Unit, __: str) -> None:
-        """Copy it under another name, compare the copy with the source, give it its name, and adopt it."""
+        """Copy the mailbox under a temporary name, compare the copy with the source, rename it, and adopt it."""
         if not self._is_there:
             creation.remove_leftovers(self._there.path.parent, self._into.now)
             creation.appear(self._there, self._furnish)
@@ -203,7 +206,7 @@ class CopyPiece:
         line_files.sync_directory(made)
 
     def _refuse_differing(self, made: Path) -> None:
-        """Raise `Conflict` unless the copy has the rows that were looked at, in the columns that they have there."""
+        """Raise `Conflict` if the copy's rows differ from those that were read, in the columns of the source."""
         with sources.opened(made, sources.AT_REST) as files:
             copied = {name: sources.summed(file, self._contents.shapes.get(name, {})) for name, file in files.items()}
         if copied != self._contents.sums:
@@ -217,7 +220,7 @@ class CopyPiece:
 
 
 class AdoptedPiece:
-    """A mailbox that lies where ours do. What it lacks is added; that it goes on afterwards is no change."""
+    """A mailbox that is already below our root. Missing parts are added. Its later traffic is not a change."""
 
     kept: Sequence[str] = ()
 
@@ -227,14 +230,14 @@ class AdoptedPiece:
         self.digest = _digest(["adopted", place.key])
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what happens with it. Raises `InvalidValue` for files that cannot be completed."""
+        """Return the outcome of the mailbox. Raises `InvalidValue` for files that cannot be completed."""
         with sources.opened(self._there.path, sources.SHARED) as files:
             if pieces.known(look) == self.digest and self._is_whole(files):
                 return "unchanged", Counter(), Counter()
             return "imported", Counter({_COUNTED: 1}), sources.contents(files).noticed
 
     def store(self, _: Unit, __: str) -> None:
-        """Adopt it."""
+        """Add the missing parts of the mailbox."""
         _ensure(self._there, self._into)
 
     def _is_whole(self, files: sources.Files) -> bool:
@@ -249,14 +252,14 @@ def _ensure(place: Place, into: ImportTarget) -> None:
 
 
 def _noted(place: Place) -> str | None:
-    """Return the digest of the source that a mailbox is a copy of; None if it is none, or cannot be read."""
+    """Return the digest of the source that a mailbox was copied from; None if it is not a copy or cannot be read."""
     with suppress(StateError), foreign.opened(place.inbound, sources.SHARED, follow=False) as file:
         return queries.find(file.unit, models.INBOUND, _IMPORTED)
     return None
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(ascii(value).encode()).hexdigest()  # names of files may be no UTF-8
+    return hashlib.sha256(ascii(value).encode()).hexdigest()  # names of files may not be UTF-8
 
 
 # Finds the mailboxes of another program: a folder for each session, below one for each group of agents.
@@ -267,19 +270,19 @@ def _digest(value: Any) -> str:
 #     v2-sessions/<agent group>/<session>/outbound.db    what its agent writes
 #     v2-sessions/<agent group>/<session>/inbox/         attachments, and outbox/
 
-#: Where the folders of groups may be, below the path that is given.
+#: Folders that may hold the groups' folders, relative to the given path.
 _PLACES = ("", "v2-sessions", "data/v2-sessions")
-#: How the names of folders begin that are no session: those of a whole group, and of mailboxes being made.
+#: The prefix of folders that are not sessions: they are of a whole group, or of a mailbox that is being made.
 _HIDDEN = "."
 
 
 def found_at(path: Path) -> bool:
-    """Return whether there is the folder of a session at this path or below."""
+    """Return whether there is a session's folder at this path or below."""
     return _is_session(path) or _root(path) is not None
 
 
 def parts(path: Path) -> Generator[Part]:
-    """Yield the sessions, by group. Other folders are left out."""
+    """Yield the sessions, by group. Other folders are ignored."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - "..", and no link
     if _is_session(path):
         yield _part(path.parent.parent, path.parent.name, path.name)
@@ -309,12 +312,12 @@ def _failed(error: Exception, _: ImportTarget) -> Piece:
 
 
 def _root(path: Path) -> Path | None:
-    """Return the folder of the groups."""
+    """Return the folder that holds the groups, None if there is none."""
     return next((path / name for name in _PLACES if any(_sessions(path / name))), None)
 
 
 def _sessions(root: Path) -> Iterator[Path]:
-    """Yield the folders of sessions. Groups that may not be read are passed over."""
+    """Yield the folders of sessions. Groups that cannot be read are skipped."""
     for group in _folders(root):
         with suppress(OSError):
             yield from (root / group / name for name in _folders(root / group) if _is_session(root / group / name))
@@ -325,7 +328,7 @@ def _is_session(folder: Path) -> bool:
 
 
 def _folders(path: Path) -> list[str]:
-    """Return the folders in a folder, in the order of their names; none if it is missing or no folder."""
+    """Return the sorted names of the folders in a folder; none if it is missing or not a folder."""
     if not files.is_directory(path):
         return []
     return sorted(one.name for one in path.iterdir() if not one.name.startswith(_HIDDEN) and one.is_dir())

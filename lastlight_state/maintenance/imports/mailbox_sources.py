@@ -1,12 +1,12 @@
-"""Reads the two files of another program's mailbox, both as they are at one moment, and judges them.
+"""Reads the two files of another program's mailbox in one snapshot, and checks them.
 
 Missing columns are added to the copy, and attachments are copied byte for byte with their times. A mailbox appears
-whole. One below the root of mailboxes is adopted in place. One that exists is never overwritten: it is refused if it is
-no copy of this source, or if its source has changed since.
+complete or not at all. A mailbox below our own root is adopted in place. An existing mailbox is never overwritten: it
+is refused if it is not a copy of this source, or if its source has changed since.
 
-Damage, a trigger, a missing table or column of messages, an unsafe name, and a link in place of a folder or database
-fail their unit alone. Links among attachments and other files are left out and counted. So are numbers of the other
-side, and tables and columns that are never read here.
+These faults fail only their unit: damage, a trigger, a missing table or column of messages, an unsafe name, and a link
+in place of a folder or database. Links among attachments and other files are left out and counted. Numbers of the other
+side are also left out and counted, and so are tables and columns that are never read here.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from lastlight_state.files.mailbox.kernel.queries import BothFiles, OtherSide
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.foreign import Foreign, damaged, quoted, readable
 
-#: Opens a file that this process does not have open. One in use is to be opened with `SHARED`: reading the head of a
-#: file and closing it would drop the locks that its other connections have.
+#: Options for a file that this process does not have open. Use `SHARED` for a file in use: reading the head of a file
+#: and closing it would drop the locks of its other connections.
 AT_REST = Options(read_only=True, glance=True, across_mounts=True, foreign=True)
 SHARED = Options(read_only=True, across_mounts=True, foreign=True)
 
-#: The tables of each file. The agent's file stands first: what it acknowledges is in the host's that is opened later.
+#: The tables of each file. The agent's file is opened first: messages that it acknowledges are then in the host's file.
 DECLARED = {OUTBOUND_DB: models.OUTBOUND, INBOUND_DB: models.INBOUND}
-#: The table without which a file with other tables is no part of a mailbox.
+#: The table of messages that each file must have, unless the file has no table at all.
 _MESSAGES = {OUTBOUND_DB: models.MESSAGES_OUT, INBOUND_DB: models.MESSAGES_IN}
-#: What this library notes for itself, and what it gives to rows without a name of their series.
+#: The table with this library's own notes, and the default for rows without a name of their series.
 _NOTES, _SERIES = models.IN_META.name, {(models.MESSAGES_IN.name, "series_id"): 'COALESCE("series_id", "id")'}
 _OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
 
 #: Columns by table, in the order of the file.
 Shape: TypeAlias = dict[str, list[str]]
-#: The files of a mailbox that are open, by name.
+#: The open files of a mailbox, by name.
 Files: TypeAlias = Mapping[str, Foreign]
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What the files of a mailbox hold: columns, sums over the rows, numbers of messages, and what was noticed."""
+    """The contents of a mailbox's files: columns, checksums of the rows, numbers of messages, and counts of notes."""
 
     shapes: dict[str, Shape]
     sums: dict[str, str]
@@ -64,9 +64,9 @@ class Contents:
 
 @contextmanager
 def opened(folder: Path, options: Options) -> Iterator[Files]:
-    """Open the files in the folder of a session, both as of one moment. The agent's may be missing.
+    """Open the files of a session's folder, each in one snapshot. The agent's file may be missing.
 
-    Raises `Conflict` ``damaged_source`` for what cannot be read, and was written meanwhile; `UnsafePath` for links.
+    Raises `Conflict` ``damaged_source`` if a file is unreadable or was written meanwhile, and `UnsafePath` for a link.
     """
     with ExitStack() as stack:
         found = {}
@@ -89,7 +89,7 @@ def _one(path: Path, options: Options) -> Iterator[Foreign]:
 
 
 def contents(files: Files) -> Contents:
-    """Return what the files hold. Raises `Conflict` ``damaged_source``, and `InvalidValue` for what cannot be used."""
+    """Return the contents of the files. Raises `Conflict` ``damaged_source``, and `InvalidValue` for unusable files."""
     with readable("a file of the mailbox"):
         shapes = {name: _shape(name, file) for name, file in files.items()}
         rows, noticed = Counter[str](), _noticed(files, shapes)
@@ -98,9 +98,9 @@ def contents(files: Files) -> Contents:
 
 
 def summed(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> str:
-    """Return a text that is the same for files with the same rows, in whatever order.
+    """Return a checksum text, equal for files with the same rows in any order.
 
-    The rows are added to ``counted``.
+    The numbers of rows by table are added to ``counted``.
     """
     found = {}
     for table, columns in shape.items():
@@ -113,7 +113,7 @@ def summed(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> 
 
 
 def _shape(name: str, file: Foreign) -> Shape:
-    """Return the tables of a file. Raises if it is damaged, or no part of a mailbox."""
+    """Return the tables and columns of a file. Raises if the file is damaged, or is no part of a mailbox."""
     objects = [(kind, table) for kind, table, _ in file.read(_OBJECTS)]
     damage = file.unit.backend.damages(file.unit.checkout, deep=True)
     if damage:
@@ -140,7 +140,7 @@ def _refuse_differing(name: str, file: Foreign, messages: sa.Table) -> None:
 
 
 def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
-    """Return what the rules of mailboxes forbid, and what is kept and never read here."""
+    """Return counts of faults against the mailbox rules, and of tables and columns that are kept but never read."""
     found = Counter[str]()
     for name, tables in shapes.items():
         declared = DECLARED[name].tables

@@ -1,4 +1,4 @@
-"""The ledger lines of threads that were moved from another checkpointer: what was deleted here stays deleted."""
+"""Records in the ledger which threads were moved from another checkpointer. A thread deleted here stays deleted."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _KIND, _TARGET = "langgraph", "thread"
 
 
 def has(context: Context, key: str) -> bool:
-    """Return whether a thread was moved once."""
+    """Return whether a thread was ever moved."""
     return context.scope.reading(lambda unit: pieces.is_brought(unit, (_TARGET, key)))
 
 
 def last(context: Context, key: str, namespace: str) -> str | None:
-    """Return the last checkpoint that was moved into a namespace of a thread, None if none was."""
+    """Return the id of the last checkpoint that was moved into a namespace of a thread, None if there is none."""
     return context.scope.reading(lambda unit: pieces.known(_look(unit, key, namespace)))
 
 
 def note(context: Context, key: str, namespace: str, checkpoint_id: str) -> None:
-    """Keep that a checkpoint was moved. No receipt stands behind it: a move is a call of a saver."""
+    """Record that a checkpoint was moved. There is no receipt, because a move is a call of a saver."""
     at, target = context.clock.now(), (_TARGET, key)
     context.scope.writing(
         lambda unit: pieces.note_unit(_look(unit, key, namespace), target, checkpoint_id, "imported", at),

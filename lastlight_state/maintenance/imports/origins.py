@@ -1,16 +1,16 @@
-"""Tells whether a unit came from the source that is read now: by the path, and by the file that stood there.
+"""Finds whether a unit came from the source that is read now, by the path and by the identity of the file there.
 
-A unit of the same name with other content is refused by name and writes nothing. So is one that went on here and in its
-source. A file that was begun anew is another source, at the same path, too.
+A unit of the same name with other content is refused by name and writes nothing. So is a unit that changed both here
+and in its source. A file that was begun anew is another source, even at the same path.
 
-A copy of a session or run at another place goes on where it has all that the last import brought in. A chat goes on
-where its source begins with the messages of the last import. What has nothing by which it is known (an empty session,
-chat or team, a run without events and executions) goes on only from the same file or folder.
+A copy of a session or run at another place continues the stored one if it has all that the last import brought in. A
+chat continues if its source begins with the messages of the last import. An empty session, chat or team, or a run
+without events and executions, has nothing by which it is known. It continues only from the same file or folder.
 
-A row that is a unit (an override, a cron, a cached result) follows the file of its last import, and not one that was
-begun anew in its place. It follows a file that was moved or written anew if another unit in it is as it was and nothing
-else stands at the old path. Otherwise the error says what to do. A namespace of chunks belongs to the file that began
-it.
+A unit of one row (an override, a cron, a cached result) follows the file of its last import, but not a file that was
+begun anew in its place. It follows a file that was moved or written anew if another unit in the file is unchanged and
+nothing else stands at the old path. Otherwise the error says what to do. A namespace of chunks belongs to the file that
+began it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BROUGHT_BY = prepared(
 
 
 def removed_of_another(look: UnitLookup, piece: Piece) -> Sequence[str]:
-    """Return what a report says of a unit that was removed here, and that another source had brought in."""
+    """Return the report's text for a unit that another source brought in and that was removed here; else nothing."""
     target_kind, target_id = piece.target
     policy = look.view.value(_BROUGHT_BY, {"target_kind": target_kind, "target_id": target_id})
     where = policy.get("source") if isinstance(policy, dict) else None
@@ -46,41 +46,44 @@ def removed_of_another(look: UnitLookup, piece: Piece) -> Sequence[str]:
 
 
 def is_from_here(look: UnitLookup) -> bool:
-    """Return whether the last import of the unit was from the same path or server."""
+    """Return whether the last import of the unit read the same path or server."""
     return last_source(look) == look.source
 
 
 def is_of_source(look: UnitLookup) -> bool:
-    """Return whether the last import of the unit was from the same path or server, or from one that has moved here."""
+    """Return whether the last import of the unit read this source, here or at a path from which it has moved."""
     return last_source(look) in {look.source, *look.moved}
 
 
 def is_of_file(look: UnitLookup) -> bool:
-    """Return whether it is of this source, and the file there was not begun anew since."""
+    """Return whether the unit is of this source, and the file there was not begun anew since."""
     policy = _last_policy(look)
     where = policy.get("source")
     return where in look.moved or (where == look.source and _is_file(policy.get("file") or (), look.file))
 
 
 def is_shown(look: UnitLookup) -> bool:
-    """Return whether it is of this source by more than the number of a file that does not count its changes."""
+    """Return whether the unit is surely of this file. The inode alone, as with a file in WAL mode, is no proof."""
     return is_of_file(look) and (last_source(look) in look.moved or not any(look.file[3:]))
 
 
 def _is_file(before: Sequence[int], now: Sequence[int]) -> bool:
-    """Return whether a file is the one of an earlier import: it has no fewer changes. A folder is, by its path."""
+    """Return whether a file is the one of an earlier import, with as many changes or more.
+
+    A folder is known by its path alone.
+    """
     return not before or (before[:2] == now[:2] and before[2] <= now[2])
 
 
 def is_moved(look: UnitLookup) -> bool:
-    """Return whether the source has come from where the last import read, or is another file there."""
+    """Return whether the source has moved here since the last import, or is another file at the same path."""
     policy = _last_policy(look)
     where, file = policy.get("source"), policy.get("file") or ()
     return where in look.moved and (where != look.source or list(file[:2]) != list(look.file[:2]))
 
 
 def came_from(look: UnitLookup) -> str:
-    """Return where the last import of the unit read, as a refusal says it."""
+    """Return where the last import of the unit read, worded for a refusal."""
     where = last_source(look)
     if where == look.source:
         return f"came from {'this' if is_of_file(look) else 'another'} file at {where!r:.200}"
@@ -88,7 +91,7 @@ def came_from(look: UnitLookup) -> str:
 
 
 def last_source(look: UnitLookup) -> str | None:
-    """Return where the last import of the unit read, None if it was never imported."""
+    """Return the path or server of the unit's last import, None if the unit was never imported."""
     return _last_policy(look).get("source")
 
 
@@ -98,7 +101,7 @@ def _last_policy(look: UnitLookup) -> dict[str, Any]:
 
 
 def note_moved(look: UnitLookup) -> None:
-    """Keep, of a unit that is as it was, that its source has moved here, or was written anew in its place."""
+    """Note that the source has moved here or was written anew in its place, as an unchanged unit shows."""
     found = last_source(look)
     if found is not None and (found == look.source or (found.startswith(os.sep) and not os.path.lexists(found))):
         look.moved.add(found)

@@ -1,4 +1,4 @@
-"""What every kind of source gives to the import: units that can be read, compared and stored."""
+"""The interface between kinds of sources and the import: units that can be read, compared and stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lastlight_state.special_files import REGULAR
 
 # Records of imports.
 
-#: What is imported from.
+#: The kinds of sources.
 SourceKind = Literal[
     "lionagi-runs",
     "lionagi-db",
@@ -44,7 +44,7 @@ SourceKind = Literal[
 
 
 class FailedUnit(Record):
-    """A part of a source that was not imported: its name there, a code, and the reason. Nothing of it is stored."""
+    """A unit that was not imported: its name in the source, an error code, and the reason. Nothing of it is stored."""
 
     unit: str
     code: str
@@ -52,7 +52,7 @@ class FailedUnit(Record):
 
 
 class ImportConflict(Record):
-    """Something of a unit that differs from its source, and was kept as it was changed, ended or removed here."""
+    """A part of a unit that differs from its source and stays, because it was changed, ended or removed here."""
 
     unit: str
     kept: str
@@ -61,12 +61,10 @@ class ImportConflict(Record):
 class ImportReport(Record):
     """The result or plan of an import: ``receipt`` is None for a plan, which writes nothing.
 
-    ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``,
-    ``ignored`` and ``failed``. ``rows`` counts what was added, by table or kind of file. ``noticed`` counts what a
-    source says and no row does.
-    ``failures`` are the first 500 units that failed. ``conflicts`` are the first 500 things that differ from the source
-    and stay as they are here, and units that another source brought in and that were removed here; ``noticed`` counts
-    them all.
+    ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``, ``ignored``
+    and ``failed``. ``rows`` counts the added rows, by table or kind of file. ``noticed`` counts facts of the source
+    that no row holds. ``failures`` are the first 500 failed units. ``conflicts`` are the first 500 differences from the
+    source that stay, and units of another source that were removed here. ``noticed`` counts all conflicts.
     """
 
     kind: str
@@ -78,39 +76,39 @@ class ImportReport(Record):
     conflicts: tuple[ImportConflict, ...] = ()
 
 
-#: The outcomes after which a unit is stored and noted.
+#: The outcomes after which a unit is stored and recorded in the ledger.
 STORED = ("imported", "grown")
-#: The longest name of a unit in bytes, and how much of a longer one is kept.
+#: The longest name of a unit in bytes, and how many bytes of a longer name are kept.
 _KEY, _KEPT = 256, 180
 
 
 @dataclass(frozen=True)
 class ImportTarget:
-    """The store that is imported into."""
+    """The store to import into, with the options of the import."""
 
     now: datetime
     settings: Settings
     listeners: Any
     known_classes: KnownClasses
-    #: Whether values that are refused are kept as text.
+    #: Whether to keep refused values as text.
     lenient: bool = False
-    #: What stands before the names of the source, so that equal names of two sources are two units here.
+    #: The prefix of the source's names, so that equal names of two sources are two units here.
     scope: str | None = None
 
     def scoped(self, *names: str) -> str:
-        """Return a name of the source as it is called here."""
+        """Return the id of these names of the source, with the scope as a prefix."""
         return composed(*names) if self.scope is None else composed(self.scope, *names)
 
 
 @dataclass(frozen=True)
 class UnitLookup:
-    """One look at what is stored of a unit.
+    """The lookup of a unit in the store, for a comparison.
 
-    ``key`` names the unit in a source of ``kind``, which ends with the scope that was given. ``planned`` has what
-    earlier units of the same dry run would store, by table and key: it is empty in a run, where they are stored.
-    ``receipt_id`` is that of the run. ``source`` is where it reads and ``file`` which file stands there, as its receipt
-    says. ``moved`` are paths from which this source has come: a unit of theirs is as it was, and nothing else stands
-    there any more.
+    ``key`` names the unit in a source of ``kind``, which ends with the given scope. ``planned`` has what earlier units
+    of the same dry run would store, by table and key. It is empty in a run, which stores them. ``receipt_id`` is the
+    receipt of the run. ``source`` is the place that the run reads, and ``file`` identifies the file there, as the
+    receipt says. ``moved`` has paths from which this source has moved here: a unit from there is unchanged, and nothing
+    else stands at the path.
     """
 
     view: Unit
@@ -125,7 +123,7 @@ class UnitLookup:
 
 
 class Piece(Protocol):
-    """A unit that was read and checked. ``digest`` tells whether the source is as it was at the last import."""
+    """A unit that was read and checked. ``digest`` shows whether the source has changed since the last import."""
 
     @property
     def digest(self) -> str:
@@ -133,33 +131,33 @@ class Piece(Protocol):
 
     @property
     def target(self) -> tuple[str, str]:
-        """Return the kind and the id of what it becomes."""
+        """Return the kind and the id of the record that this unit becomes."""
 
     @property
     def kept(self) -> Sequence[str]:
-        """Return what the last comparison found changed here, too: it stays, and the report names it."""
+        """Return the differences that stay, because they were changed here, too. The report names them."""
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what storing this unit would do: the outcome, the rows that it adds by table, and what is noticed.
+        """Return what storing this unit would do: the outcome, counts of added rows by table, and counts of notes.
 
-        The outcome is ``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises an error of the library for a unit
-        that is refused. Writes nothing.
+        The outcome is ``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises an error of the library if the unit
+        is refused. Writes nothing.
         """
 
     def store(self, view: Unit, outcome: str) -> None:
         """Store this unit, in the transaction in which it was compared."""
 
 
-#: Reads a unit, and checks it.
+#: Reads and checks a unit.
 Read = Callable[[ImportTarget], Piece]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A unit that was found: its name in the source, and how to read it.
+    """A part of a source: its name there, and how to read it.
 
-    ``read`` is None if it is not to be read. With ``left`` it is no unit, but so many rows without a place here: a
-    report counts them in ``noticed`` as ``<key>_left``.
+    ``read`` is None if it is not to be read. With ``left``, the part is not a unit but a number of rows that cannot be
+    stored here: a report counts them in ``noticed`` as ``<key>_left``.
     """
 
     key: str
@@ -169,7 +167,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Server:
-    """A database of another program on a Postgres server. As a text it shows no password."""
+    """A database of another program on a Postgres server. Its text form shows no password."""
 
     url: str = field(repr=False)
     shown: str
@@ -178,36 +176,36 @@ class Server:
         return self.shown
 
 
-#: Where a source is.
+#: The place of a source: a path or a server.
 Place: TypeAlias = Path | Server
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of source: its name, what it is found by, and its units. ``on_servers``: also on a Postgres server."""
+    """A kind of source: its name, how to recognise it, and its units. ``on_servers`` also allows a Postgres server."""
 
     name: str
     looked_for: str
     found_at: Callable[[Any], bool]
     parts: Callable[[Any], Generator[Part]]
     on_servers: bool = False
-    #: Whether units are known by names that another source may have, too: a caller may give these a scope.
+    #: Whether units have names that another source may have, too. Then a caller may give a scope.
     has_names: bool = False
-    #: Whether units are found by the names of their files, which say nothing of what is in them.
+    #: Whether units are named by their files, and these names say nothing about the content.
     has_files: bool = False
-    #: Whether units have ids in their files, which stay where a file gets another name.
+    #: Whether units have ids in their files. An id stays when a file is renamed.
     has_ids: bool = False
-    #: What a path must lead to.
+    #: The type of file that a path must lead to.
     wants: str = REGULAR
 
     def unit(self, part: Part, piece: Piece) -> str:
-        """Return the name of a unit in the ledger."""
+        """Return the key of a unit in the ledger."""
         if self.has_ids:
             return piece.target[1]
         return valid.identifier("name", key_of((part.key, piece.target[1])) if self.has_files else part.key)
 
     def takes(self, place: Place) -> bool:
-        """True if a source of this kind may be there at all."""
+        """True if a source of this kind can be at such a place."""
         return self.on_servers or isinstance(place, Path)
 
 
@@ -221,13 +219,13 @@ def key_of(names: tuple[str, ...]) -> str:
 
 
 class UnitKey(TypedDict):
-    """A kind of source with its scope, and the name of a unit there, as the ledger has them."""
+    """The key of a line in the ledger: a kind of source with its scope, and the name of a unit."""
 
     source_kind: str
     source_key: str
 
 
-# What is known of earlier imports: the ledger of units, and the tombstones of what was pruned.
+# Earlier imports: the ledger of units, and the tombstones of pruned records.
 
 _l, _t = LEDGER.c, TOMBSTONES.c
 _CHANGED = ("target_kind", "target_id", "digest", "outcome", "receipt_id", "imported_at")
@@ -254,10 +252,10 @@ _NOTE = prepared(
 
 
 def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
-    """Return ``imported``, ``grown``, ``unchanged`` or ``pruned``.
+    """Return the outcome of a unit: ``imported``, ``grown``, ``unchanged`` or ``pruned``.
 
-    Raises `AlreadyExists` for what was stored otherwise. A unit that is to be revived is never unchanged: the caller
-    says whether anything of it was removed.
+    Raises `AlreadyExists` if its target is stored and was not imported from such a source. A unit to be revived is
+    never unchanged: the caller finds out if anything of it was removed.
     """
     kind, target_id = piece.target
     if not is_stored:
@@ -268,12 +266,15 @@ def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
 
 
 def is_same(look: UnitLookup, piece: Piece) -> bool:
-    """Return whether the source of a unit is as it was at the last import."""
+    """Return whether the source of a unit is unchanged since the last import."""
     return (known(look) or "").partition(" ")[0] == piece.digest.partition(" ")[0]
 
 
 def is_removed(look: UnitLookup, piece: Piece) -> bool:
-    """Return whether a unit that is not here stays away: it was imported once, from wherever, or was pruned."""
+    """Return whether a unit that is missing here must stay away.
+
+    It must if any import brought it in once, or if it was pruned, unless it is to be revived.
+    """
     kind, target_id = piece.target
     if look.revives:
         return False
@@ -282,16 +283,16 @@ def is_removed(look: UnitLookup, piece: Piece) -> bool:
 
 
 def is_brought(view: Unit, target: tuple[str, str]) -> bool:
-    """Return whether an import brought this in once, from wherever."""
+    """Return whether an import ever brought in this target, from any source."""
     return view.value(_BROUGHT, {"target_kind": target[0], "target_id": target[1]}) is not None
 
 
 class OtherSource(AlreadyExists):
-    """A unit that nothing has told yet to be of the source of its last import: a unit behind it may."""
+    """A unit was refused, because no unit has shown yet that it has the source of its last import. A later unit may."""
 
 
 def refuse_other(piece: Piece, problem: str) -> NoReturn:
-    """Raise `OtherSource` for a unit whose name is here, with the content of another source."""
+    """Raise `OtherSource` for a unit whose name is stored here with the content of another source."""
     kind, target_id = piece.target
     raise OtherSource(kind, target_id, problem=f"{problem}; nothing of it is written")
 
@@ -307,19 +308,19 @@ def known_target(look: UnitLookup) -> str | None:
 
 
 def keys(look: UnitLookup, piece: Piece) -> Sequence[UnitKey]:
-    """Return under which names units of any source became the target of this one, the newest first."""
+    """Return the ledger's keys of all units that became this unit's target, the newest first."""
     target_kind, target_id = piece.target
     return look.view.rows(_KEYS, {"source_key": look.key, "target_kind": target_kind, "target_id": target_id})
 
 
 def revision(look: UnitLookup, message_id: str) -> int | None:
-    """Return the revision that the last import gave to a message, None if none has revised it."""
+    """Return the revision that the last import gave to a message, None if no import has revised it."""
     noted = look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": _message_key(message_id)})
     return None if noted is None else int(noted)
 
 
 def note_revision(look: UnitLookup, message_id: str, revision: int, at: datetime) -> None:
-    """Keep which revision an import gave to a message."""
+    """Record in the ledger which revision an import gave to a message."""
     source = {"source_kind": look.kind, "source_key": _message_key(message_id)}
     target = {"target_kind": words.MESSAGE, "target_id": message_id}
     done = {"digest": str(revision), "outcome": "grown", "receipt_id": look.receipt_id, "imported_at": at}
@@ -331,17 +332,17 @@ def _message_key(message_id: str) -> str:
 
 
 def note(look: UnitLookup, piece: Piece, outcome: str, receipt_id: str, at: datetime) -> None:
-    """Keep that the unit was stored."""
+    """Record in the ledger that the unit was stored."""
     note_unit(replace(look, receipt_id=receipt_id), piece.target, piece.digest, outcome, at)
 
 
 def note_read(look: UnitLookup) -> None:
-    """Keep that a unit which is as it was at its last import was read by this one."""
+    """Record in the ledger that this import read a unit that is unchanged since its last import."""
     look.view.change(_READ_BY, {"source_kind": look.kind, "source_key": look.key, "receipt_id": look.receipt_id})
 
 
 def note_unit(look: UnitLookup, target: tuple[str, str], digest: str, outcome: str, at: datetime) -> None:
-    """Write the line of a unit in the ledger."""
+    """Write a unit's line in the ledger."""
     source = {"source_kind": look.kind, "source_key": look.key, "target_kind": target[0], "target_id": target[1]}
     done = {"digest": digest, "outcome": outcome, "receipt_id": look.receipt_id, "imported_at": at}
     look.view.change(_NOTE, {**source, **done})

@@ -1,7 +1,7 @@
-"""Branches and messages of a session that its last import had and that are not here: they stay away.
+"""Finds branches and messages of a session that its last import had and that were removed here: they stay away.
 
-Branches that were deleted stay away with new forks of these, and messages that were taken out of an order stay out.
-This holds after imports in which the source lacked the part, too. An emptied text and a forgotten name never come back.
+A deleted branch stays away with its new forks, and a message that was taken out of an order stays out. This also holds
+after imports in which the source lacked the part. An emptied text and a forgotten name never come back.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from lastlight_state.maintenance.imports.pieces import UnitLookup
 
 
 class RemovedParts:
-    """Finds what was removed here of a session: ``branches``, with forks of these, and ``messages``.
+    """The parts of a session that were removed here: ``branches``, with their forks, and ``messages``.
 
-    ``left`` has the messages that only such branches have. ``before`` says what the last import had, ``here`` are the
-    branches that are stored.
+    ``left`` has the messages that only removed branches have. ``before`` has what the last import recorded, and
+    ``here`` the stored branches.
     """
 
     def __init__(self, before: ImportedVersions, plan: Plan, here: Collection[str], pool: Pool | None) -> None:
         self._orders = {"": brought.beginning(() if pool is None else pool.ids, before.source.get(""))}
         self.branches: set[str] = set()
         self.messages: set[str] = set()
-        for branch in plan.branches:  # parents before their forks
+        for branch in plan.branches:  # parents come before their forks
             branch_id, parent = branch.row["id"], branch.origin and branch.origin[0]
             self._orders[branch_id] = brought.beginning(branch.order, before.source.get(branch_id))
             if branch_id not in here and (branch_id in before.source or parent in self.branches):
@@ -42,19 +42,22 @@ class RemovedParts:
         self.left = _of(going) - self._placed
 
     def note_absent(self, absent: Collection[str]) -> None:
-        """Find the removed ones among messages that are not stored."""
+        """Set ``messages``: those of the messages that are not stored which were removed here."""
         self._absent, systems = absent, {branch.system for branch in self.plan.branches}
         self.messages = set().union(*self._orders.values()) & set(absent) - systems
-        if self._shorter:  # of what no order has now, nobody knows whether it was removed here
+        if self._shorter:  # nobody knows if a message in no order now was removed here
             self.messages |= set(absent) - self._placed - systems
 
     def order(self, name: str, given: Sequence[str], stored: Sequence[str], *, is_as_left: bool) -> list[str]:
-        """Return the order of a branch without what was taken out of it here. That of all messages has no name."""
+        """Return the order of a branch without messages that were taken out of it here.
+
+        The order of all messages has the empty name.
+        """
         begun: Sequence[str] = () if is_as_left else self._orders.get(name, ())
         known = set(begun) - set(stored)
-        if name in self._shorter and not is_as_left:  # what its source has left was there, unless it is new here
+        if name in self._shorter and not is_as_left:  # its messages were here before, except new ones
             known = set(given) - set(stored) - set(self._absent)
-        elif not known.isdisjoint(given[len(begun) :]):  # the source has it anew: a conflict
+        elif not known.isdisjoint(given[len(begun) :]):  # the source added the message again: a conflict
             known = set()
         return [one for one in given if one not in known and one not in self.messages]
 
@@ -62,10 +65,10 @@ class RemovedParts:
 def may_change(
     look: UnitLookup, progression_id: str, base: ImportedVersions, stored: Sequence[str], given: Sequence[str]
 ) -> bool:
-    """Return whether an order may follow that of the source, and not only get longer.
+    """Return whether an order may follow the source's order, and not only get longer.
 
-    It may if nobody has changed it since the last import, and if what was taken out of it is all that it lacks and is
-    to come back.
+    It may if nobody has changed it since the last import. It also may if it only lacks messages that were taken out
+    here, and these are to be revived.
     """
     rest = iter(given)
     if look.revives and all(one in rest for one in stored):

@@ -1,4 +1,4 @@
-"""Units that are rows of tables: how one is compared with what is stored, and stored."""
+"""Units that are rows of tables: how such a unit is compared with the stored rows, and stored."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from lastlight_state.maintenance.imports import brought, origins, pieces
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 Row = Mapping[str, Any]
-#: What to do with a source that nothing shows to be the one of the last import.
+#: The advice for a source that nothing shows to be the source of the last import.
 _REPLACED = "to follow this source instead, remove it here and revive it"
-#: What one unit stores: rows by table.
+#: The rows that one unit stores, by table.
 Given = Mapping[str, Sequence[Row]]
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The way in which a stored row may follow its source.
+    """The rule by which a stored row may follow its source.
 
-    ``fixed`` are the columns that must be equal for ever: one that was empty stays so, and a source may fill it in
-    later. ``left`` are those that stay as they were first imported; the others are changed while ``is_open`` says, of
-    the stored and the given row, that nobody here went on with it.
-    ``seen`` are the columns that must still be as they were read when the change is written.
+    ``fixed`` are the columns that must stay equal: a column that was empty here stays empty, even if the source fills
+    it in later. ``left`` are columns that stay as they were first imported. Other columns change while ``is_open``,
+    called with the stored and the given row, says that nobody here went on with the row. ``seen`` are the columns that
+    must still have the values read when the change is written.
     """
 
     is_open: Callable[[Row, Row], bool]
     fixed: frozenset[str]
     seen: tuple[str, ...]
     left: frozenset[str] = frozenset()
-    #: Writes the change of these columns, from the stored row to the given one, where `change` does not do.
+    #: Writes the change of these columns from the stored to the given row, if `change` is not enough.
     write: Callable[[Unit, ImportTarget, Growth, Row, Row, list[str]], None] | None = None
 
 
 @dataclass(frozen=True)
 class RowDraft:
-    """A unit to store. ``target`` is the kind and the id of what it becomes: of the first row of the table ``head``.
+    """A unit to store. ``target`` is the kind and id of its first row in the table ``head``.
 
-    ``digest`` tells whether the source is as it was. ``is_alone`` says that the head is all of the unit: one row, whose
-    name says nothing of where it came from.
+    ``digest`` shows whether the source has changed. ``is_alone`` says that the head is the whole unit: a single row,
+    whose name does not tell its source.
     """
 
     target: tuple[str, str]
@@ -63,7 +63,7 @@ class RowDraft:
 class RowPiece:
     """A unit of rows that was read and checked."""
 
-    #: By what a unit of another file is known as the one of the last import.
+    #: The evidence that a unit from another file is the one of the last import.
     proof = "executions or events"
 
     def __init__(self, draft: RowDraft, growths: Mapping[str, Growth], into: ImportTarget) -> None:
@@ -79,15 +79,15 @@ class RowPiece:
         self._given: Given = draft.given
         self._moves: list[tuple[sa.Table, Growth, Row, Row, list[str]]] = []
         self._kept: list[str] = []
-        self._is_unproved = False  # nothing tells that the source is the one of the last import
+        self._is_unproved = False  # nothing shows that the source is that of the last import
 
     @property
     def kept(self) -> Sequence[str]:
-        """Return the rows that differ from the source and stay, with the columns."""
+        """Return the rows that differ from the source and stay, with the names of the columns."""
         return self._kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
         stored_head = [stored for _, _, stored in row_merge.stored_pairs(look.view, head)]
         found = pieces.outcome(look, self, is_stored=bool(stored_head))
@@ -108,9 +108,9 @@ class RowPiece:
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
 
     def _is_proved(self, look: UnitLookup) -> bool:
-        """Return whether anything tells that the source is the one of the last import.
+        """Return whether there is evidence that the source is the one of the last import.
 
-        Raises `AlreadyExists` for another file that lacks something of it.
+        Raises `AlreadyExists` for another file that lacks executions or events of the last import.
         """
         before = brought.told_by(pieces.known(look))
         if not before or origins.is_shown(look):
@@ -123,7 +123,7 @@ class RowPiece:
         return has_all is True
 
     def _has_all(self, before: Mapping[str, Any]) -> bool | None:
-        """Return whether the source has what it is known by of its last import; None if that had nothing of it."""
+        """Return whether the source has all executions and events of its last import; None if there were none."""
         if not before.get("executions") and not before.get("run_events"):
             return None
         numbers = [row["seq"] for row in self.draft.given.get("run_events", ())]
@@ -131,12 +131,12 @@ class RowPiece:
         return has_events and set(before.get("executions", ())) <= set(self.told["executions"])
 
     def _refuse_unproved(self, look: UnitLookup, added: Sized) -> None:
-        """Raise `AlreadyExists` for what would follow a source that nothing tells to be the one of the last import."""
+        """Raise `AlreadyExists` if rows would change without evidence that the source is the one of the last import."""
         if self._is_unproved and (self._moves or added):
             pieces.refuse_other(self, f"is stored, and {origins.came_from(look)}: {_REPLACED}")
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add what is new of it, and change what went on."""
+        """Add the new rows of the unit, and update the changed rows."""
         for table, growth, stored, row, names in self._moves:
             if growth.write is None:
                 change(view, growth, table, stored, row, names)
@@ -159,12 +159,15 @@ class RowPiece:
             self._keep(noticed, table, row, stays)
 
     def _keep(self, noticed: Counter[str], table: sa.Table, row: Row, names: Sequence[str]) -> None:
-        """Note a row that differs from the source in these columns, and stays."""
+        """Note a row that differs from the source in these columns and stays."""
         noticed["row_kept"] += 1
         self._kept.append(f"{table.name} {_key(table, row)}: {', '.join(names)}")
 
     def _may_follow(self, look: UnitLookup, table: sa.Table, stored: Row) -> bool:
-        """Return whether a row that is a unit is as its last import left it. Raises for a row of another source."""
+        """Return whether a single-row unit is as its last import left it.
+
+        Raises `AlreadyExists` for a row of another source.
+        """
         if not self.draft.is_alone or table.name != self.draft.head:
             return True
         if not origins.is_shown(look):
@@ -173,23 +176,23 @@ class RowPiece:
         return self._left({name: stored[name] for name in given}) == (pieces.known(look) or "").partition(" ")[2]
 
     def _left(self, row: Row) -> str:
-        """Return the digest of what an import leaves of a row, by which the next one finds it changed here."""
+        """Return the digest of a row after an import. It shows the next import if the row was changed here."""
         fixed = self._growths[self.draft.head].left
         return row_merge.digest({name: value for name, value in row.items() if name not in fixed})
 
 
 def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, names: Sequence[str]) -> None:
-    """Set these columns of a stored row. Raises `Conflict` ``unique`` if it is not as it was read."""
+    """Update these columns of a stored row. Raises `Conflict` ``unique`` if the row has changed since it was read."""
     values = {name: _parameter(table.c[name], row[name]) for name in names}
     keys = {f"key_{column.name}": row[column.name] for column in table.primary_key}
     seen = {f"seen_{name}": stored[name] for name in growth.seen}
     if names and not view.change(_changed(table, tuple(names), growth.seen), {**values, **keys, **seen}):
-        # somebody went on with it after the look: the unit begins again
+        # the row was changed after the look: the unit begins again
         raise Conflict(f"a row of {table.name} was changed meanwhile", code="unique")
 
 
 def _key(table: sa.Table, row: Row) -> Any:
-    """Return the value of the column that names a row, or those of several."""
+    """Return the value of a row's key column, or a tuple if there are several."""
     found = tuple(row[column.name] for column in table.primary_key)
     return found[0] if len(found) == 1 else found
 
@@ -200,7 +203,7 @@ def _parameter(column: sa.Column[Any], value: Any) -> Any:
 
 @shaped
 def _changed(table: sa.Table, names: tuple[str, ...], seen: tuple[str, ...]) -> Statement:
-    """Set these columns of a row, if the columns ``seen`` are as they were read."""
+    """Return a statement that sets these columns of a row if the columns ``seen`` still have the values read."""
     same = [column == bind(f"key_{column.name}", column) for column in table.primary_key]
     still = [table.c[name].is_not_distinct_from(exactly(f"seen_{name}", table.c[name])) for name in seen]
     return prepared(sa.update(table).where(*same, *still).values({name: bind(name, table.c[name]) for name in names}))

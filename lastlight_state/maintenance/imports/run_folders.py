@@ -1,4 +1,4 @@
-"""Reads run folders: ``run.json`` and ``branches/*.json`` of one run each. Nothing is written there."""
+"""Reads run folders: ``run.json`` and ``branches/*.json`` of one run each. Writes nothing there."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from lastlight_state.maintenance.imports.session_trees import piece_of
 from lastlight_state.special_files import DIRECTORY, open_binary
 
 MANIFEST, BRANCHES = "run.json", "branches"
-#: The most bytes of one file.
+#: The largest size of one file, in bytes.
 FILE_BYTES = 256 * 1024 * 1024
 
-#: What a branch file has; the rest is kept in ``extra``.
+#: The known fields of a branch file. Its other fields are kept in ``extra``.
 _BRANCH = ("id", "name", "user", "created_at", "messages")
 _WORDS = {"success": "completed", "error": "failed", "timeout": "timed_out", "canceled": "cancelled"}
 _EXITS = {0: "completed", 124: "timed_out", 130: "aborted", 143: "cancelled"}
 
 
 def found_at(path: Path) -> bool:
-    """Return whether this is a run folder, or a folder of some."""
+    """Return whether a path is a run folder, or has run folders in it."""
     return _is_run(path) or any(_is_run(one) for one in _folders(path))
 
 
 def parts(path: Path) -> Generator[Part]:
-    """Yield the runs of a folder, the oldest first; folders without a manifest are not to be read."""
+    """Yield the runs of a folder, the oldest first. Folders without a manifest are ignored."""
     folders = [Path(os.path.abspath(path))] if _is_run(path) else _folders(path)  # noqa: PTH100 - "..", and no link
     for folder in folders:
         yield Part(os.fsencode(folder.name).decode("utf-8", "backslashreplace"), _reader(folder))
@@ -71,7 +71,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _changed(folder: Path) -> float:
-    """Return when a folder was changed, in Unix seconds; 0 for one that has vanished."""
+    """Return when a folder was changed, in Unix seconds; 0 if it has vanished."""
     try:
         return folder.stat().st_mtime
     except OSError:
@@ -109,12 +109,15 @@ def _draft(folder: Path, lenient: bool) -> Draft:
 
 
 def _stands(folder: Path, mark: str) -> bool:
-    """Return whether the folder of a run whose name has this mark is beside this one."""
+    """Return whether a run folder beside this one has a name with this mark."""
     return any(brought.mark(one.name) == mark and _is_run(one) for one in folder.parent.iterdir())
 
 
 def object_in(file: Path, where: str, seen: Any, adapts: Counter[str] | None) -> dict[str, Any]:
-    """Return the object in a file; its bytes go to the digest of the run. A lenient reader counts in ``adapts``."""
+    """Return the object in a JSON file, and add its bytes to the run's digest ``seen``.
+
+    A lenient reader passes ``adapts``, which counts adapted values.
+    """
     if file.parent.is_symlink() or not stat.S_ISREG(file.lstat().st_mode):
         raise InvalidValue(where, "must be a file, and no link: what it names may be anybody's")
     size = file.stat().st_size
@@ -141,7 +144,7 @@ def _branch(
     told: dict[str, dict[str, Any]],
     noticed: Counter[str],
 ) -> tuple[BranchTree, list[NewMessage]]:
-    """Return a branch with its messages in their order, and those that stand in no order."""
+    """Return a branch with its messages in their order, and the messages that are outside the order."""
     ordered, loose = _messages(where, data.get("messages"), noticed)
     branch_id = data.get("id") or stem
     own = told.get(branch_id, {}) if isinstance(branch_id, str) else {}
@@ -159,7 +162,7 @@ def _branch(
 
 
 def _others(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a branch file says and no field does, each under its own name."""
+    """Return the fields of a branch file that have no field here, each under its own name."""
     pile = data.get("messages")
     told = {name: value for name, value in pile.items() if name != "collections"} if isinstance(pile, dict) else {}
     order = told.pop("progression", None)
@@ -195,7 +198,7 @@ def _messages(where: str, pile: Any, noticed: Counter[str]) -> tuple[list[NewMes
 def _message(where: str, item: Any, noticed: Counter[str]) -> NewMessage:
     """Return a message.
 
-    Times without a zone are UTC; one without a content has an empty one, as the program reads it.
+    Times without a zone are UTC. A message without content gets empty content, as the program reads it.
     """
     if not isinstance(item, dict) or not isinstance(item.get("id"), str):
         raise InvalidValue(f"{where}.id", "must be given")
@@ -207,7 +210,7 @@ def _message(where: str, item: Any, noticed: Counter[str]) -> NewMessage:
 
 
 def _order(where: str, pile: dict[str, Any]) -> list[str] | None:
-    """Return the order that a pile says, or None for that of its items."""
+    """Return the order that a branch's messages state, None if they are in the order of the list."""
     told = pile.get("progression")
     order = told.get("order") if isinstance(told, dict) else told
     if not order:
@@ -246,13 +249,13 @@ def _session(
 
 
 def _id(folder: Path, manifest: dict[str, Any]) -> str:
-    """Return the id of a run: a copy of its folder under another name has the same one."""
+    """Return the id of a run. A copy of its folder under another name has the same id, if the manifest has one."""
     told = manifest.get("run_id")
     return told if isinstance(told, str) and valid.is_identifier(told) else folder.name
 
 
 def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the status, and the word that is none."""
+    """Return the status of a run, and its word for it if that word is unknown."""
     told = manifest.get("status")
     if told is not None:
         return known_status(told)
@@ -261,14 +264,17 @@ def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
 
 
 def known_status(told: Any) -> tuple[str, str | None]:
-    """Return the status that a word of the program means: what is not known has ended, and is given back too."""
+    """Return the status for a word of the program.
+
+    An unknown word means ``completed``, and is also returned.
+    """
     word = str(told).lower()
     status = _WORDS.get(word, word)
     return (status, None) if status in words.STATUSES else ("completed", str(told)[:200])
 
 
 def _times(manifest: dict[str, Any], moments: list[datetime], changed: datetime) -> tuple[SessionTimes, bool]:
-    """Return when the run began, ended and changed, and whether its begin is a guess."""
+    """Return the times of a run, and whether its beginning is a guess."""
     told = moment_of(manifest.get("started_at"))
     started = told or (moments[0] if moments else changed)
     ended = moment_of(manifest.get("ended_at"))
@@ -289,7 +295,7 @@ def _first(messages: list[NewMessage]) -> datetime | None:
 
 
 def moment_of(value: Any) -> datetime | None:
-    """Return a time of Unix seconds or of ISO text, which is UTC if it names no zone. None for anything else."""
+    """Return a time given as Unix seconds or ISO text, in UTC if it names no zone. Return None for anything else."""
     try:
         if isinstance(value, str):
             value = iso_time(value)

@@ -1,11 +1,11 @@
-"""Imported logs of runs: how one is compared with the file that is stored, and copied byte for byte.
+"""Imported logs of runs: how a log is compared with the stored file, and copied byte for byte.
 
-A torn last message is left out and counted. A log that has grown is continued, and one that is longer here is kept. A
-log with other lines, a name that is no id, another id inside, and a link are refused.
+A torn last message is left out and counted. A log that has grown is continued, and a log that is longer here is kept.
+Refused are a log with other lines, a name that is not an id, another id in the file, and a link.
 
-A snapshot without a readable time gets that of its source's last change. A stored snapshot gives way to a later one if
-it is as it was imported. It also does if the later one begins with its messages and agrees with it in every field but
-time, run and invocation. An older one is refused. The root of run logs is no source of itself.
+A snapshot without a readable time gets the time of its source's last change. A later snapshot replaces the stored one
+if that is unchanged since its import. It also does if it begins with the stored messages and agrees in every field but
+time, run and invocation. An older snapshot is refused. The root of run logs cannot be imported into itself.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from lastlight_state.maintenance.imports.foreign import Foreign, Row
 from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import ImportTarget, UnitLookup
 
-#: The most bytes of a first line.
+#: The longest first line, in bytes.
 _LINE = 64 * 1024 * 1024
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _APPEND = os.O_WRONLY | os.O_APPEND
 
 
 def target_tree(source: Path, into: ImportTarget) -> RunTree:
-    """Return the files that are imported into. Raises `InvalidValue` where the source is among them."""
+    """Return the files to import into. Raises `InvalidValue` if the source is one of them."""
     tree = RunTree(into.settings.run_logs)
     if source.is_relative_to(tree.sessions):
         raise InvalidValue("path", "must not be the run log root that is imported into")
@@ -54,7 +54,7 @@ def target_tree(source: Path, into: ImportTarget) -> RunTree:
 
 
 class LogPiece:
-    """The log of a run, as it is at one moment: what is appended later is left for the next import."""
+    """The log of a run in its state at one moment. Lines appended later are left for the next import."""
 
     kept: Sequence[str] = ()
 
@@ -73,7 +73,7 @@ class LogPiece:
             self.digest = foreign.range_digest(file, self._size)
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what happens with the file. Raises `AlreadyExists` for a log that is stored with other bytes."""
+        """Return the outcome of the file. Raises `AlreadyExists` for a log that is stored with other bytes."""
         before, stored = pieces.known(look), self._looked_for(look)
         outcome = "imported"
         if stored is None and pieces.is_removed(look, self):
@@ -93,7 +93,7 @@ class LogPiece:
         return outcome, Counter(run_logs=1), Counter()
 
     def store(self, _: Unit, outcome: str) -> None:
-        """Copy it, or append what is new. At every instant the path names nothing, or a beginning of the source."""
+        """Copy the log, or append its new lines. At every moment, the path has no file or a beginning of the source."""
         held = storage.try_acquire(self._lock, sync=True)
         if held is None:
             raise Conflict(f"run {self.target[1]!r} is being written", run_id=self.target[1])
@@ -106,7 +106,7 @@ class LogPiece:
                 self._copy(size)
 
     def _looked_for(self, look: UnitLookup) -> RunFile | None:
-        """Return the stored file: of the day of the source, or of another day that its source had before."""
+        """Return the stored file: on the day of the source, or on a day where an earlier import found the source."""
         days = [Path(one["source_key"]).parent.parts for one in pieces.keys(look, self)]
         for day in (self._day, *days):
             self._stored = self._files(day)
@@ -136,7 +136,7 @@ class LogPiece:
             raise files.failure(error, path) from error
 
     def _create(self, held: int, path: Path) -> None:
-        """Write the log under another name, and give it its own."""
+        """Write the log under a temporary name, then rename it."""
         name = f".{path.name}.tmp"
         try:
             self._write(path.with_name(name), _NEW, 0)
@@ -167,7 +167,7 @@ def _run_file(source: Path) -> RunFile:
 def _opened(file: RunFile) -> Iterator[BinaryIO]:
     try:
         descriptor = open_run(file)
-    except BackendUnavailable as error:  # this file alone
+    except BackendUnavailable as error:  # fails only this file
         raise InvalidValue("file", f"cannot be read: {error}") from error
     with os.fdopen(descriptor, "rb") as found:
         found.seek(0)
@@ -175,20 +175,20 @@ def _opened(file: RunFile) -> Iterator[BinaryIO]:
 
 
 def _refuse_other_run(line: bytes, run_id: str) -> None:
-    """Raise `InvalidValue` for the header of another run. A line that is damaged is copied as it is."""
+    """Raise `InvalidValue` if the first line names another run. A damaged first line is accepted and copied."""
     with suppress(ValueError):
         value = load_line(line)
         if isinstance(value, dict) and value.get("run_id", run_id) != run_id:
             raise InvalidValue("run_id", "must be the name of the file")
 
 
-# Imported snapshots of sessions: how one is read in either layout, compared with the stored one, and put.
+# Imported snapshots of sessions: read in either layout, compared with the stored snapshot, and saved.
 
-#: The table of the database of the later layout, and the folder of the messages.
+#: The table of the later layout's database, and the folder of its messages.
 TABLE, MESSAGES = "session_state", "messages"
-#: What changes with every save, or only grows.
+#: Fields that change with every save, or only grow.
 _MOVES_ON = ("updated_at", "run_id", "invoke_seq", "messages")
-#: The columns of the later layout that say what the messages and the field ``meta`` say, too.
+#: The columns of the later layout that repeat facts of the messages and of the field ``meta``.
 _DERIVED = ("message_count", "last_user_message", "workspace_root")
 _FIELDS = ("schema_version", "session_id", "updated_at", "run_id", "invoke_seq")
 
@@ -196,7 +196,7 @@ _READ = (*_FIELDS, "meta_json", *_DERIVED)
 
 
 class StatePiece:
-    """The snapshot of a session. One that tells no time is of when its source was changed."""
+    """The snapshot of a session. Without a time of its own, it gets the time when its source was changed."""
 
     kept: Sequence[str] = ()
 
@@ -206,15 +206,15 @@ class StatePiece:
         state = given.model_copy(update={"updated_at": self._at})
         check(state)
         self._state, self._tree, self._noticed = state, tree, noticed
-        self._based_on: datetime | None = None  # when the stored one was saved, once it was compared
+        self._based_on: datetime | None = None  # when the stored snapshot was saved, set by `compared`
         self.target = (paths.STATE_TYPE, state.session_id)
         self.digest = hashlib.sha256(states_files.encoded(state)).hexdigest()
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what happens with it.
+        """Return the outcome of the snapshot.
 
-        Raises `StaleVersion` for one that is older than the stored one, and `AlreadyExists` where the stored one says
-        what this one does not.
+        Raises `StaleVersion` if it is older than the stored one, and `AlreadyExists` if the stored one has messages or
+        fields that it lacks.
         """
         before = pieces.known(look)
         if before == self.digest and os.path.lexists(self._path):
@@ -231,14 +231,14 @@ class StatePiece:
         return outcome, Counter(session_states=1), self._noticed
 
     def store(self, _: Unit, __: str) -> None:
-        """Put it, with the time of its last change. Raises `StaleVersion` for one that was saved meanwhile."""
+        """Save the snapshot, with the time of its last change. Raises `StaleVersion` if another was saved meanwhile."""
         RunLog(self._tree.root).states.put(self._state, based_on=self._based_on)
         os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
 
     def _continues(self, stored: SessionState, before: str | None) -> bool:
-        """Return whether the stored one is as it was imported from here, or this one has all that it has.
+        """Return whether the stored snapshot is as imported from here, or this one has everything that it has.
 
-        One that a killed import put is not in the ledger.
+        The second case covers a killed import, whose snapshot is not in the ledger.
         """
         if before == hashlib.sha256(states_files.encoded(stored)).hexdigest():
             return True
@@ -262,7 +262,7 @@ def single(file: Path, into: ImportTarget) -> StatePiece:
 
 
 def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> StatePiece:
-    """Return a snapshot of the later layout: a row, and a file of messages, which is missing where there are none."""
+    """Return a snapshot of the later layout: a row and a file of messages. Without messages there is no file."""
     messages_folder = home.sessions / MESSAGES
     tree, noticed = target_tree(messages_folder, into), Counter[str]()
     session_id = paths.checked_id("session_id", row["session_id"])
@@ -282,9 +282,9 @@ def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> Sta
 
 
 def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -> list[Any]:
-    """Return the messages of whole lines.
+    """Return the messages, one for each line.
 
-    What stands behind the last one is left out and counted, if it is not whole.
+    A torn last line is left out and counted.
     """
     lines = [line for line in data.split(b"\n") if line.strip()]
     found = []
@@ -299,7 +299,7 @@ def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -
 
 
 def _read(file: Path) -> tuple[bytes, datetime]:
-    """Return the bytes of a file, and when it was changed. No link is followed. Raises `FileNotFoundError`."""
+    """Return the bytes of a file, and when it was changed. Follows no link. Raises `FileNotFoundError`."""
     if file.is_symlink():
         raise UnsafePath(file.name, "must not be a symbolic link")
     descriptor = files.opened_file(file, os.O_RDONLY, base=files.ROOT)

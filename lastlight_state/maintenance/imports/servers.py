@@ -1,6 +1,6 @@
-"""Reads tables of other programs on a Postgres server, as they are at one moment. Nothing is written there.
+"""Reads tables of other programs on a Postgres server, in one snapshot. Writes nothing there.
 
-Values come as a SQLite file of the same program has them: JSON and times as text, truth values as 0 and 1.
+Values are converted to the form of the same program's SQLite file: JSON and times are text, and bools are 0 and 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p') AND c.relname = ?
 ORDER BY a.attnum
 """
 _MOMENT = """to_char({}, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
-#: How values of these types are read; those of all other types as text.
+#: The types that are read as they are. Types without an entry here are read as text.
 _PLAIN = ("text", "varchar", "int2", "int4", "int8", "float4", "float8", "bytea")
 _READ_AS = {
     **dict.fromkeys(_PLAIN, "{}"),
@@ -40,12 +40,12 @@ _READ_AS = {
     "timestamp": _MOMENT,
     "timestamptz": _MOMENT.format("{} AT TIME ZONE 'UTC'"),
 }
-#: A name in quotes, or a mark for a value.
+#: Matches a quoted name, a placeholder for a value, or a percent sign.
 _MARK = re.compile(r'"(?:[^"]|"")*"|\?|%')
 
 
 class ServerTables(Foreign):
-    """The tables of another program on a server, in the schema in which its role looks first. Views are not read."""
+    """The tables of another program on a server, in the first schema of the role's search path. Views are not read."""
 
     def __init__(self, checkout: Checkout) -> None:
         super().__init__(checkout)
@@ -57,13 +57,13 @@ class ServerTables(Foreign):
         return [name for (name,) in self.read(_TABLES)]
 
     def columns(self, table: str) -> list[str]:
-        """Return the columns of a table in their order; none for one that is not there."""
+        """Return the columns of a table in their order, an empty list if there is no such table."""
         if table not in self._types:
             self._types[table] = dict(self.read(_COLUMNS, (table,)))  # type: ignore[arg-type]
         return list(self._types[table])
 
     def rows(self, table: str, rest: str = "", given: Sequence[Any] = ()) -> Iterator[Row]:
-        """Yield the rows of a table with all its columns; ``rest`` is what follows, ``given`` its values."""
+        """Yield the rows of a table with all columns. ``rest`` ends the statement, and ``given`` has its parameters."""
         names = self.columns(table)
         if not names:
             return
@@ -73,14 +73,14 @@ class ServerTables(Foreign):
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
-        """Yield the rows of a table whose column has one of these texts."""
+        """Yield the rows with one of these texts in a column."""
         return self.rows(table, f"WHERE {quoted(column)} = ANY(?)", (list(keys),))
 
     def confirm(self) -> None:
         """Do nothing: a snapshot of a server is never disturbed."""
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
-        """Yield what a SELECT finds, in blocks. Raises `Conflict` ``damaged_source`` for what cannot be read."""
+        """Yield the rows of a SELECT, in batches. Raises `Conflict` ``damaged_source`` if they cannot be read."""
         for value in given:
             if isinstance(value, str):
                 codec.check_text("a name or id of the source", value)
@@ -93,7 +93,7 @@ class ServerTables(Foreign):
 
 
 def opened(place: Place) -> AbstractContextManager[Foreign]:
-    """Open a file or the tables of a server for reading. All that is read is of one moment."""
+    """Open a file or the tables of a server for reading, in one snapshot."""
     return _connected(place) if isinstance(place, Server) else foreign.opened(place)
 
 
@@ -104,7 +104,7 @@ def _connected(server: Server) -> Iterator[Foreign]:
 
 
 def place_of(given: str | Path) -> Place:
-    """Return the place that a caller names by a path, or by the URL of a database."""
+    """Return the place named by a path, or by the URL of a database."""
     if not isinstance(given, str) or "://" not in given:
         return Path(given)
     file = urls.file_of(given)

@@ -1,14 +1,14 @@
 """Reads the state database of the third original system: its sessions, each with its branches and messages.
 
-Seconds become exact times, arrays become orders of the same ids, and class numbers become names. The history of
-statuses keeps its ids. An unknown status counts as ended, and is counted.
+Seconds become exact times, arrays become orders with the same ids, and class numbers become names. The status history
+keeps its ids. A session with an unknown status is stored as ended, and counted.
 
-A column with a field here arrives in it, any other under ``_source`` of ``extra``, which `to_runtime` leaves out.
-Without bookmarks the first and last message are the ends of the order. Rows without a place are counted by table. Ids
-without a message are dropped and counted.
+A column with a field here is stored in that field. Any other column goes under ``_source`` in ``extra``, which
+`to_runtime` leaves out. Without bookmarks, the first and last message are the ends of the order. Rows that cannot be
+stored are counted by table. Ids without a message are dropped and counted.
 
-A malformed array or text fails its session alone. Branches of a missing session are named. An order that several owners
-share is given to each under another id. Columns of later versions may be absent.
+A malformed array or text fails only its session. Branches of a missing session are named in the report. An order that
+several owners share is copied for each of them under another id. Columns of later versions may be absent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lastlight_state.maintenance.imports.run_folders import moment_of
 from lastlight_state.maintenance.imports.session_histories import Cells
 from lastlight_state.maintenance.imports.session_trees import piece_of
 
-#: The tables, and the columns that each has in every version.
+#: The tables, and the columns that each table has in every version.
 _TABLES = {
     "messages": "id created_at node_metadata content embedding sender recipient channel role lion_class",
     "message_types": "type_id lion_class",
@@ -51,7 +51,7 @@ _TABLES = {
     "branches": "id created_at node_metadata user name session_id progression_id system_msg_id",
 }
 _NAMES = ", ".join(_TABLES)
-#: The columns that have a field of their own; what the others hold is kept in ``extra``.
+#: The columns that have a field of their own. Values of other columns are kept in ``extra``.
 _PROVENANCE = ("playbook_name", "agent_name", "show_topic", "show_play_name", "artifacts_path")
 _TIMES = ("updated_at", "started_at", "ended_at", "last_message_at")
 _PLACED = {
@@ -63,17 +63,17 @@ _HINTS = ("provider", "model", "agent_name")
 _BRANCH = {*_TABLES["branches"].split(), *_HINTS}
 _STATUS = {"status", "started_at", "ended_at"}
 _MESSAGE = set(_TABLES["messages"].split())
-#: The tables that are read, and the one about the schema of the source.
+#: The tables that are read, and the table that describes the source's schema.
 _READ = {*_TABLES, "status_transitions", "schema_meta"}
 
 
 def found_at(path: Path) -> bool:
-    """Return whether this is a state database of that system. One of ours keeps orders in another way."""
+    """Return whether a path is a state database of that system. Our own databases store orders in another way."""
     return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
 
 
 def parts(path: Path) -> Generator[Part]:
-    """Yield the sessions of a database, the oldest first, and then what is left there."""
+    """Yield the sessions of a database, the oldest first, then the rows and columns that are not imported."""
     with foreign.opened(path) as source:
         if not foreign.has(source, _TABLES):
             raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
@@ -95,7 +95,7 @@ def _without_session(_: ImportTarget) -> Piece:
 
 
 def _left(source: Foreign) -> Generator[Part]:
-    """Yield what no session has: orders, messages, and changes of the status of something else."""
+    """Yield the rows that belong to no session: orders, messages, and changes of other statuses."""
     for table, condition in _LEFT.items():
         if table in _TABLES or {"entity_type", "entity_id"} <= set(source.columns(table)):
             yield from foreign.counted(source, table, condition)
@@ -116,7 +116,7 @@ _LEFT = {
 
 
 def _shared(source: Foreign) -> frozenset[Any]:
-    """Return the orders that several sessions or branches have: each of these gets one of its own."""
+    """Return the ids of orders that several sessions or branches share. Each of these gets an order of its own."""
     counted = Counter(row["progression_id"] for table in ("sessions", "branches") for row in source.rows(table))
     return frozenset(one for one, count in counted.items() if count > 1)
 
@@ -128,7 +128,7 @@ def _draft(source: Foreign, row: Row, shared: Collection[Any], lenient: bool) ->
 
 
 class _Session:
-    """One session of the source, and what was read of it so far."""
+    """A session of the source, with the rows of it that were read so far."""
 
     def __init__(self, source: Foreign, row: Row, shared: Collection[Any], *, lenient: bool) -> None:
         self._source, self._row, self._shared = source, row, shared
@@ -139,7 +139,7 @@ class _Session:
         self._begun: dict[str, Any] = {}
 
     def draft(self) -> Draft:
-        """Return the session as it stands in the source."""
+        """Return the session as the source has it."""
         rows = list(self._source.rows("branches", "WHERE session_id = ? ORDER BY created_at, id", [self._row["id"]]))
         pool = self._order("session", self._row)
         orders = {row["id"]: self._order(f"branches {row['id']}", row) for row in rows}
@@ -174,7 +174,7 @@ class _Session:
         self._seen.update(repr(read).encode("utf-8", "surrogateescape"))
 
     def _order(self, where: str, row: Row) -> list[str]:
-        """Return the ids in the array of a session or branch."""
+        """Return the message ids in the order of a session or branch."""
         found = list(self._source.rows("progressions", "WHERE id = ?", [row["progression_id"]]))
         self._note(found)
         if not found:
@@ -187,13 +187,13 @@ class _Session:
         return order
 
     def _own_order(self, row: Row) -> str | None:
-        """Return the id of its order, if nobody else has the same."""
+        """Return the id of a row's order, None if other rows share it."""
         name = row["progression_id"]
         self._noticed["order_shared"] += name in self._shared
         return None if name in self._shared else name
 
     def _there(self, order: Sequence[str]) -> list[NewMessage]:
-        """Return the messages of an order that there are; the others are counted."""
+        """Return the messages of an order that exist. Missing messages are counted."""
         found = [self._messages[one] for one in order if one in self._messages]
         self._noticed["order_without_message"] += len(order) - len(found)
         return found
@@ -290,7 +290,7 @@ class _Session:
         )
 
     def _changes(self) -> tuple[list[Change], bool]:
-        """Return the history of the session's status, and whether it says why the session has the last one."""
+        """Return the status history of the session, and whether its last entry gives the current reason."""
         rest = "WHERE entity_type = 'session' AND entity_id = ? ORDER BY created_at, rowid"
         rows = list(self._source.rows("status_transitions", rest, [self._row["id"]]))
         self._note(rows)

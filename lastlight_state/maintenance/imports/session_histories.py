@@ -1,4 +1,4 @@
-"""Histories of statuses in the database of the third original system."""
+"""Reads histories of statuses in the database of the third original system."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lastlight_state.maintenance.imports.foreign import Row
 from lastlight_state.maintenance.imports.lenient import ADAPTED, decoded, with_text
 from lastlight_state.maintenance.imports.run_folders import known_status, moment_of
 
-# Cells of the third original system's rows: JSON that is decoded, and what stands in columns without a field here.
+# Cells of the third original system's rows: JSON is decoded, and columns without a field here are collected.
 
-#: How columns that hold JSON are called, beside those that end so.
+#: Names of columns that hold JSON, besides those with these endings.
 _JSON = {"metadata", "node_metadata", "content", "payload"}
 _JSON_SUFFIXES = ("_json", "_refs")
 
 
 class Cells:
-    """Reads the cells of one session, and counts in ``noticed`` what has no place here.
+    """Reads the cells of one session. ``noticed`` counts values that cannot be stored here.
 
-    With ``lenient``, a cell that holds no JSON is kept as text.
+    With ``lenient``, a cell that is not JSON is kept as text.
     """
 
     def __init__(self, *, lenient: bool) -> None:
@@ -34,7 +34,7 @@ class Cells:
         self._adapts = self.noticed if lenient else None
 
     def json(self, where: str, row: Row, column: str, texts: Row) -> Any:
-        """Return the value of a JSON column, None for NULL. A text that is kept goes to ``texts``."""
+        """Return the decoded value of a JSON column, None for NULL. A lenient reader keeps other text in ``texts``."""
         if row.get(column) is None:
             return None
         try:
@@ -46,7 +46,7 @@ class Cells:
             return None
 
     def rest(self, where: str, row: Row, placed: Collection[str], texts: Row) -> Row:
-        """Return the ``extra`` of a row: ``texts``, and the columns that are not among ``placed``, under `SOURCE`."""
+        """Return the ``extra`` of a row: ``texts``, and under `SOURCE` the columns that are not in ``placed``."""
         found = {name: self._plain(where, row, name, texts) for name in row if name not in placed}
         told = {name: value for name, value in found.items() if value is not None}
         return {**texts, **({SOURCE: told} if told else {})}
@@ -56,18 +56,18 @@ class Cells:
         return self.json(where, row, name, texts) if is_json and isinstance(row[name], str) else row[name]
 
 
-#: The columns without which a history cannot be read.
+#: The columns that a history must have.
 _CHANGED = {"status", "previous_status", "created_at"}
-#: The reason of a status whose own is not known.
+#: The reason for a status whose own reason is unknown.
 _IMPORTED = "legacy.imported"
 _WHY = ("reason_code", "reason_summary", "evidence_refs")
-#: The columns of a session that say why it has its status.
+#: The columns of a session with the reason for its status.
 REASON = ("status_reason_code", "status_reason_summary", "status_evidence_refs")
 _PLACED = {*_CHANGED, *_WHY, "id", "entity_type", "entity_id", "source", "actor"}
 
 
 def history(cells: Cells, session: Row, rows: Sequence[Row]) -> Iterator[Change]:
-    """Yield the changes of a session's status, the oldest first. What its own row says last is the last."""
+    """Yield the changes of a session's status, the oldest first. The status in the session's own row comes last."""
     begun = moment_of(session.get("started_at")) or moment_of(session["created_at"])
     if rows and (lacking := sorted(_CHANGED - rows[0].keys())):
         raise InvalidValue("status_transitions", f"lacks the column {lacking[0]}")
@@ -88,7 +88,7 @@ def history(cells: Cells, session: Row, rows: Sequence[Row]) -> Iterator[Change]
 
 
 def says_why(session: Row, rows: Sequence[Row]) -> bool:
-    """True if the row of a session says no other reason of its status than its history."""
+    """True if the row of a session has no other reason for its status than the last entry of its history."""
     own = [session.get(name) for name in REASON]
     if not rows or session.get("status") != rows[-1].get("status"):
         return True
@@ -96,7 +96,7 @@ def says_why(session: Row, rows: Sequence[Row]) -> bool:
 
 
 def branch_change(cells: Cells, row: Row) -> Change | None:
-    """Return how a branch came to the status that its row says, or None."""
+    """Return the change to the status in a branch's row, None if it has no status."""
     if row.get("status") is None:
         return None
     status, strange = known_status(row["status"])
@@ -108,7 +108,7 @@ def branch_change(cells: Cells, row: Row) -> Change | None:
 
 
 def _present(cells: Cells, session: Row, last: str | None, begun: datetime | None) -> Iterator[Change]:
-    """Yield the change to the status that the row of a session says, unless its history ends with it."""
+    """Yield the change to the status in the session's row, unless the history ends with this status."""
     told = session.get("status")
     if told is None:
         return
@@ -129,14 +129,14 @@ def _present(cells: Cells, session: Row, last: str | None, begun: datetime | Non
 
 
 def _change(cells: Cells, told: Any, at: datetime) -> Change:
-    """Return a change whose reason is not known."""
+    """Return a change with an unknown reason."""
     status, strange = known_status(told)
     cells.noticed["status_unknown"] += strange is not None
     return Change(status, at, Reason(_IMPORTED, summary=strange, source="system"))
 
 
 def _why(cells: Cells, row: Row, texts: Row) -> Reason:
-    """Return the reason of a change. A code that is not known stands in the summary, other columns in the evidence."""
+    """Return the reason for a change. An unknown code goes into the summary, and other columns into the evidence."""
     code, summary, source = row.get("reason_code"), row.get("reason_summary"), row.get("source")
     if code not in words.REASONS:
         cells.noticed["reason_unknown"] += 1

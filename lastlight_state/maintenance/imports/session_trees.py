@@ -1,4 +1,4 @@
-"""Imported sessions: how one is compared with what is stored, and stored."""
+"""Imported sessions: how a session is compared with the stored one, and stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Rea
 
 
 def piece_of(read: Callable[[bool], Draft]) -> Read:
-    """Return how the session that ``read`` reads becomes a piece; it is told whether it is to be lenient."""
+    """Return a reader that makes a unit of the session that ``read`` returns. ``read`` is called with ``lenient``."""
     return partial(_piece, read)
 
 
@@ -44,9 +44,9 @@ def _checked(where: str, change: Change) -> comparing.Checked:
 
 
 def kept_orders(view: Unit, plan: Plan, begun: Mapping[str, tuple[Any, float | None]], *, is_new: bool) -> Plan:
-    """Return the plan with the orders that it names, which are made; one whose id is taken gets another.
+    """Create the orders that a plan names, and return the plan. An order whose id is taken gets another id.
 
-    ``begun`` says when orders were made, if somebody knows it.
+    ``begun`` has the times at which orders were created, if known.
     """
     heads = {row["id"] for row in view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in plan.branches)})}
     new = [one.row for one in plan.branches if one.row["id"] not in heads]
@@ -61,7 +61,7 @@ def kept_orders(view: Unit, plan: Plan, begun: Mapping[str, tuple[Any, float | N
         if name not in taken:
             orders.create(view, orders.fresh(name, begun.get(name, created)))
             made.add(name)
-            taken.add(name)  # of two that name the same, the first has it
+            taken.add(name)  # if two rows name the same order, the first row gets it
     session: SessionDraft = {**plan.session, "progression_id": cast(str, _of(plan.session["progression_id"], made))}
     return replace(plan, session=session, branches=[replace(one, row=_ordered(one.row, made)) for one in plan.branches])
 
@@ -71,7 +71,7 @@ def _ordered(row: BranchDraft, made: Collection[str]) -> BranchDraft:
 
 
 def _of(name: str | None, made: Collection[str]) -> str | None:
-    """Return the order of this name if it was made; else None, for which another one is made."""
+    """Return the id of an order if it was created, else None: then another order is created."""
     return name if name in made else None
 
 
@@ -99,16 +99,16 @@ class SessionPiece:
         self._begun = {one: checks.created(f"progressions {one!r:.80}.created_at", at, into.now) for one, at in begun}
         self._locks = sessions.Locks()
         self._look: UnitLookup
-        self._stored: WholeSessionRow | None = None  # its row, once it was compared
+        self._stored: WholeSessionRow | None = None  # its row, set by `compared`
         self._base = ImportedVersions("")
         self._found = SessionDifference()
         self._changes: Row = {}
         self._branch_changes: dict[str, Row] = {}
         self._fields_kept: list[str] = []
-        self._is_changed_here = False  # since the last import, or since one before it
+        self._is_changed_here = False  # since the last import, or before it
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the session, the rows that are added, and what is noticed."""
+        """Return the outcome of the session, the number of rows to add by table, and counts of notes."""
         self.digest, self.kept, self._look = self._draft.digest, (), look
         self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = pieces.outcome(look, self, is_stored=self._stored is not None)
@@ -137,7 +137,7 @@ class SessionPiece:
                 kept.append("session: status")
         self._found.rows["sessions"] += found == "imported"
         if found == "grown" and pieces.is_same(look, self) and not self._found.rows.total():
-            return "unchanged", Counter(), Counter()  # nothing of it was removed here
+            return "unchanged", Counter(), Counter()  # nothing of the session was removed here
         look.planned["sessions"].setdefault(self.plan.session["id"], self._draft.digest)
         self.kept = kept
         noticed["conflicts"] += len(kept)
@@ -152,7 +152,7 @@ class SessionPiece:
     def _is_copy(self) -> bool:
         """True if this folder is an older copy of the folder of the last import, which still exists beside it.
 
-        A folder of the same time is a copy if it has nothing new.
+        A folder with the same time is a copy if it has no new rows.
         """
         folder, base = self._draft.folder, self._base
         if folder is None or not base.folder or folder.mark == base.folder[0]:
@@ -162,7 +162,7 @@ class SessionPiece:
         return is_older and folder.stands(base.folder[0])
 
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
-        """Find which fields take the source's values. Return the names of the others."""
+        """Find the fields to update from the source. Return the names of differing fields that stay."""
         session_id = self.plan.session["id"]
         pointers = self._marks()
         self._changes = comparing.differences(stored, self.plan.session, pointers)
@@ -176,7 +176,7 @@ class SessionPiece:
         return [f"{what}: {', '.join(sorted(row))}" for what, row in told.items() if row]
 
     def _marks(self) -> Row:
-        """Return the bookmarks of the session; for a message that was removed here, the end of the order."""
+        """Return the bookmarks of the session. A removed message is replaced by the end of the order."""
         pool, gone = self._draft.pool, self._found.removed_messages
         if pool is not None:
             first, last = (None if one in gone else one for one in (pool.first, pool.last))
@@ -184,13 +184,13 @@ class SessionPiece:
         return comparing.marks(pool, self._found.pool)
 
     def _keeps_status(self, stored: WholeSessionRow) -> bool:
-        """Return whether a session was given a status here, and its source says another one."""
+        """Return whether the session's status was changed here, and differs from the status in the source."""
         seq = self._base.seq
         is_told_here = stored["status"] in words.TERMINAL if seq is None else stored["transition_seq"] != seq
         return is_told_here and stored["status"] != self.plan.session["status"]
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add what is new of it, and change what follows."""
+        """Add the new rows of the session, and update the rows that follow the source."""
         last = self.plan.session["last_message_at"] or self.plan.session["created_at"]
         session_id, is_new = self.plan.session["id"], outcome == "imported"
         listeners, known = self._into.listeners, self._into.known_classes
@@ -203,7 +203,7 @@ class SessionPiece:
         saving = TreeSave(plan, listeners, known, last, replaces=not is_new, following=beside)
         done = saving.part(view, plan.branches, self._locks)[1]
         if bool(done["session_created"]) != is_new:
-            # stored by somebody else after the look: the unit begins again, and is refused
+            # stored by another call after the look: the unit begins again, and is refused
             raise Conflict(f"session {session_id!r:.80} was changed meanwhile", code="unique")
         if self._draft.pool is None:
             self._pool(view, last)
@@ -211,21 +211,21 @@ class SessionPiece:
         self._leave(view)
 
     def _refuse_changed(self, view: Unit, stored: WholeSessionRow) -> None:
-        """Lock a stored session. Raises `Conflict` if it was changed after the look: then the unit begins again."""
+        """Lock a stored session. Raises `Conflict` if it was changed after the look, so that the unit begins again."""
         self._locks.first(view, stored["id"])
         row = view.row(session_sql.LOCK, {"session_id": stored["id"]})
         if row is None or row["version"] != stored["version"]:
             raise Conflict(f"session {stored['id']!r:.80} was changed meanwhile", code="unique")
 
     def _planned(self) -> Plan:
-        """Return the plan with the orders and messages that are stored of it."""
+        """Return the plan with only the orders and messages to store."""
         branches = [
             replace(one, order=self._found.orders[one.row["id"]], bodies=self._unless_kept(one.bodies))
             for one in self.plan.branches
             if one.row["id"] not in self._found.gone
         ]
         session = self.plan.session
-        if self._history:  # it tells the status of a new session
+        if self._history:  # the history sets the status of a new session
             session = {**session, "status": None, "status_reason": None, "transition_seq": 0}
         return replace(self.plan, session=session, branches=branches)
 
@@ -233,7 +233,7 @@ class SessionPiece:
         return {one: body for one, body in bodies.items() if one not in self._found.kept_messages}
 
     def _pool(self, view: Unit, last: Any) -> None:
-        """Return the messages that no branch has, in the pool of the session."""
+        """Append messages that are in no branch to the session's order of all messages."""
         session_id = self.plan.session["id"]
         pool, listeners = sessions.locked(view, session_id), self._into.listeners
         new = sessions.pool_messages(view, listeners, session_id, pool, list(self._loose), last, locks=self._locks)
@@ -242,7 +242,7 @@ class SessionPiece:
             sessions.record_change(view, listeners, session_id, last, told)
 
     def _follow(self, view: Unit, *, is_new: bool) -> None:
-        """Return the fields and statuses of the session and its branches."""
+        """Write the fields and statuses of the session and its branches."""
         session, listeners = self.plan.session, self._into.listeners
         session_id, at = session["id"], self._draft.updated_at
         changes = self._changes
@@ -278,12 +278,12 @@ class SessionPiece:
         return pending
 
     def _free_ids(self, view: Unit, pending: Sequence[comparing.Checked]) -> list[str | None]:
-        """Return the ids of changes as their source has them; None for those that are taken here."""
+        """Return the ids of changes as the source has them, None for an id that is taken here."""
         taken = _changes_there(view, pending)
         return [None if one.id in taken else one.id for one, _ in pending]
 
     def _leave(self, view: Unit) -> None:
-        """Note what the next import compares with. What was kept stays different for it."""
+        """Record the versions for the next import to compare with. Parts that were kept stay marked as different."""
         [session] = view.rows(session_sql.GET, {"session_id": self.plan.session["id"]})
         heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
         names = [session["progression_id"], *(row["progression_id"] for row in heads)]
@@ -304,7 +304,10 @@ class SessionPiece:
             pieces.note_revision(self._look, message_id, seen + 1, self._into.now)
 
     def _source(self, kept: Collection[str]) -> dict[str, Sequence[Any]]:
-        """Return how the source has its orders; how it had them, where they were ``kept`` here or are shorter there."""
+        """Return the summaries of the source's orders.
+
+        An order keeps its earlier summary if it was ``kept`` here, or is shorter now in the source.
+        """
         if self._draft.gave_later is not None:
             [branch] = self.plan.branches
             return {branch.row["id"]: growing.told(self.plan, self._base.source.get(branch.row["id"]))}
@@ -317,6 +320,6 @@ class SessionPiece:
 
 
 def _changes_there(view: Unit, changes: Iterable[comparing.Checked]) -> set[str]:
-    """Return the ids of changes under which one is stored here, of whichever session."""
+    """Return which ids of these changes are taken here, in any session."""
     ids = _ids(one.id for one, _ in changes if one.id is not None)
     return {row["id"] for row in view.rows(sql.CHANGES_THERE, {"ids": ids})}

@@ -1,4 +1,4 @@
-"""Names programs whose session files look like those of another one, and are not known here."""
+"""Names programs that this library cannot import, although their session files look like those of known programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from lastlight_state.files.jsonl import files
 
 _DAY = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]"
-#: What the files of each program are found by, below the path that is given.
+#: Patterns that find the files of each program, relative to the given path.
 _PROGRAMS = {
     "Codex": (f"sessions/{_DAY}/rollout-*.jsonl", f"{_DAY}/rollout-*.jsonl", f".codex/sessions/{_DAY}/rollout-*.jsonl"),
     "Gemini CLI": (
@@ -22,8 +22,8 @@ _PROGRAMS = {
 
 
 def program_at(path: Path) -> str | None:
-    """Return the name of a program of these whose session files are at a path, else None."""
-    with suppress(OSError, ValueError):  # no path, or not to be listed
+    """Return the name of such a program if its session files are at a path, else None."""
+    with suppress(OSError, ValueError):  # not a valid path, or it cannot be listed
         if files.is_directory(path):
             found = (name for name, told in _PROGRAMS.items() if any(next(path.glob(one), None) for one in told))
             return next(found, None)

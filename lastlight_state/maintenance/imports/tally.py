@@ -20,16 +20,16 @@ from lastlight_state.maintenance.imports.pieces import (
 )
 from lastlight_state.receipts import Receipt
 
-#: How many units that failed a report names, and how many things that were kept.
+#: How many failed units a report names at most, and how many conflicts.
 NAMED = 500
-#: How often a source is opened that is written again and again.
+#: How often a source may be opened that is written again and again.
 _OPENINGS = 100
 
 _UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
 
 
 class Outcome(NamedTuple):
-    """The result of a unit: its outcome, the rows by table, what was noticed, and what was changed here, too."""
+    """The result of a unit: its outcome, counts of rows by table, counts of notes, and differences that stay."""
 
     outcome: str
     rows: Counter[str]
@@ -38,22 +38,22 @@ class Outcome(NamedTuple):
 
 
 class Tally:
-    """The work done so far."""
+    """The counts, failures and conflicts of an import so far."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._left: Counter[str] = Counter()  # parts that are no units, since the source was opened last
+        self._left: Counter[str] = Counter()  # parts that are not units, since the last opening
         self.failures: list[FailedUnit] = []
         self.conflicts: list[ImportConflict] = []
         self.keys: set[str] = set()
-        #: Places from which the source has come, as its units tell; and how many were known when a unit was refused.
+        #: Paths from which the source has moved, as its units show. And how many were known when a unit was refused.
         self.moved: set[str] = set()
         self._refused: dict[str, int] = {}
-        #: Whether the source was written while it was read. How many units were read since it was opened, how often.
+        #: Whether the source was written while it was read; units read since the last opening; number of openings.
         self.is_disturbed, self._read, self._openings = False, 0, 0
 
     def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
-        """Import a unit by ``treat``, and count its outcome."""
+        """Import a unit by ``treat`` and count its outcome. A part that is not a unit is only counted."""
         self.keys.add(part.key)
         if part.read is None:
             name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
@@ -70,7 +70,7 @@ class Tally:
             self._fail(part, InvalidValue("unit", "is nested too deeply"))
         except SourceWritten as error:
             self.is_disturbed = self._read > 0 and self.may_open_again
-            if self.is_disturbed:  # it is read once more
+            if self.is_disturbed:  # the unit is read again
                 self.keys.discard(part.key)
             else:
                 self._fail(part, error)
@@ -88,9 +88,9 @@ class Tally:
             self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
 
     def takes_back(self) -> bool:
-        """Forget units that were refused before a later unit told where the source has come from: they are read again.
+        """Forget units that were refused before a later unit showed where the source has moved from.
 
-        Return whether there are any.
+        Returns whether there are any. They are to be read again.
         """
         early = {key for key, known in self._refused.items() if known < len(self.moved)}
         self.counts[f"{_UNITS}failed"] -= len(early)
@@ -122,18 +122,18 @@ class Tally:
         return sum(self.counts[_UNITS + outcome] for outcome in STORED)
 
     def with_(self, done: Outcome) -> Counter[str]:
-        """Return what the counts will be with one more outcome."""
+        """Return the counts with one more outcome added."""
         outcome, rows, noticed, _ = done
         found = {_ROWS + name: n for name, n in rows.items()} | {_NOTICED + name: n for name, n in noticed.items()}
         return self.counts + Counter(found) + Counter({_UNITS + outcome: 1})
 
     @property
     def whole(self) -> Counter[str]:
-        """Return all counts, those of parts that are not units included."""
+        """Return all counts, including those of parts that are not units."""
         return self.counts + self._left
 
     def report(self, kind: str, receipt: Receipt | None) -> ImportReport:
-        """Return the report as a record."""
+        """Return the counts, failures and conflicts as a report."""
         units, rows, noticed = (dict(sorted(self._under(name))) for name in (_UNITS, _ROWS, _NOTICED))
         return ImportReport(
             kind=kind,

@@ -1,4 +1,4 @@
-"""Imported teams: how the inboxes of one are compared with what is stored, and stored."""
+"""Imported teams: how a team's inboxes are compared with the stored ones, and stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MemberName(TypedDict):
 
 
 class DeliveredRow(TypedDict):
-    """A stored delivery, and who has it."""
+    """A stored delivery, with the owner of its inbox."""
 
     message_id: str
     owner: str
@@ -53,13 +53,13 @@ class InboxOwner(TypedDict):
 
 
 class InboxEnd(InboxOwner):
-    """An inbox, and its next position."""
+    """An inbox with its next free position."""
 
     next_ord: int
 
 
 class ReadHere(TypedDict):
-    """A delivery that its source has read."""
+    """A delivery that was read in its source."""
 
     owner: str
     ord: int
@@ -70,7 +70,7 @@ class ReadHere(TypedDict):
 _i, _d, _m = INBOXES.c, DELIVERIES.c, MEMBERS.c
 _owners = listed("owners")
 
-#: Members of a channel, those who have left included: an import does not bring them back.
+#: Finds members of a channel, also those who have left: an import does not bring them back.
 _MEMBERS = prepared(sa.select(_m.member).where(_m.channel == bind("channel", _m.channel)), MemberName)
 _JOIN = prepared(
     insert(MEMBERS)
@@ -91,16 +91,16 @@ _reserved = insert(INBOXES).from_select(
     ["owner", "next_ord", "created_at"],
     sa.select(member_of(_owners.c.value, "id"), _count, bind("at", _i.created_at))
     .select_from(_owners)
-    .where(sa.true()),  # without it, SQLite takes ON CONFLICT for the condition of a join
+    .where(sa.true()),  # otherwise SQLite reads ON CONFLICT as the condition of a join
 )
-#: Takes the next positions of each of these inboxes, as many as it says, and begins those that are not there.
+#: Reserves the next positions of each of these inboxes, as many as its ``count``. Creates missing inboxes.
 _RESERVE = prepared(
     _reserved.on_conflict_do_update(
         index_elements=[_i.owner], set_={"next_ord": _i.next_ord + _reserved.excluded.next_ord}
     ).returning(_i.owner, _i.next_ord),
     InboxEnd,
 )
-#: Not what a reader has taken here: it is the reader's to acknowledge.
+#: Acknowledges a delivery, unless a reader has taken it here: then the reader is to acknowledge it.
 _ACK = prepared(
     sa.update(DELIVERIES)
     .where(
@@ -113,13 +113,13 @@ _ACK = prepared(
 )
 
 
-#: The kind of source whose teams may be given a scope.
+#: The kind of source whose teams may have a scope.
 _WITH_SCOPES = "lionagi-teams"
 
 
 @dataclass(frozen=True)
 class Letter:
-    """A message, the inboxes that it is in, when it was read there, and all that its source says of it for ever."""
+    """A message, its inboxes, when it was read in them, and the facts of the source that never change."""
 
     message: NewMessage
     owners: tuple[str, ...]
@@ -129,7 +129,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Team:
-    """A team that was read. ``members`` are the names of their inboxes, ``seed`` is how its source calls it."""
+    """A team that was read. ``members`` are the names of inboxes. ``seed`` has the team's id and beginning."""
 
     id: str
     members: tuple[str, ...]
@@ -143,9 +143,9 @@ class Team:
 class TeamPiece:
     """A team that was read and checked.
 
-    Behind its digest stands that of its messages, by which the next import knows which ones it brought in: a file that
-    does not begin with these is another one, or was begun anew. Behind both are its inboxes. What is not here any more
-    of all that was removed here, and stays away.
+    Its line in the ledger has the team's digest, the digest of its messages, and its inboxes. The digest of messages
+    shows the next import which messages this one brought in. A file that does not begin with these is another file, or
+    was begun anew. What the line has and this store lacks was removed here, and stays away.
     """
 
     def __init__(self, team: Team, into: ImportTarget, is_there: Callable[[str], bool]) -> None:
@@ -156,8 +156,8 @@ class TeamPiece:
         self.target = ("team", team.id)
         drafts = [storing.draft(f"messages[{i}]", one.message, into.now) for i, one in enumerate(team.letters)]
         self._bodies = {body["id"]: body for body in drafts}
-        self._removed: AbstractSet[str] = frozenset()  # messages that were imported before, and are not here any more
-        self._gone: AbstractSet[str] = frozenset()  # names of such inboxes
+        self._removed: AbstractSet[str] = frozenset()  # messages that were imported before and were removed here
+        self._gone: AbstractSet[str] = frozenset()  # names of inboxes that were removed here
         self._joining: list[str] = []
         self._sent: list[ExchangeDeliveryRow] = []
         self._read: list[ReadHere] = []
@@ -171,7 +171,7 @@ class TeamPiece:
         return self._found.kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
         team, self._takes_scope = self._team, look.kind.partition(" ")[0] == _WITH_SCOPES
         look = self._renamed(look)
         is_same = pieces.known_target(look) == team.id
@@ -191,19 +191,20 @@ class TeamPiece:
         self._gone = self._removed_inboxes(look.view, noted, stored)
         rows, left = self._added(look, stored, self._imported_before(noted))
         if found == "grown" and pieces.is_same(look, self) and not rows.total():
-            return "unchanged", Counter(), Counter()  # nothing of it was removed here
+            return "unchanged", Counter(), Counter()  # nothing of the team was removed here
         noticed = Counter(removed_here=left, conflicts=len(self._found.kept))
         return found, rows, team.noticed + noticed
 
     def _line(self, before: Collection[str]) -> str:
-        """Return the line of the ledger, which keeps the inboxes ``before``: the source may have them again."""
+        """Return the line of the ledger. It keeps the inboxes ``before``, because the source may have them again."""
         told = {"owners": sorted({*before, *map(brought.mark, self._owners)})}
         return brought.line(f"{self._team.digest} {self._marks[-1]}", told)
 
     def _renamed(self, look: UnitLookup) -> UnitLookup:
-        """Return the look under the name that the team had at its last import.
+        """Return the lookup under the name that the team had at its last import.
 
-        Its file was renamed since, or it has moved from a file into a database. A copy of the file beside is another.
+        That name differs if the team's file was renamed, or if the team has moved from a file into a database. A copy
+        beside the old file is another team.
         """
         found = pieces.keys(look, self)
         others = [one for one in found if (one["source_kind"], one["source_key"]) != (look.kind, look.key)]
@@ -213,7 +214,7 @@ class TeamPiece:
         return replace(look, kind=found[0]["source_kind"], key=found[0]["source_key"]) if others else look
 
     def _removed_inboxes(self, view: Unit, noted: str | None, members: AbstractSet[str]) -> frozenset[str]:
-        """Return the names of inboxes that the last import had, and that are no inbox and no member here any more."""
+        """Return the names of inboxes of the last import that are neither inboxes nor members here any more."""
         known = set(brought.told_by(noted).get("owners", ()))
         named = [one for one in self._owners if one not in members and brought.mark(one) in known]
         here = view.rows(_INBOXES, {"ids": as_list([{"id": one} for one in named])}) if named else []
@@ -238,7 +239,7 @@ class TeamPiece:
         return rows, left
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add what is new of it, and acknowledge what was read."""
+        """Add the new rows of the team, and acknowledge deliveries that were read in the source."""
         team, known = self._team, self._into.known_classes
         left = self._removed | self._found.kept_messages
         bodies = [body for one, body in self._bodies.items() if one not in left]
@@ -254,14 +255,14 @@ class TeamPiece:
             view.change(_ACK, row)
 
     def _imported_before(self, digest: str | None) -> frozenset[str]:
-        """Return the messages that the file had at its last import, none without one."""
+        """Return the ids of the messages that the last import brought in, none if there was no import."""
         count = 0 if digest is None else self._marks.index(_mark_in(digest))
         return frozenset(one.message.id for one in self._team.letters[:count])
 
     def _is_earlier(self, look: UnitLookup) -> bool:
-        """True if the source has other messages than at the team's last import, and all of them are stored here.
+        """True if the source has other messages than the team's last import, and all of them are stored here.
 
-        It is an older copy, or the file of a team that moved into a database.
+        Then it is an older copy, or the old file of a team that has moved into a database.
         """
         if _mark_in(pieces.known(look) or "") in self._marks:
             return False
@@ -277,7 +278,7 @@ class TeamPiece:
             pieces.refuse_other(self, f"is stored, was empty at its last import, and {origins.came_from(look)}{both}")
 
     def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], DeliveredRow]:
-        """Return the stored deliveries of these messages, by owner and message."""
+        """Return the stored deliveries of the messages that are not ``new``, by owner and message."""
         found: dict[tuple[str, str], DeliveredRow] = {}
         ids = [one for one in self._bodies if one not in new]
         for at in range(0, len(ids), words.BATCH):
@@ -286,9 +287,9 @@ class TeamPiece:
         return found
 
     def _deliveries(self, there: Mapping[tuple[str, str], DeliveredRow], before: AbstractSet[str]) -> int:
-        """Find those to make, in the order of the file, and those to acknowledge. Returns how many were removed here.
+        """Find deliveries to add, in the file's order, and to acknowledge. Return how many removed ones stay away.
 
-        Of messages that were imported ``before``, only who joins now gets those that are still here.
+        A message that was imported ``before`` is only delivered to new members, if it is still here.
         """
         self._sent, self._read, left = [], [], 0
         for letter in self._team.letters:
@@ -312,7 +313,7 @@ class TeamPiece:
         yield from ((body, letter.owners) for body, letter in zip(self._bodies, self._team.letters, strict=True))
 
     def _placed(self, view: Unit) -> list[ExchangeDeliveryRow]:
-        """Return the new deliveries at the ends of their inboxes, which are locked in the order of their owners."""
+        """Return the new deliveries with positions at the ends of their inboxes. Locks inboxes in the owners' order."""
         counts = Counter(row["owner"] for row in self._sent)
         owners = [{"id": one, "count": counts[one]} for one in statements.ordered(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})
@@ -329,12 +330,12 @@ def _is_changed_here(stored: WholeMessageRow, body: MessageDraft) -> bool:
 
 
 def _mark_in(noted: str) -> str:
-    """Return the digest of messages in a line of the ledger."""
+    """Return the digest of the messages from a line of the ledger."""
     return noted.partition(" {")[0].rpartition(" ")[2]
 
 
 def _marks(seed: str, letters: Sequence[Letter]) -> Iterator[str]:
-    """Yield the digests of no message, of the first one, of the first two, and so on."""
+    """Yield the digests of no message, of the first message, of the first two, and so on."""
     seen = hashlib.sha256(seed.encode())
     yield seen.hexdigest()
     for letter in letters:

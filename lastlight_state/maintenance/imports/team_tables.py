@@ -1,4 +1,4 @@
-"""Reads the teams in the state database of the third original system, as its newest versions keep them."""
+"""Reads the teams in the state database of the third original system, as its newest versions store them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from lastlight_state.maintenance.imports.lenient import decoded
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Part, Piece
 from lastlight_state.maintenance.imports.run_folders import moment_of
 
-#: The tables, and the columns without which no team can be read.
+#: The tables, and the columns that are needed to read a team.
 _TEAMS, _MESSAGES = "teams", "team_messages"
 _TABLES = {_TEAMS: "id created_at members", _MESSAGES: "id team_id created_at sender recipient content read_by"}
-#: The columns of a message that a team file calls otherwise.
+#: The columns of a message that have another name in a team file.
 _NAMES = {"sender": "from", "recipient": "to", "created_at": "timestamp"}
 
 
 def read(source: Foreign) -> frozenset[str]:
-    """Return the tables of teams that are read, none where they lack columns."""
+    """Return the names of the teams' tables, none if a table or column is missing."""
     return frozenset(_TABLES) if foreign.has(source, _TABLES) else frozenset()
 
 
 def parts(source: Foreign) -> Iterator[Part]:
-    """Yield the teams of a database, and the messages of teams that are not there."""
+    """Yield the teams of a database, and the number of messages whose team is missing."""
     if not read(source):
         return
     for row in source.rows(_TEAMS, "ORDER BY created_at, id"):
@@ -34,7 +34,7 @@ def parts(source: Foreign) -> Iterator[Part]:
 
 
 def _piece(source: Foreign, row: Row, into: ImportTarget) -> Piece:
-    """Return a team, its messages in the order in which they were stored."""
+    """Return a team, with its messages in the order in which they were stored."""
     said = list(source.rows(_MESSAGES, "WHERE team_id = ? ORDER BY rowid", [row["id"]]))
     source.confirm()
     noticed = Counter[str]()
@@ -45,6 +45,6 @@ def _piece(source: Foreign, row: Row, into: ImportTarget) -> Piece:
 
 
 def _message(row: Row, adapts: Counter[str] | None) -> Row:
-    """Return a message as a team file has it. What has no column there goes to its ``extra``."""
+    """Return a message in the form of a team file. Other columns go to the message's ``extra``."""
     told = {_NAMES.get(name, name): value for name, value in row.items() if name != "team_id" and value is not None}
     return {**told, "read_by": decoded("read_by", row["read_by"], adapts)}

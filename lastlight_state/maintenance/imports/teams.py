@@ -1,12 +1,13 @@
 """Reads team files: one JSON object each, with the members of a team and the messages that they sent each other.
 
 The members of a team join a channel with the team's id, each with the inbox ``<team>/<name>``. Messages keep ids and
-times, in the order of the file. ``*`` and an empty recipient mean all members. What was read is acknowledged, unless a
-reader has taken it here.
+times, in the order of the file. ``*`` and an empty recipient mean all members. A message that was read is acknowledged,
+unless a reader has taken it here.
 
-A later import adds members, messages and read marks. The file must begin with the messages of its last import as they
-were, or it is refused. Members who left here stay away, as do removed messages and deliveries, until they are revived.
-A later member gets the messages that are still here. A renamed file goes on; a copy beside the file is refused.
+A later import adds members, messages and read marks. The file must begin with the unchanged messages of its last
+import, or it is refused. Members who left here stay away, and so do removed messages and deliveries, until they are
+revived. A new member gets the messages that are still here. A renamed file continues its team; a copy beside the file
+is refused.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from lastlight_state.maintenance.imports.team_pieces import Letter, Team, TeamPi
 from lastlight_state.special_files import DIRECTORY
 
 FOLDER = "teams"
-#: What a message of a team file has; the rest is kept in ``extra``.
+#: The known fields of a message in a team file. Other fields are kept in ``extra``.
 _FIELDS = ("id", "from", "to", "content", "timestamp", "read_by")
-#: What a team file has that arrives. A channel has no name of its own, and none of the rest.
+#: The fields of a team file that are imported. The channel has no name of its own, and no place for other fields.
 _TEAM = ("id", "members", "created_at", "messages")
 _EVERYBODY = "*"
-#: What a message says for ever, beside its time: the rest may change in the file.
+#: The fields of a message that never change, besides its time. Other fields may change in the file.
 _SAID = ("id", "from", "content")
 
 
 def found_at(path: Path) -> bool:
-    """Return whether this is a folder of team files, or the folder above it."""
+    """Return whether a path is a folder of team files, or the parent of such a folder."""
     return bool(_files(path))
 
 
@@ -73,9 +74,9 @@ def piece(
     into: ImportTarget,
     is_there: Callable[[str], bool] = lambda _: True,
 ) -> TeamPiece:
-    """Return the team of an object as a team file has it. One that tells no begin is of when it was ``changed``.
+    """Return the team in an object with the form of a team file. Its beginning is ``changed`` if it states none.
 
-    ``is_there`` says whether the folder has a file of a name.
+    ``is_there`` returns whether the folder has a file with a name.
     """
     team_id = valid.identifier("id", told["id"])
     reader = _Reader(into, noticed, team_id, _names("members", told.get("members")))
@@ -103,15 +104,15 @@ class _Reader:
 
     @property
     def channel(self) -> str:
-        """Return the id of the team as it is called here."""
+        """Return the id of the team's channel here."""
         return self.team_id if self.into.scope is None else self.into.scoped(self.team_id)
 
     def owner(self, where: str, name: str) -> str:
-        """Return the name of an inbox. Teams have members of the same names, who are not the same."""
+        """Return the name of a member's inbox. It includes the team: members of two teams may have one name."""
         return valid.identifier(where, self.into.scoped(self.team_id, name))
 
     def letter(self, where: str, told: Any, began: datetime) -> Letter:
-        """Return a message with the inboxes that it is in, and when it was read there."""
+        """Return a message with its inboxes, and when it was read in them."""
         if not isinstance(told, dict) or not isinstance(told.get("id"), str):
             raise InvalidValue(f"{where}.id", "must be given")
         if told["id"] in self.ids:
@@ -141,7 +142,7 @@ class _Reader:
         return fitting_message(one, self.into.now, self.noticed) if self.into.lenient else one
 
     def _owners(self, where: str, told: Any) -> list[str]:
-        """Return the inboxes of the recipients; no recipient and ``*`` are all members."""
+        """Return the inboxes of the recipients. An empty recipient and ``*`` mean all members."""
         names = [one.strip() for one in told.split(",")] if isinstance(told, str) else _names(where, told)
         named = [one for one in names if one]
         if not named or _EVERYBODY in named or told == "all":
@@ -150,13 +151,13 @@ class _Reader:
         return list(dict.fromkeys(self.owner(where, one) for one in named))
 
     def _read_by(self, where: str, told: Any, sent: datetime) -> dict[str, datetime]:
-        """Return who has read a message, and when. Older files list the names only."""
+        """Return the inboxes in which a message was read, each with the time. Older files have only a list of names."""
         marks = told if isinstance(told, dict) else dict.fromkeys(_names(where, told))
         return {self.owner(where, name): moment_of(at) or sent for name, at in marks.items()}
 
 
 def _time(told: Any) -> str | None:
-    """Return a time as a file and a database say it alike."""
+    """Return a time in one format for files and databases."""
     found = moment_of(told)
     return None if found is None else iso_text(found)
 

@@ -1,15 +1,15 @@
 """Reads the database of the first original system: runs with their executions and gates, overrides, and chats.
 
-Values go by the names of columns, of any version of the program. ``owner/repo`` is split, an explicit owner wins, and
-no owner is guessed from a URL. The error in a failed run's context becomes the run's. Columns of executions without a
-place go to ``details``.
+Values are found by column names, for every version of the program. ``owner/repo`` is split, an explicit owner wins, and
+no owner is guessed from a URL. The error in a failed run's context becomes the run's error. Unknown columns of
+executions go to ``details``.
 
-A refused value fails its unit and names row and column. A live run that nobody continued here follows its source. What
-was ended, answered, closed, overridden or cleared here stays, and is counted. An override follows only the path or
-server that it came from, while nobody changed it here.
+A refused value fails its unit and names row and column. A live run that nobody continued here follows its source. A
+run, gate or chat that was ended, answered or closed here stays so, and is counted. So does an override that was set or
+cleared here. An override follows only the path or server that it came from, while nobody has changed it here.
 
-Chat messages keep their numbers where these are free. Of several active chats in one place one stays active. A running
-fire arrives as abandoned.
+Chat messages keep their numbers if these are free. If several chats in one place are active, one stays active. A fire
+that was running is imported as abandoned.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft
 from lastlight_state.messaging import models
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, SESSIONS as CHATS, is_active
 
-# Chat sessions of the first original system: how one with its messages is compared with what is stored, and stored.
+# Chat sessions of the first original system: how a session and its messages are compared with the stored ones, and
+# stored.
 
 _s, _m = SESSIONS.c, MESSAGES.c
 
-#: What a message says for ever, and with what may be filled in later: whatever its number.
+#: The fields of a message that never change, and a field that may be filled in later. The number is not compared.
 _SAID, _LATER = ("role", "content", "timestamp"), "platform_message_id"
 _TOLD = (*_SAID, _LATER)
 
@@ -71,8 +72,8 @@ _COUNT = prepared(
 class ChatPiece(RowPiece):
     """A chat session that was read and checked, with its messages in their order.
 
-    Its messages keep their numbers where nobody here has them, and all come after those that are stored of it. A source
-    that lacks messages of the last import is an older one, or another, wherever it stands.
+    Its messages keep their numbers if these are free and come after the stored messages of the session. A source that
+    lacks messages of the last import is an older or another source, wherever it is.
     """
 
     proof = "messages"
@@ -88,11 +89,11 @@ class ChatPiece(RowPiece):
         self._keeps_numbers = True
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
         [session] = self.draft.given["messaging_sessions"]
         rival = {**session, "thread": session["thread_id"] or ""}
         is_rival = bool(session["active"]) and look.view.row(_RIVAL, rival) is not None
-        if "metadata" in session:  # what was said here since is kept beside it
+        if "metadata" in session:  # keep what later messages here have added
             stored = look.view.value(_METADATA, {"id": session["id"]})
             session = {**session, "metadata": {**(stored or {}), **session["metadata"]}}
         self._given = {"messaging_sessions": [retired(session) if is_rival else session]}
@@ -114,7 +115,10 @@ class ChatPiece(RowPiece):
         return bool(brought.beginning(self._said, known)) if known and known[0] else None
 
     def _not_stored(self, stored: Sequence[Row], noticed: Counter[str]) -> Sequence[Row]:
-        """Return the messages that follow those which are stored. These never change, whatever is filled in there."""
+        """Return the messages after the stored ones.
+
+        Raises `StaleVersion` if a stored message differs. An id that was filled in on one side only stays as it is.
+        """
         for here, there in zip(stored, self._messages, strict=False):
             is_later = here[_LATER] is None or there[_LATER] is None
             if any(here[name] != there[name] for name in (_SAID if is_later else _TOLD)):
@@ -126,7 +130,7 @@ class ChatPiece(RowPiece):
         return self._messages[len(stored) :]
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add what is new of it."""
+        """Add the new messages, and create or update the session."""
         super().store(view, outcome)
         if not self._new:
             return
@@ -143,12 +147,12 @@ class ChatPiece(RowPiece):
 
 
 def retired(session: Row) -> dict[str, Any]:
-    """Return the session as one that ended because another has its place."""
+    """Return the session as inactive, because another session has its place."""
     ended = {"deactivated_at": session["last_activity_at"], "deactivated_reason": "duplicate"}
     return {**session, "active": False, **ended}
 
 
-#: What a unit becomes, by the table of its first row.
+#: The kind of record that a unit becomes, by the table of its first row.
 _KINDS = {
     "workflow_runs": "workflow_run",
     "executions": "execution",
@@ -159,22 +163,22 @@ _KINDS = {
     "messaging_sessions": "messaging_session",
 }
 _OVERRIDES = ("cron_overrides", "workflow_overrides")
-#: The tables whose rows are units, each alone.
+#: The tables whose rows are units of their own.
 _ALONE = (*_OVERRIDES, "cron_fires")
 #: The tables whose rows belong to a run, each with the order of its rows.
 _OF_RUNS = {"executions": "started_at, id", "workflow_approvals": "created_at, id"}
 _NAMES = ", ".join(workflow_rows.TABLES)
-#: The tables that are read, and the one about the schema of the source.
+#: The tables that are read, and the table that describes the source's schema.
 _READ = {*workflow_rows.TABLES, "__drizzle_migrations"}
-#: The order of sessions in which, of the active ones in one place, the last is the one that stays active.
+#: The order of sessions in which the last active one of a place is the one that stays active.
 _BY_ACTIVITY = "ORDER BY last_activity_at, created_at, id"
-#: The rows of a unit as they stand in the source, by table.
+#: The rows of a unit as the source has them, by table.
 Found = dict[str, list[ForeignRow]]
 _PLACE = ("platform", "channel_id", "thread_id", "user_id")
 
 
 def found_at(place: Place) -> bool:
-    """Return whether this is a database of that system. One of ours has a version."""
+    """Return whether a place has a database of that system. A table of versions marks a database of our own."""
     if isinstance(place, Path):
         return foreign.holds(place, _is_known)
     with servers.opened(place) as source:
@@ -211,7 +215,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
 
 
 def _of_run(source: Foreign, run_id: Any, found: Found) -> Found:
-    """Return ``found`` with the rows of each other table that belong to the run."""
+    """Return ``found`` with the run's rows in each other table."""
     return found | {
         table: list(source.rows(table, f"WHERE workflow_run_id = ? ORDER BY {order}", [run_id]))
         for table, order in _OF_RUNS.items()

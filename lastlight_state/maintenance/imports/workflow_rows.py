@@ -1,4 +1,4 @@
-"""Rows of the first original system's tables as ours: how each value is checked, and how a row may grow."""
+"""Converts rows of the first original system's tables: how each value is checked, and how a stored row may change."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from lastlight_state.workflows.kernel import transitions
 from lastlight_state.workflows.kernel.rows import StatusRow
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, RUNS
 
-# How a run that was imported follows its source: its status changes as it does for every other run.
+# How an imported run follows its source: its status changes by the same transitions as that of any run.
 
 _MOVES = {"running": transitions.RESUME, "paused": transitions.PAUSE, "queued": transitions.REQUEUE}
-#: The columns that a change to this status sets.
+#: The columns that a change to a status sets, by status.
 _SETS: dict[str, tuple[str, ...]] = {
     "running": (),
     "paused": ("pause_reason", "wake_at", "waiting_for", "correlation_id"),
@@ -40,14 +40,14 @@ _SETS: dict[str, tuple[str, ...]] = {
 
 
 def is_open(stored: Row, row: Row) -> bool:
-    """Return whether a run is as it was imported: live, and neither claimed nor gone on with here."""
+    """Return whether a run is still live, and was neither claimed nor continued here since its import."""
     begun = stored["phase_history"]
     untouched = stored["claim_epoch"] == 0 and stored["updated_at"] <= row["updated_at"]
     return stored["status"] not in words.TERMINAL and untouched and row["phase_history"][: len(begun)] == begun
 
 
 def move(view: Unit, into: ImportTarget, growth: Growth, stored: Row, row: Row, names: list[str]) -> None:
-    """Change these columns of a run; a change of its status is a transition."""
+    """Update these columns of a run. A change of its status is a transition."""
     change(view, growth, RUNS, stored, row, [name for name in names if name != "status"])
     if "status" not in names:
         return
@@ -63,7 +63,7 @@ def move(view: Unit, into: ImportTarget, growth: Growth, stored: Row, row: Row, 
         view.after_commit(lambda: into.listeners.notify(TERMINAL_TOPIC, moved))
 
 
-#: The tables, and the columns that each has in every version.
+#: The tables, and the columns that each table has in every version.
 TABLES = {
     "executions": "id trigger_type trigger_id skill repo issue_number started_at finished_at success error",
     "workflow_runs": "id workflow_name trigger_id current_phase phase_history status context started_at updated_at",
@@ -75,7 +75,7 @@ TABLES = {
     "messaging_messages": "id session_id role content timestamp",
 }
 _GATE, _EXECUTION, _FIRE = limits_of(APPROVALS), limits_of(EXECUTIONS), limits_of(FIRES)
-#: A text that neither names anything nor is indexed.
+#: The check of a text that is neither a name nor indexed.
 _SAID = cells.text(1024)
 _ACTOR = cells.name(limits_of(RUNS).triggered_by)
 _COUNTS = (
@@ -92,7 +92,7 @@ _OVERRIDE: dict[str, Check] = {
     "updated_at": cells.time,
     "updated_by": _SAID,
 }
-#: The checks of the columns by table, but for those whose sizes are settings.
+#: The checks of the columns by table, except columns whose size limits are settings.
 _CHECKS: dict[str, dict[str, Check]] = {
     "workflow_runs": {
         **cells.names(RUNS, "id", "workflow_name", "trigger_id", "current_phase"),
@@ -166,7 +166,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
 
 @lru_cache(maxsize=8)
 def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
-    """Return the checks of the columns, by table."""
+    """Return the checks of all columns, by table."""
     sized: dict[str, dict[str, Check]] = {
         "workflow_runs": {
             "phase_history": cells.json(limits.phase_history, list),
@@ -180,9 +180,9 @@ def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
 
 
 def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a run. Its phases are counted, and the error that its context holds is the run's if it failed.
+    """Return a run. The count of its phases is set, and a failed run gets the error from its context.
 
-    Columns without a place of their own go to its context.
+    Unknown columns go to its context.
     """
     row = _placed("workflow_runs", _checked(RUNS, limits, found, aside))
     ended = row["status"] in ("failed", "cancelled")
@@ -196,7 +196,7 @@ def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
 
 def execution(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return an execution. Columns without a place of their own are its details."""
+    """Return an execution. Unknown columns become its details."""
     row = _placed("executions", _checked(EXECUTIONS, limits, found, aside))
     where, others = f"executions {row['id']:.80}.details", aside.others
     aside.others = {}
@@ -214,7 +214,7 @@ def _placed(table: str, row: cells.Row) -> cells.Row:
 
 
 def fire(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a fire of a cron. One that was running is abandoned: its end is not told."""
+    """Return a fire of a cron. A fire that was running is abandoned, because the source does not state its end."""
     workflow, handler = found.get("workflow"), found.get("handler")
     named = {
         **found,
@@ -233,7 +233,7 @@ def fire(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
 
 def approval(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a gate. Columns without a place of their own go to its action."""
+    """Return a gate. Unknown columns go to its action."""
     row = _checked(APPROVALS, limits, found, aside)
     return {
         **row,
@@ -242,7 +242,7 @@ def approval(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
 
 def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return what an operator changed. It has no place for other columns, and none for texts: these are refused."""
+    """Return an override set by an operator. Unknown columns are only counted, and refused values fail the unit."""
     aside.lenient = False
     row = _checked(table, limits, found, aside)
     aside.leave()
@@ -250,13 +250,13 @@ def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFiel
 
 
 def chat(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a chat session, without what its messages have to say in its metadata. Its messages are counted anew."""
+    """Return a chat session. Its metadata does not have its messages' values yet, and its messages are counted anew."""
     others = {name: value for name, value in found.items() if name != "message_count"}
     return _checked(chats.SESSIONS, limits, others, aside)
 
 
 def message(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a message of a chat session, in whose metadata the names of texts with escapes stand."""
+    """Return a message of a chat session. Refused texts go to the session's ``aside``. Unknown columns are counted."""
     own = ExtraFields(aside.noticed, lenient=aside.lenient)
     row = _checked(chats.MESSAGES, limits, found, own)
     own.leave()
@@ -268,7 +268,7 @@ def message(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 def _checked(
     table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields, name: str | None = None
 ) -> cells.Row:
-    """Return the columns with a check; the others are kept in ``aside``."""
+    """Return the columns that have a check. Other columns are kept in ``aside``."""
     checks = _checks(limits)[name or table.name]
     aside.keep(found, checks.keys())
     return cells.row_of(table, found, checks, aside)
@@ -276,7 +276,7 @@ def _checked(
 
 #: The columns of a fire in the source that have another name here.
 _RENAMED = ("workflow", "handler", "repos_eligible", "repos_scanned", "error")
-#: How a row of each table is made.
+#: The functions that convert a row, by table.
 MADE: dict[str, Callable[[Limits, cells.Row, ExtraFields], cells.Row]] = {
     "workflow_runs": run,
     "executions": execution,
@@ -296,7 +296,7 @@ def _override_growth() -> Growth:
     return Growth(lambda stored, row: stored["updated_at"] < row["updated_at"], frozenset(), ("updated_at",))
 
 
-#: How stored rows may follow their source. A run's context gets its error there, and restarts are counted apart here.
+#: How stored rows may follow their source. A run's context also has its error, and this store counts restarts itself.
 GROWTHS = {
     "workflow_runs": Growth(
         is_open,

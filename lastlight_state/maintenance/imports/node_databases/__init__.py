@@ -1,18 +1,18 @@
 """Reads the database of the second original system: its runs, each with all that belongs to it.
 
-Milliseconds become times, and states and statuses become words of ours. A waiting run is paused, and its question, or
-the timer or signal of its node, says for what. For words of versions of 2026 that ours has not (``waiting-quota``,
-``waiting-bound``, ``bound-stale``, ``paused``, ``stalled``) the run is paused and its context keeps the word under
-``status``; a node is pending, and is counted.
+Milliseconds become times, and states and statuses become our words. A waiting run is paused. Its question, or its
+node's timer or signal, tells what it waits for. Some statuses of versions of 2026 have no word here (``waiting-quota``,
+``waiting-bound``, ``bound-stale``, ``paused``, ``stalled``). Such a run is paused, and its context keeps the word under
+``status``; such a node is pending, and is counted.
 
 Events, signals and frames keep their numbers, and frames their encoding. Tool calls are numbered within the run.
-Attempts and approvals get ids such as ``<run>:<node>:<iteration>``, with the attempt behind. The last score of one
-scorer for an attempt is in force. What an attempt used stands in the counts and cost of its execution, and whole in its
-details.
+Attempts and approvals get ids such as ``<run>:<node>:<iteration>``, for an attempt followed by its number. Of several
+scores by one scorer for an attempt, the last is in force. The usage of an attempt is in the counts and cost of its
+execution, and complete in its details.
 
-A cron is planned anew, and does not fire for what was missed. Rows of tasks' outputs come into tables that are defined
-here; those of others are counted, and come after a definition. An open question of an ended run is cancelled, and
-counted. A live run that nobody continued here follows its source.
+A cron is planned anew, and does not fire for missed times. Rows of tasks' outputs are stored in output tables that are
+defined here. Rows of other output tables are counted, and are imported once their table is defined. An open question of
+an ended run is cancelled, and counted. A live run that nobody continued here follows its source.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ from lastlight_state.outputs.models import CACHE
 from lastlight_state.schedules.crons.definitions import pattern
 from lastlight_state.schedules.models import SCHEDULES, UNPLANNED
 
-# What belongs to no run: crons, entries of the cache, and chunks of text with their embeddings, each one unit.
+# Rows that belong to no run: crons, entries of the cache, and chunks of text with their embeddings, each one unit.
 
 _NAME = cells.name(256)
 _CRON, _CHUNK = limits_of(SCHEDULES), limits_of(VECTORS)
 _ZONE = "UTC"
 _PLAN = ["next_run_at", "planned_with"]
 
-#: A unit as rows of ours, by table, its head last.
+#: Makes a unit's rows for our tables, by table, with the head's table last.
 Made = Callable[[Terms, Row], dict[str, list[Row]]]
 
 
 def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) -> Piece:
-    """Return the unit of a row."""
+    """Return the unit of a single row of the source."""
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
     given = made(terms, units.scoped(into, kind, row))
@@ -87,11 +87,11 @@ _BEGUN = prepared(
 class ChunkPiece(RowPiece):
     """A chunk of text with its embedding. Its namespace belongs to the source that began it.
 
-    The ledger has when it began: one that was removed here and begun anew is another one.
+    The ledger has the time when the namespace began. A namespace that was removed here and begun anew is another one.
     """
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
         [head] = self.draft.given[str(NAMESPACES.name)]
         namespace = head["namespace"]
         self._space = replace(look, key=key_of((str(NAMESPACES.name), namespace)))
@@ -111,7 +111,7 @@ class ChunkPiece(RowPiece):
     def _planned(
         self, look: UnitLookup, head: Placed, done: tuple[str, Counter[str], Counter[str]]
     ) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what comes of the unit after those that a dry run has seen before: they begin a namespace once."""
+        """Return the outcome of the unit after earlier units of a dry run: only the first one creates the namespace."""
         spaces, found = look.planned[str(NAMESPACES.name)], done[0]
         if found in STORED and spaces.setdefault(head["namespace"], head) is not head:
             if head["dimensions"] != spaces[head["namespace"]]["dimensions"]:
@@ -121,7 +121,7 @@ class ChunkPiece(RowPiece):
         return done
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add or change the chunk, and note whose its namespace is."""
+        """Add or change the chunk, and record the source of its namespace."""
         super().store(view, outcome)
         target = ("vector_namespace", self.draft.given[str(NAMESPACES.name)][0]["namespace"])
         pieces.note_unit(self._space, target, self._began, "imported", self._into.now)
@@ -130,7 +130,7 @@ class ChunkPiece(RowPiece):
 def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
     """Return a cron.
 
-    It is planned by the first look for due ones here, so that what was missed meanwhile does not fire.
+    The next look for due crons here plans it, so that it does not fire for missed times.
     """
     found = SourceRow(terms, "_smithers_cron", row, "cron_id", adapts=True)
     created = found.must("created_at_ms", moment)
@@ -155,7 +155,7 @@ def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """Return an entry of the cache, under its own key."""
+    """Return an entry of the cache, with its key unchanged."""
     found = SourceRow(terms, "_smithers_cache", row, "cache_key")
     for name in ("tools_sig", "jj_pointer"):
         terms.noticed[f"{name}_left"] += row.get(name) is not None
@@ -174,7 +174,7 @@ def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """Return a chunk of text with its embedding, in its namespace, which begins with the first of its chunks."""
+    """Return a chunk of text with its embedding, and its namespace, which begins with its first chunk."""
     found = SourceRow(terms, "_smithers_vectors", row, "id", adapts=True)
     embedding = found.must("embedding", checks.vector)
     dimensions = len(embedding) // 4
@@ -201,14 +201,14 @@ def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def _cron_is_open(stored: Placed, row: Placed) -> bool:
-    """Return whether nobody here has changed the cron, and it has not fired here."""
+    """Return whether the cron has neither changed nor fired here."""
     return stored["last_fire_id"] is None and bool(stored["updated_at"] == row["updated_at"])
 
 
 def _change_cron(
     view: Unit, _into: ImportTarget, growth: Growth, stored: Placed, row: Placed, names: list[str]
 ) -> None:
-    """Change a cron. With another pattern it is planned anew."""
+    """Update a cron. It is planned anew if its pattern or ``enabled`` changes."""
     plan = _PLAN if {"pattern", "enabled"} & set(names) else []
     change(view, growth, SCHEDULES, stored, row, [*names, *plan])
 
@@ -224,7 +224,7 @@ _GROWTHS: dict[str, Growth] = {
     "vectors": Growth(lambda stored, _: stored["updated_at"] is None, frozenset(), ("updated_at",)),
     str(NAMESPACES.name): Growth(lambda _stored, _row: False, frozenset({"dimensions"}), (), frozenset({"created_at"})),
 }
-#: The tables of such units: their order, what each becomes, and how it is made.
+#: The tables of such rows: their order, the kind of record that a row becomes, and the function that converts it.
 APART: dict[str, tuple[str, str, Made]] = {
     "_smithers_cron": ("cron_id", "cron", cron),
     "_smithers_cache": ("cache_key", "output_cache", cached),
@@ -234,16 +234,16 @@ APART: dict[str, tuple[str, str, Made]] = {
 
 _PREFIX = "_smithers_"
 _RUNS = f"{_PREFIX}runs"
-#: Of rows that name no run that is there.
+#: Finds rows whose run is missing or not named.
 _OF_NO_RUN = f"run_id IS NULL OR run_id NOT IN (SELECT run_id FROM {_RUNS})"
 #: The columns that the table of runs has in every version.
 _COLUMNS = {_RUNS: "run_id workflow_name status created_at_ms"}
-#: The tables that are read, and the one about the schema of the source, which says nothing of what it did.
+#: The tables that are read, and the table of schema versions, which has no data.
 _READ = {_RUNS, f"{_PREFIX}schema_migrations", *units.OF_RUNS, *APART}
 
 
 def found_at(place: Place) -> bool:
-    """Return whether this is a database of that system. One of ours has a version."""
+    """Return whether a place has a database of that system. A table of versions marks a database of our own."""
     if isinstance(place, Path):
         return foreign.holds(place, _is_known)
     with servers.opened(place) as source:
@@ -255,7 +255,7 @@ def _is_known(source: Foreign) -> bool:
 
 
 def parts(place: Place) -> Generator[Part]:
-    """Yield the runs of a database, the oldest first, and what belongs to none."""
+    """Yield the runs of a database, the oldest first, then the rows that belong to no run."""
     with servers.opened(place) as source:
         if not _is_known(source):
             raise Conflict(f"{str(place)!r:.200} has not the table {_RUNS}", code="unknown_source")
@@ -279,7 +279,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
 
 
 def _apart(source: Foreign) -> Iterator[Part]:
-    """Yield what belongs to no run."""
+    """Yield crons, entries of the cache and chunks of text as units."""
     for table, (order, kind, made) in APART.items():
         for row in source.rows(table, f"ORDER BY {order}"):
             name = unit_name(table.removeprefix(_PREFIX), row[order.rpartition(" ")[2]])
@@ -287,7 +287,7 @@ def _apart(source: Foreign) -> Iterator[Part]:
 
 
 def _elsewhere(source: Foreign) -> Iterator[Part]:
-    """Yield the rows of no run that have no place here, counted by table."""
+    """Yield the numbers of rows that have no run and no place here, by table."""
     for table in _left(source):
         condition = _OF_NO_RUN if "run_id" in source.columns(table) else "true"
         for part in foreign.counted(source, table, condition):
@@ -295,7 +295,7 @@ def _elsewhere(source: Foreign) -> Iterator[Part]:
 
 
 def _outputs(source: Foreign) -> list[str]:
-    """Return the tables of what tasks produced: they have the names that their schemas gave them."""
+    """Return the tables of tasks' outputs. They have the names that their schemas gave them."""
     return [
         name
         for name in source.tables()
@@ -304,7 +304,7 @@ def _outputs(source: Foreign) -> list[str]:
 
 
 def _left(source: Foreign) -> list[str]:
-    """Return the tables of that system which are not read."""
+    """Return the tables of that system that are not read."""
     return [name for name in source.tables() if name.startswith(_PREFIX) and name not in _READ]
 
 

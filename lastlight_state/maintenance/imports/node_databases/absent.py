@@ -1,4 +1,4 @@
-"""Rows of a run that its source has and this store has not: new ones, and those that were removed here."""
+"""Finds rows of a run that its source has and this store lacks: new rows, and rows that were removed here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Given = Mapping[str, Sequence[Row]]
 
 
 class StreamEnd(TypedDict):
-    """A stream of a run, and the number that its next row gets."""
+    """A stream of a run, and the number of its next row."""
 
     stream: str
     next_seq: int
@@ -27,19 +27,19 @@ class StreamEnd(TypedDict):
 _s, _c = SEQUENCES.c, TOOL_CALLS.c
 _ENDS = prepared(sa.select(_s.stream, _s.next_seq).where(_s.run_id == bind("run_id", _s.run_id)), StreamEnd)
 _CALLS = prepared(sa.select(_c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
-#: The streams whose rows have the numbers of the source, each with its table and the column of the number.
+#: The streams whose rows keep the source's numbers, each with its table and the column of the number.
 _STREAMS = (("events", "run_events", "seq"), ("signals", "run_signals", "seq"), ("frames", "run_frames", "frame_no"))
-#: By what else the rows are known that something here removes without their run: rows of output tables have a key.
+#: The key columns of other rows that can be removed here without their run. Rows of output tables have their own key.
 _KEYS = {"tool_calls": ("call_id",), "scores": ("id",)}
 _OUTPUT_KEY = ("node_id", "iteration")
 
 
 class AbsentRows:
-    """Finds the rows of a run that are not here. ``before`` is what the ledger tells of its last import.
+    """Finds the rows of a run that are not here. ``before`` is the ledger's record of its last import.
 
-    ``ends`` has the next number of each stream here, ``removed`` counts the rows that were removed here, and ``told``
-    is what the ledger keeps for the next import: also what the source lacks now and may have again. With ``keeps_all``
-    no row is taken for a removed one.
+    ``ends`` has the next number of each stream here, and ``removed`` counts the rows that were removed here. ``told``
+    is the ledger's record for the next import. It includes rows that the source lacks now and may have again. With
+    ``keeps_all``, no row counts as removed.
     """
 
     def __init__(self, look: UnitLookup, piece: Piece, before: Mapping[str, Any], *, keeps_all: bool) -> None:
@@ -52,7 +52,7 @@ class AbsentRows:
     def left_out(self, given: Given, outputs: Collection[str]) -> Given:
         """Return the rows without those that were removed here.
 
-        Raises `AlreadyExists` for a new row of the source whose number was given here, to a row that is gone.
+        Raises `AlreadyExists` if the source gave a new row a number that was given here to a row that is gone.
         """
         found = dict(given)
         for stream, table, number in _STREAMS:
@@ -80,7 +80,7 @@ class AbsentRows:
         return [row for row in rows if row[number] not in gone]
 
     def _known(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows but for those that the last import had and that are not here."""
+        """Return the rows except those that the last import had and that are not here."""
         known = set(self._before.get(table, ()))
         if not known or not rows:
             return rows
@@ -97,6 +97,6 @@ class AbsentRows:
         return row_merge.missing_rows(self._look.view, {table: rows}, keeps=True).get(table, ())
 
     def _absent_calls(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the tool calls that are not here. Their numbers are of this store, so they have no key yet."""
+        """Return the tool calls that are not here, by their ids: their numbers here are not known yet."""
         here = {row["call_id"] for row in self._look.view.rows(_CALLS, self._this)}
         return [row for row in rows if row["call_id"] not in here]

@@ -1,4 +1,4 @@
-"""The columns that are read of each table of the second original system. What others hold is counted, never read."""
+"""The columns that are read, by table of the second original system. Values of other columns are only counted."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ _READ = {
     "_smithers_vectors": "id namespace content embedding dimensions metadata_json document_id chunk_index"
     " created_at_ms",
 }
-#: The columns by table, of tables whose other columns have no place in a row of ours.
+#: The known columns by table, for tables whose other columns cannot be stored here.
 COLUMNS = {table: frozenset(columns.split()) for table, columns in _READ.items()}

@@ -1,4 +1,4 @@
-"""A run with its attempts, nodes, loops, gates and requests, as rows of ours."""
+"""Converts a run with its attempts, nodes, loops, gates and requests to our rows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from lastlight_state.maintenance.imports.node_databases.source_rows import (
 from lastlight_state.workflows import words
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS, RUNS
 
-# Approvals and human requests, as rows of ours.
+# Converts approvals and human requests to our rows.
 
 _GATE, _QUESTION = limits_of(APPROVALS), limits_of(REQUESTS)
 _QUESTION_ID, _QUESTION_NODE = cells.name(_QUESTION.id), cells.name(_QUESTION.node_id)
-#: More of a name than a caller may give.
+#: The check of a person's name, which may be longer than callers may give.
 _WHO = cells.text(1024)
 _QUESTION_STATUSES = {
     "requested": "pending",
@@ -37,14 +37,14 @@ _QUESTION_STATUSES = {
     "expired": "expired",
 }
 _KINDS = {"ask": "text", "confirm": "confirm", "select": "select", "json": "form"}
-#: Why a question is closed that the source left open in a run that has ended.
+#: The reason for closing a question that was still open in a run that has ended.
 _CLOSED = "run.ended"
-#: How a question is closed that nobody answered.
+#: The columns of a question that is closed without an answer.
 CANCELLED: Row = {"status": "cancelled", "closed_reason": _CLOSED}
 
 
 def approval(terms: Terms, row: Row, run: Row) -> Row:
-    """Return a gate. Once it is answered the source does not say any more when it was asked."""
+    """Return a gate. For an answered gate, the source may not state any more when it was asked."""
     found = SourceRow(terms, "_smithers_approvals", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _QUESTION_ID), found.must("node_id", _QUESTION_NODE)
     iteration = found.must("iteration", valid.number)
@@ -98,14 +98,14 @@ def request(terms: Terms, row: Row, run: Row) -> Row:
 
 
 def _summary(request: Any, node: str) -> str:
-    """Return what the request says of itself, else the name of its node."""
+    """Return the summary or title in the request, else the name of its node."""
     told = [request.get(name) for name in ("summary", "title")] if isinstance(request, dict) else []
     text = next((one for one in told if isinstance(one, str) and one.strip()), node)
     return text.encode()[: _GATE.summary].decode(errors="ignore")
 
 
 def _closed(terms: Terms, made: Row, run: Row) -> Row:
-    """Return the question, cancelled if its run has ended without an answer: here none is open then."""
+    """Return the question, cancelled if it is open and its run has ended: here an ended run has no open question."""
     if made["status"] != "pending" or run["status"] not in words.TERMINAL:
         return made
     terms.noticed["question_closed"] += 1
@@ -118,7 +118,7 @@ Place: TypeAlias = tuple[str, int]
 _RUN, _EXECUTION = limits_of(RUNS), limits_of(EXECUTIONS)
 _ID, _NODE = cells.name(_RUN.id), cells.name(_EXECUTION.node_id)
 _TEXT, _OUTPUT_TABLE = cells.text(1024), cells.name(limits_of(NODES).output_table)
-#: Their statuses of runs. What a paused run waits for is told apart by `_wait`.
+#: Statuses of runs, from the source's word to ours. `_wait` finds what a paused run waits for.
 _STATUSES = {
     "running": "running",
     **dict.fromkeys(("waiting-approval", "waiting-event", "waiting-timer"), "paused"),
@@ -126,7 +126,7 @@ _STATUSES = {
     "failed": "failed",
     **dict.fromkeys(("cancelled", "canceled"), "cancelled"),
 }
-#: Their words for what waits for something that ours have no word for: the row keeps the word where it has a place.
+#: The source's words for waiting that have no word here. The row keeps the word if it has a place for it.
 _WAITS = ("waiting-quota", "waiting-bound", "bound-stale", "paused", "stalled")
 _STATUSES |= dict.fromkeys(_WAITS, "paused")
 _CONTINUED = "run.continued"
@@ -147,7 +147,7 @@ _STATES = {
     "waiting-timer": "waiting_timer",
     **dict.fromkeys(_WAITS, "pending"),
 }
-#: The columns of a run that have a place of their own; what the others hold is the run's context.
+#: The columns of a run that have a column here. Values of other columns go to the run's context.
 _PLACED_RUN = {
     *("run_id", "parent_run_id", "workflow_name", "workflow_path", "workflow_hash", "status", "created_at_ms"),
     *("started_at_ms", "finished_at_ms", "heartbeat_at_ms", "cancel_requested_at_ms", "error_json"),
@@ -157,7 +157,7 @@ _PLACED_ATTEMPT = {
     *("run_id", "node_id", "iteration", "attempt", "state", "started_at_ms", "finished_at_ms", "heartbeat_at_ms"),
     *("heartbeat_data_json", "error_json", "jj_pointer", "response_text", "jj_cwd", "cached"),
 }
-#: Where the details of an execution have what its source says that it used, and the counts that have a column.
+#: The key of an attempt's usage in the details of its execution, and the counts that have a column.
 _USAGE = "usage"
 _COUNTS = {
     "input_tokens": "input_tokens",
@@ -170,7 +170,7 @@ _NO_PHASE = "imported"
 
 
 def run(terms: Terms, row: Row) -> Row:
-    """Return the run itself, as if it waited for nothing."""
+    """Return the run itself, before `placed` sets what it waits for."""
     found = SourceRow(terms, "_smithers_runs", row, "run_id", adapts=True)
     run_id = found.must("run_id", _ID)
     created = found.must("created_at_ms", moment)
@@ -204,7 +204,7 @@ def run(terms: Terms, row: Row) -> Row:
 
 
 def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
-    """Return an attempt at a node, with what it used."""
+    """Return an attempt at a node, with its usage."""
     if usage is not None:
         told = {name: value for name, value in usage.items() if name not in _PLACED_ATTEMPT and value is not None}
         row = {**row, _USAGE: told}
@@ -241,24 +241,27 @@ def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
 
 
 def _placed(row: Row) -> set[str]:
-    """Return the columns of an attempt with a place; the word of one that waits for something of theirs has none."""
+    """Return the columns of an attempt that have a column here.
+
+    A state that has no word here is kept in the details.
+    """
     return _PLACED_ATTEMPT - {"state"} if row.get("state") in _WAITS else _PLACED_ATTEMPT
 
 
 def _used(terms: Terms, usage: Row | None) -> Row:
-    """Return what an attempt used, in the columns of an execution. All that the source says stands in the details."""
+    """Return an attempt's usage in the columns of an execution. The details have all that the source states."""
     found = SourceRow(terms, "_smithers_run_usage", usage or {}, "node_id")
     counts = {ours: found.may(theirs, valid.number) for ours, theirs in _COUNTS.items()}
     return {**counts, "cost_usd": found.may("cost_usd", cells.real)}
 
 
 def last_attempts(attempts: Iterable[Row]) -> dict[Place, Row]:
-    """Return the last attempt of each node in each iteration, of attempts in their order."""
+    """Return the last attempt of each node in each iteration. The attempts must be in their order."""
     return {(one["node_id"], one["iteration"]): one for one in attempts}
 
 
 def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
-    """Return the state of a node. What it waits for stands in the last of its ``attempts``."""
+    """Return the state of a node. The last of its ``attempts`` tells what it waits for."""
     found = SourceRow(terms, "_smithers_nodes", row, "node_id")
     name, iteration = found.must("node_id", _NODE), found.must("iteration", valid.number)
     state = found.must("state", partial(mapped, _STATES))
@@ -279,7 +282,7 @@ def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
 
 
 def loop(terms: Terms, row: Row) -> Row:
-    """Return where a loop stands."""
+    """Return the state of a loop."""
     found = SourceRow(terms, "_smithers_ralph", row, "ralph_id")
     return {
         "run_id": found.must("run_id", _ID),
@@ -291,7 +294,7 @@ def loop(terms: Terms, row: Row) -> Row:
 
 
 def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: bool, others: Iterable[Row]) -> Row:
-    """Return the run among what belongs to it: its phase, what it waits for, and its last sign of life."""
+    """Return the run completed from its other rows: its phase, what it waits for, and its last sign of life."""
     last = max(nodes, key=lambda one: (one["updated_at"], one["node_id"]), default=None)
     phase = (
         last["node_id"] if last is not None and valid.is_identifier(last["node_id"], _RUN.current_phase) else _NO_PHASE
@@ -302,12 +305,12 @@ def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: b
 
 
 def _is_sign(name: str, value: Any) -> bool:
-    """Return whether a column says when something happened, and not when something is due."""
+    """Return whether a column has the time of something that happened, and not of something due."""
     return isinstance(value, datetime) and name not in ("wake_at", "expires_at")
 
 
 def _wait(their_status: str, nodes: Sequence[Row], is_asked: bool) -> Row:
-    """Return why a run is paused. A question is told by its row, a timer and a signal by the node that waits."""
+    """Return why a run is paused. A question has its own row; a waiting node has the timer or signal."""
     if is_asked:
         return {"pause_reason": "gate"}
     wanted, reason = {
@@ -320,7 +323,7 @@ def _wait(their_status: str, nodes: Sequence[Row], is_asked: bool) -> Row:
 
 
 def _node_wait(state: str, last: Row | None) -> Row:
-    """Return what the details of an attempt say of its timer, or of the signal that it waits for."""
+    """Return the timer or signal that a node waits for, from the details of its last attempt."""
     wait: Row = {"wake_at": None, "waiting_for": None, "correlation_id": None}
     details = {} if last is None else last["details"] or {}
     timer, event = (_inner(_inner(details, "meta"), name) for name in ("timer", "waitForEvent"))
@@ -338,7 +341,7 @@ def _inner(value: Row, name: str) -> Row:
 
 
 def _failure(found: SourceRow) -> tuple[str | None, Any]:
-    """Return the text of an error, cut where it is long, and all of it."""
+    """Return the text of an error, cut if it is too long, and the complete error."""
     detail = found.json("error_json", _RUN.error_detail)
     told = detail.get("message") if isinstance(detail, dict) else detail
     if not isinstance(told, str) or not told:

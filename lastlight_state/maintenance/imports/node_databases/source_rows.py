@@ -1,4 +1,4 @@
-"""One row of the source: its values are checked by the rules of today, or refused by name."""
+"""Reads one row of the source: each value is checked as a new one, or refused by its name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lastlight_state.settings import Limits
 T = TypeVar("T")
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
-#: How the columns that hold JSON are called.
+#: The suffix of columns that hold JSON.
 _JSON = "_json"
-#: Bytes of an id that is made here.
+#: The most bytes of an id that is made here.
 _ID = 256
 
 
 class Terms:
-    """How the rows of one unit are read, and what is noticed on the way."""
+    """How to read the rows of one unit, with counts of notes."""
 
     def __init__(self, limits: Limits, *, lenient: bool) -> None:
         self.limits = limits
@@ -36,8 +36,7 @@ class Terms:
 class SourceRow:
     """A row of a table of the source.
 
-    ``adapts`` says that what was made of it has a place for texts: there a lenient import keeps values that are
-    refused, see `kept`.
+    ``adapts`` says that the row made from it has a place for texts. A lenient import keeps refused values there.
     """
 
     def __init__(self, terms: Terms, table: str, row: Row, key: str, *, adapts: bool = False) -> None:
@@ -48,7 +47,7 @@ class SourceRow:
         self._texts: dict[str, str] = {}
 
     def must(self, name: str, check: Check) -> Any:
-        """Return the value of a column that must have one, checked. It is never adapted."""
+        """Return the checked value of a column that must not be NULL. It is never adapted."""
         value = self.row.get(name)
         if value is None:
             raise InvalidValue(f"{self._where}.{name}", "must not be NULL")
@@ -69,7 +68,7 @@ class SourceRow:
             return None
 
     def json(self, name: str, max_bytes: int, kind: type | tuple[type, ...] = object) -> Any:
-        """Return the value of a column that holds JSON, None for NULL."""
+        """Return the decoded value of a JSON column, None for NULL."""
 
         def check(where: str, value: Any) -> Any:
             found = decoded(where, value, self.terms.noticed if self.terms.lenient else None)
@@ -81,7 +80,7 @@ class SourceRow:
         return self.may(name, check)
 
     def others(self, placed: Collection[str], max_bytes: int) -> Row | None:
-        """Return what stands in columns without a place of their own, and `kept`; None if there is nothing."""
+        """Return the values of columns without a place of their own, and `kept`; None if there are none."""
         found: Row = {}
         for name, value in self.row.items():
             if name in placed or value is None:
@@ -92,14 +91,14 @@ class SourceRow:
         return self.kept({name: value for name, value in found.items() if value is not None}, max_bytes)
 
     def kept(self, found: Mapping[str, Any], max_bytes: int) -> Row | None:
-        """Return the columns that were kept, with the texts of what was adapted; None if there are none."""
+        """Return ``found`` with the texts of adapted values; None if there is neither."""
         whole = {**found, ADAPTED: self._texts} if self._texts else dict(found)
         codec.encode(self._where, whole, max_bytes=max_bytes)
         return whole or None
 
 
 def moment(where: str, value: Any) -> datetime:
-    """Return a time of whole milliseconds since 1970."""
+    """Return a time given in whole milliseconds since 1970."""
     if not isinstance(value, int | float) or value != value // 1:
         raise InvalidValue(where, "expected a whole number of milliseconds")
     try:
@@ -109,14 +108,14 @@ def moment(where: str, value: Any) -> datetime:
 
 
 def mapped(words: Mapping[str, T], where: str, value: Any) -> T:
-    """Return the word of ours for one of theirs."""
+    """Return our word for a word of the source."""
     if not isinstance(value, str) or value not in words:
         raise InvalidValue(where, f"expected a known word, got {value!r:.80}", permitted=sorted(words))
     return words[value]
 
 
 def id_of(run_id: str, *parts: Any) -> str:
-    """Return an id for a row without one: its description, or the SHA-256 of that if long or ambiguous."""
+    """Return an id for a row without one: its parts joined, or their SHA-256 if that is too long or ambiguous."""
     plain = ":".join(map(str, (run_id, *parts)))
     if ":" not in run_id and len(plain.encode()) <= _ID:
         return plain

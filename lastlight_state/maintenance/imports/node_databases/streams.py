@@ -1,4 +1,4 @@
-"""What happened in a run, as rows of ours: events, signals, tool calls, sandboxes, scores and frames."""
+"""Converts what happened in a run to our rows: events, signals, tool calls, sandboxes, scores and frames."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lastlight_state.maintenance.imports.node_databases.source_rows import (
     moment,
 )
 
-# What happened in a run, as rows of ours: events and signals keep their numbers.
+# Converts events and signals, which keep their numbers.
 
 _EVENT, _SIGNAL = limits_of(EVENTS), limits_of(SIGNALS)
 _ID = cells.name(_EVENT.run_id)
@@ -52,7 +52,7 @@ def event(terms: Terms, row: Row) -> Row:
 
 
 def signal(terms: Terms, row: Row) -> Row:
-    """Return a signal. The source does not say who took it."""
+    """Return a signal. The source does not state who consumed it."""
     found = SourceRow(terms, "_smithers_signals", row, "seq")
     return {
         "run_id": found.must("run_id", _ID),
@@ -66,7 +66,7 @@ def signal(terms: Terms, row: Row) -> Row:
 
 
 def counters(run_id: str, numbers: Mapping[str, Sequence[int]]) -> Iterator[Row]:
-    """Yield the next number of each stream, behind those that were given."""
+    """Yield the counter of each stream: the number after the highest one given."""
     for stream, given in numbers.items():
         if given:
             yield {"run_id": run_id, "stream": stream, "next_seq": max(given) + 1}
@@ -77,7 +77,7 @@ def numbers(rows: Sequence[Row], column: str = "seq") -> list[Any]:
     return [row[column] for row in rows]
 
 
-# What a run's attempts used and what was said of them: tool calls, sandboxes and scores, as rows of ours.
+# Converts what belongs to a run's attempts: tool calls, sandboxes and scores.
 
 _CALL, _SANDBOX, _SCORE = limits_of(TOOL_CALLS), limits_of(SANDBOXES), limits_of(SCORES)
 
@@ -97,7 +97,7 @@ _SCORED = ("node_id", "iteration", "attempt", "scorer_id", "source")
 
 
 def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
-    """Return a tool call without a number: there calls are numbered within their attempt, here within the run.
+    """Return a tool call without a number: the source numbers calls within an attempt, this store within the run.
 
     ``executions`` are the ids of all executions of the run.
     """
@@ -124,7 +124,7 @@ def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
 
 
 def sandbox(terms: Terms, row: Row, run: Row) -> Row:
-    """Return a sandbox. The source says when it was shipped and ended, and not when it was made."""
+    """Return a sandbox. The source states when it was shipped and ended, but not when it was created."""
     found = SourceRow(terms, "_smithers_sandboxes", row, "sandbox_id", adapts=True)
     shipped, completed = (found.may(f"{name}_at_ms", moment) for name in ("shipped", "completed"))
     made: Row = {
@@ -144,7 +144,7 @@ def sandbox(terms: Terms, row: Row, run: Row) -> Row:
 
 
 def scores(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the scores in the order of their times: of those of one scorer for one attempt the last is in force."""
+    """Yield the scores, the oldest first. Of several scores by one scorer for one attempt, the last is in force."""
     made = sorted((_score(terms, row) for row in rows), key=lambda one: (one["scored_at"], one["id"]))
     later: dict[tuple[Any, ...], datetime] = {}
     for one in reversed(made):
@@ -180,9 +180,9 @@ _DELTA = "delta"
 
 
 def frames(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the frames in their order. Each is decoded and encoded again, which refuses a frame that cannot be read.
+    """Yield the frames in their order. Each is decoded and encoded again, so that an unreadable frame is refused.
 
-    A lenient import leaves such a frame out, with the changes that follow from it, and counts them.
+    A lenient import leaves out such a frame and the changes that follow from it, and counts them.
     """
     before: tuple[int, str] | None = None
     for row in rows:

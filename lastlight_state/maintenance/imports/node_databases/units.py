@@ -1,4 +1,4 @@
-"""A run of the source with all that belongs to it, as one unit."""
+"""Units of runs: a run of the source with all that belongs to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lastlight_state.maintenance.imports.row_pieces import Growth, Row, RowDraft
 from lastlight_state.outputs.models import INPUTS
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, RUNS
 
-# How rows of a run may follow their source, by table.
+# How a run's rows may follow their source, by table.
 
 
 def _never(_stored: Row, _row: Row) -> bool:
@@ -46,11 +46,11 @@ def _is_pending(stored: Row, _row: Row) -> bool:
 
 
 def _happened(table: sa.Table, *left: str) -> Growth:
-    """Return what happened stays as it is. ``left`` are columns that only this library writes."""
+    """Return a rule by which rows never change. ``left`` are columns that only this library writes."""
     return Growth(_never, frozenset(table.c.keys()) - set(left), (), frozenset(left))
 
 
-#: What was imported and is closed, ended or answered here stays so, and is counted.
+#: A row that was imported, and closed, ended or answered here, stays so and is counted.
 GROWTHS: dict[str, Growth] = {
     str(table.name): growth
     for table, growth in (
@@ -126,7 +126,7 @@ GROWTHS: dict[str, Growth] = {
 }
 
 
-# A run that was read: how it is compared with what is stored, and stored. Its tool calls get their numbers here.
+# A run that was read: how it is compared with the stored run, and stored. Its tool calls get their numbers here.
 
 _c = TOOL_CALLS.c
 _STREAM = "tool_calls"
@@ -134,7 +134,7 @@ _CALLS = prepared(sa.select(_c.seq, _c.call_id).where(_c.run_id == bind("run_id"
 
 
 class RunPiece(RowPiece):
-    """A run. A tool call that is stored keeps its number; the others get the next ones, as they began."""
+    """A run. A stored tool call keeps its number; new calls get the next numbers, in the order of their beginnings."""
 
     def __init__(self, draft: RowDraft, calls: Sequence[Row], produced: Outputs, into: ImportTarget) -> None:
         super().__init__(draft, GROWTHS | dict.fromkeys(produced, values.STAYS), into)
@@ -142,11 +142,11 @@ class RunPiece(RowPiece):
         self._calls = sorted(calls, key=lambda row: (row["started_at"], row["call_id"]))
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and what is noticed."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
         held = values.fitting(look.view, self._produced)
         run = self.draft.given["workflow_runs"][0]
         rows = {name: values.made(table, self._produced[name], run) for name, table in held.items()}
-        # a table that is defined later has its rows brought in by the next import
+        # once a table is defined, the next import brings in its rows
         self.digest = digest([self.draft.digest, sorted(held)]) if held else self.draft.digest
         is_same = pieces.is_same(look, self)
         before = brought.told_by(pieces.known(look))
@@ -162,7 +162,7 @@ class RunPiece(RowPiece):
         return found, added, noticed
 
     def _number(self, look: UnitLookup, ends: Mapping[str, int]) -> None:
-        """Give each tool call its number, and let no counter fall behind the numbers that were given here."""
+        """Set the number of each tool call. No counter falls behind the numbers that were given here."""
         this = {"run_id": self.target[1]}
         counters = {row["stream"]: row for row in self._given.get("run_sequences", ())}
         stored = {row["call_id"]: row["seq"] for row in look.view.rows(_CALLS, this)} if self._calls else {}
@@ -199,16 +199,14 @@ OF_RUNS = {
     USAGE: "node_id, iteration, attempt",
     values.TABLE: "run_id",
 }
-#: The rows of a unit as they stand in the source, by table.
+#: The rows of a unit as the source has them, by table.
 Rows = Mapping[str, Sequence[CellRow]]
 
 
 def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[str], into: ImportTarget) -> Piece:
-    """Return the run of a row of ``_smithers_runs``.
+    """Return the run in a row of ``_smithers_runs`` as a unit.
 
-    ``left`` are tables that have no place here: their rows are counted.
-
-    ``outputs`` are the tables of what tasks produced.
+    ``left`` are tables that cannot be stored here: their rows are counted. ``outputs`` are tables of tasks' outputs.
     """
     found = {
         table: list(source.rows(table, f"WHERE run_id = ? ORDER BY {order}", [row["run_id"]]))
@@ -233,14 +231,14 @@ def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[
     return RunPiece(draft, calls, made, into)
 
 
-#: The names of the source by which units of ours are known, by what each becomes, and in every table of a run.
+#: Columns that hold names of the source: by the kind of record, and in every table of a run. A scope prefixes them.
 _NAMES = {"cron": ("cron_id",), "output_cache": ("cache_key",), "vector": ("namespace",)}
 _RUN_NAMES = ("run_id", "parent_run_id", "request_id")
 _SCORES = "_smithers_scorers"
 
 
 def scoped(into: ImportTarget, kind: str, row: CellRow) -> CellRow:
-    """Return the row of a unit with its names as they are called here."""
+    """Return the row of a unit with the scope as a prefix of its names."""
     return _renamed(into, _NAMES[kind], row)
 
 
@@ -251,7 +249,7 @@ def _renamed(into: ImportTarget, names: Sequence[str], row: CellRow) -> CellRow:
 
 
 def _scoped(into: ImportTarget, row: CellRow, found: Rows, produced: Outputs) -> tuple[CellRow, Rows, Outputs]:
-    """Return the rows of a run with its names as they are called here."""
+    """Return the rows of a run with the scope as a prefix of their names."""
 
     def renamed(tables: Mapping[str, Sequence[Row]]) -> dict[str, list[CellRow]]:
         return {
@@ -267,7 +265,7 @@ def _given(terms: Terms, row: CellRow, found: Rows) -> dict[str, list[CellRow]]:
     used = {tuple(one[name] for name in _PLACE): one for one in found.get(USAGE, ())}
     tries = found.get("_smithers_attempts", ())
     attempts = [runs.attempt(terms, one, used.pop(tuple(one[name] for name in _PLACE), None)) for one in tries]
-    terms.noticed["run_usage_left"] += len(used)  # of attempts that are not there
+    terms.noticed["run_usage_left"] += len(used)  # the usage of missing attempts
     last = runs.last_attempts(attempts)
     nodes = [runs.node(terms, one, last) for one in found.get("_smithers_nodes", ())]
     loops = [runs.loop(terms, one) for one in found.get("_smithers_ralph", ())]

@@ -1,4 +1,4 @@
-"""The inputs and outputs of a run, as revisions of ours."""
+"""Converts the inputs of a run to revisions, and tasks' outputs to rows of output tables."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from lastlight_state.outputs.catalog.definitions import ALL, Registered
 from lastlight_state.outputs.models import HISTORY, INPUTS, REGISTRY
 from lastlight_state.outputs.shapes import OutputColumn
 
-# What tasks produced, as rows of output tables that are defined here: their columns say of which type a value is.
-#
-# A table for objects of any form, as ``define(name, dict)`` makes it, takes every row, its values as they are.
+# Outputs of tasks become rows of output tables that are defined here. Their columns tell the types of values. A table
+# for any object, as ``define(name, dict)`` makes it, takes every row with its values unchanged.
 
 _OUTPUT_MOST = limits_of(HISTORY)
 
@@ -31,13 +30,13 @@ _SCHEMA = prepared(
     sa.select(REGISTRY.c.json_schema).where(REGISTRY.c.table_name == bind("name", REGISTRY.c.table_name))
 )
 
-#: The rows of a run as they stand in the source, by output table.
+#: The rows of a run as the source has them, by output table.
 Outputs = Mapping[str, Sequence[Row]]
-#: What is stored of a task stays: a change of it is a call of `results`, which keeps what was there.
+#: The rule for stored outputs: they never change. Only a call of `results` changes one, and keeps the old row.
 STAYS = Growth(lambda _stored, _row: False, frozenset(), ())
 
 _KEY, _TIMES = models.BOOKKEEPING[:3], models.BOOKKEEPING[3:]
-#: How a value of the source is read, by the type of the column. Tables with other types stay as they are.
+#: The checks of values by the type of their column. Tables with other types are not imported.
 _CHECKS: dict[str, Check] = {
     "text": cells.text(models.ROW),
     "integer": cells.whole,
@@ -48,16 +47,19 @@ _CHECKS: dict[str, Check] = {
 
 
 def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
-    """Return those of these tables that are defined here with all columns that their rows have, or for any object."""
+    """Return the output tables that can take their rows.
+
+    Such a table is defined here with all columns of its rows, or it is a table for any object.
+    """
     known = {one.table_name: one for one in view.all(Registered.of, ALL)} if any(outputs.values()) else {}
     there = {name: known[name] for name, rows in outputs.items() if rows and name in known}
     return {name: table for name, table in there.items() if _fits(table, outputs[name]) or _is_open(view, table)}
 
 
 def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list[Row]:
-    """Return the rows as the table has them.
+    """Return the rows in the form of the table, with the times of their run.
 
-    Raises `InvalidValue` for what it cannot hold. They are as old as their run.
+    Raises `InvalidValue` for a value that the table cannot hold.
     """
     if not _fits(table, rows):
         rows = [_whole(table, row) for row in rows]
@@ -65,7 +67,7 @@ def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list
 
 
 def _whole(table: Registered, row: Row) -> Row:
-    """Return the row with all columns but its key in one object."""
+    """Return the row with all columns except its key in one object."""
     told = {name: value for name, value in row.items() if name not in _KEY}
     data = codec.encode(f"{table.table_name} {row['node_id']!s:.80}", told, max_bytes=models.ROW)
     return {**{name: row[name] for name in _KEY}, models.PAYLOAD: data}
@@ -103,18 +105,18 @@ def _output_value(where: str, column: OutputColumn, value: Any) -> Any:
 
 _MOST = limits_of(INPUTS)
 
-#: The table of the inputs, keyed by the run alone.
+#: The table of the inputs, with the run as its key.
 TABLE = "input"
-#: The table that may have the input of a run as it was passed, and how its first row is found.
+#: The table that may have the input of a run as it was passed, and the condition that finds its first row.
 SNAPSHOTS = "_smithers_snapshots"
 FIRST_SNAPSHOT = "WHERE run_id = ? AND input_json <> '' ORDER BY frame_no LIMIT 1"
 _PAYLOAD = "payload"
 
 
 def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
-    """Return revision 0. NULL in place of the payload is what a run without input has.
+    """Return revision 0 of the run's input. A NULL payload means a run without input.
 
-    Typed columns forget how their values were passed: a snapshot that agrees with them tells it.
+    Typed columns lose the form in which values were passed. A snapshot that agrees with them restores it.
     """
     found = SourceRow(terms, TABLE, row, "run_id")
     payload = _of_one_column(found)
@@ -146,7 +148,7 @@ def _of_columns(row: Row) -> Row:
 
 
 def _value(value: Any) -> Any:
-    """Return the list or object of a text that holds one, and any other value as it is."""
+    """Return the decoded value of a text that holds a JSON list or object, and any other value unchanged."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return codec.decode(value)
@@ -156,7 +158,7 @@ def _value(value: Any) -> Any:
 
 
 def _told(payload: Row, snapshots: Sequence[Row]) -> Row:
-    """Return the payload as a snapshot has it, if the columns would hold the same of it."""
+    """Return the payload of a snapshot that would fill the columns with the same values; else the given payload."""
     for snapshot in snapshots:
         told = _value(snapshot["input_json"])
         if isinstance(told, dict) and inputs.folded(told) == inputs.folded(payload):
