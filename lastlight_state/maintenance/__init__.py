@@ -1,4 +1,4 @@
-"""Reads and repairs that concern several domains at once."""
+"""Reports and repairs that concern several domains at once."""
 
 from __future__ import annotations
 
@@ -117,31 +117,31 @@ class Maintenance(Face):
 
     #: Counts and sizes of everything that is stored.
     stats: Part[Statistics] = Part("lastlight_state.maintenance.stats.Statistics")
-    #: Brings the write-ahead log into the database.
+    #: Moves the write-ahead log into the database file.
     checkpoint: Part[Checkpoints] = Part("lastlight_state.maintenance.checkpoint.Checkpoints")
-    #: Gives back the space of deleted rows.
+    #: Frees the space of deleted rows.
     vacuum: Part[Vacuum] = Part("lastlight_state.maintenance.vacuum.Vacuum")
-    #: Looks for what is wrong, and says what helps.
+    #: Looks for faults, and says what helps.
     doctor: Part[Doctor] = Part("lastlight_state.maintenance.doctor.Doctor")
-    #: Removes what ended long ago, with a dry run and a receipt.
+    #: Removes records that ended long ago, with a dry run and a receipt.
     prune: Part[Prune] = Part("lastlight_state.maintenance.prune.Prune")
     #: Ends running sessions of conversations that show no sign of life.
     reap: Part[Reap] = Part("lastlight_state.maintenance.reap.Reap")
-    #: Takes everything at one moment into a folder, verifies and restores it.
+    #: Copies everything at one moment into a folder; verifies and restores such a backup.
     backup: Part[Backup] = Part("lastlight_state.maintenance.backup.Backup")
-    #: Fills another database with everything, and proves that it arrived.
+    #: Copies everything into another database, and verifies the copy.
     copy: Part[Copy] = Part("lastlight_state.maintenance.copy.Copy")
-    #: One run or session as a file, and back.
+    #: Saves one run or session as a file, and loads it.
     bundles: Part[Bundles] = Part("lastlight_state.maintenance.bundles.Bundles")
-    #: Brings other programs' files in, each unit whole or not at all.
+    #: Imports other programs' files, each unit completely or not at all.
     imports: Part[Imports] = Part("lastlight_state.maintenance.imports.Imports")
     #: Empties messages of conversations.
     redact: Part[Redact] = Part("lastlight_state.maintenance.redact.Redact")
-    #: Takes one person out of conversations and chats.
+    #: Erases one person from conversations and chats.
     erase: Part[Erase] = Part("lastlight_state.maintenance.erase.Erase")
-    #: Seals what is stored with the present key of the codec.
+    #: Seals stored values with the codec's current key.
     reencrypt: Part[Reencrypt] = Part("lastlight_state.maintenance.reencrypt.Reencrypt")
-    #: What happened to a run, in order of time.
+    #: The facts about a run, in order of time.
     timeline: Part[Timeline] = Part("lastlight_state.maintenance.timeline.Timeline")
     #: The agent's log files, with the newest execution of each session.
     agent_sessions: Part[AgentSessions] = Part(
@@ -152,7 +152,7 @@ class Maintenance(Face):
     chats: Part[Chats] = Part(
         "lastlight_state.maintenance.chats.Chats", lambda face, kind: kind(face._context, face._logs)
     )
-    #: Damaged line files: scanned, sealed, copied clean, replaced.
+    #: Scans, seals, copies and replaces damaged line files.
     repair: Part[Repair] = Part(
         "lastlight_state.maintenance.repair.Repair",
         lambda face, kind: kind(

@@ -23,7 +23,7 @@ from lastlight_state.files.agent_log.summaries import ScopeFilter, Sessions
 from lastlight_state.workflows.repos import split_legacy
 from lastlight_state.workflows.tables import EXECUTIONS
 
-# The newest execution of agent sessions, by session id; joined with log files.
+# The newest execution of each agent session, by session id. It is joined with log files.
 
 _e = EXECUTIONS.c
 _LATER = EXECUTIONS.alias("newest")
@@ -31,7 +31,7 @@ SHOWN = (_e.id, _e.skill, _e.workflow_run_id.label("run_id"), _e.success, _e.sta
 
 
 def _newest_of(session_ids: Sequence[sa.BindParameter[Any]]) -> Any:
-    """Return the newest execution of each session: one index lookup each, however many executions a session has."""
+    """Return a query of each session's newest execution, with one index lookup for each session."""
     asked = sa.values(sa.column("session_id", Text), name="asked").data([(sa.cast(one, Text),) for one in session_ids])
     given = asked.cte("given")
     newest = (

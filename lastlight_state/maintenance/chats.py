@@ -1,7 +1,7 @@
-"""``store.maintenance.chats``: the chat reader. Threads come from turns in the database, messages from the agent's log.
+"""``store.maintenance.chats``: chat threads. Turns come from the database, and messages from the agent's log.
 
-Without a log, the messages are those that messaging stored. Log, turns and messaging are pruned separately; whatever of
-a thread is left is shown.
+Without a log, the messages are those that messaging stored. Log, turns and messaging are pruned separately; the
+remaining parts of a thread are shown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lastlight_state.workflows.usage.statements import TURNS
 #
 # One statement for all threads of a page. Turns are counted by `usage.list_threads` of workflows.
 
-#: How many characters of the last message are shown.
+#: How many characters of the last message a thread shows.
 PREVIEW = 4_000
 
 _e = EXECUTIONS.c
@@ -84,7 +84,7 @@ def _known(triggers: Sequence[sa.BindParameter[Any]]) -> Any:
 
 
 class ThreadRow(TypedDict):
-    """What is known of a thread beside its turns."""
+    """The facts about a thread that its turns do not have."""
 
     trigger_id: str
     owner: str | None
@@ -99,7 +99,7 @@ KNOWN = Family("trigger", _known, ThreadRow)
 
 
 def known_threads(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadRow]:
-    """Return the columns of `KNOWN` by trigger, for at most 500 triggers; those without turns are absent."""
+    """Return the columns of `KNOWN` by trigger, for at most 500 triggers. A trigger without turns is absent."""
     statement, values = KNOWN.of(triggers)
     return {row["trigger_id"]: row for row in unit.rows(statement, values)}
 
@@ -110,7 +110,7 @@ ChatSource: TypeAlias = Literal["log", "database", "none"]
 
 
 class ChatThread(Record):
-    """A conversation: the chat turns of one trigger, which is the id of its messaging session.
+    """A conversation: the chat turns of one trigger. The trigger is also the id of the messaging session.
 
     ``first_activity_at`` and ``last_activity_at`` are the starts of turns. ``cost_usd`` is exact to a micro-dollar.
     ``repo`` is ``owner/repo`` of the newest turn, or None unless both parts are known. ``last_assistant_preview`` is
@@ -131,7 +131,7 @@ class ChatThread(Record):
 
     @classmethod
     def joined(cls, turns: ThreadUsage, known: Mapping[str, Any]) -> ChatThread:
-        """Join the turns of a thread with the columns of `chat_threads.KNOWN`."""
+        """Return a thread made from its turns and the columns of `KNOWN`."""
         return cls(
             trigger_id=turns.trigger_id,
             agent_session_id=known["agent_session_id"] or known["session_id"],
@@ -152,11 +152,11 @@ class ChatThread(Record):
 
 
 class ChatMessages(Record):
-    """A page of a thread's messages, oldest first, and where they come from.
+    """A page of a thread's messages, oldest first, and their source.
 
     ``log`` messages include tool calls and results; ``database`` messages are those of the chat platform. Pass
-    ``cursor`` to read on. ``at_end`` says that there was nothing more when the page was read. ``reset`` says that the
-    log was replaced since the cursor was made, so that the page begins at its start.
+    ``cursor`` to read on. ``at_end`` says that there were no more messages when the page was read. ``reset`` says that
+    the log was replaced since the cursor was made, so that the page begins at the start of the log.
     """
 
     source: ChatSource
@@ -179,9 +179,9 @@ class Chats(Repository):
         self._usage = Rollups(context)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[ChatThread]:
-        """Return a page of threads, newest activity first. ``limit``: 1 to 500. No log is read.
+        """Return a page of threads, newest activity first. ``limit``: 1 to 500. Reads no log.
 
-        A thread that gets a new turn while paging moves to the front, so none appears twice.
+        A thread that gets a new turn during paging moves to the front, so that no thread appears twice.
         """
         page = self._usage.list_threads(limit=limit, page_token=page_token)
         return Page(items=self._joined(page.items), next_page_token=page.next_page_token, damaged=page.damaged)
@@ -198,8 +198,9 @@ class Chats(Repository):
     def messages(self, trigger_id: str, *, after: str | None = None, limit: int = 200) -> ChatMessages:
         """Return a page of the thread's messages after the cursor ``after``, oldest first. ``limit``: 1 to 500.
 
-        From the thread's log in the chat directory, without messages of sub-agents; without a log, from the database.
-        A cursor stays with the source that it was made for. Raises `NotFound`, `InvalidValue` for a damaged cursor.
+        The messages come from the thread's log in the chat directory, without messages of sub-agents. Without a log,
+        they come from the database. A cursor is only valid for the source that it was made for. Raises `NotFound`, and
+        `InvalidValue` for a damaged cursor.
         """
         valid.page_limit(limit)
         source, place = _place_of(after)
@@ -245,7 +246,7 @@ class Chats(Repository):
 
 
 def _place_of(after: str | None) -> tuple[ChatSource | None, Any]:
-    """Return the source of a cursor, and its place there."""
+    """Return the source of a cursor, and the position in that source."""
     if after is None:
         return None, None
     match pages.unpack("after", after):

@@ -1,4 +1,4 @@
-"""``store.maintenance.checkpoint``: brings the write-ahead log of a SQLite file into the file."""
+"""``store.maintenance.checkpoint``: moves the write-ahead log of a SQLite file into the file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Checkpoints(Repository):
     """``store.maintenance.checkpoint``"""
 
     def run(self, mode: Mode = "TRUNCATE") -> Checkpoint:
-        """Bring the log into the database, and with ``TRUNCATE`` give its space back.
+        """Move the log into the database; with ``TRUNCATE``, also free the log's space.
 
-        A reader that is in the way is no exception: ``busy`` says so, and a later call does the rest. Databases without
-        such a log have ``applicable=False``. Where SQLite may lose a commit that falls into a checkpoint, writers wait
-        meanwhile, the log keeps a page, and a writer that keeps its lock is `BackendBusy`.
+        A reader that is in the way raises no error: ``busy`` says so, and a later call does the rest. Databases without
+        such a log have ``applicable=False``. With SQLite versions that may lose a commit during a checkpoint, writers
+        wait meanwhile and the log keeps a page. Then a writer that keeps its lock causes `BackendBusy`.
         """
         valid.word("mode", mode, MODES)
         before = self._wal_bytes()

@@ -1,8 +1,8 @@
-"""Counters: finds those that are behind the rows which they number, and raises them.
+"""Finds counters that are behind the rows that they number, and raises them.
 
-A counter falls behind where rows were brought in by another program, or a row was restored by hand: then the next
-number that it gives is taken already, and the call fails. No counter is ever lowered and no row gets another number.
-Rows beside running runs, without which nobody finds those runs, are written again as well.
+A counter falls behind if another program brought rows in, or if a row was restored by hand. Then its next number is
+taken already, and the call fails. No counter is ever lowered, and no row gets another number. Missing rows beside
+running runs, by which those runs are found, are also written again.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ from lastlight_state.maintenance import jobs, run_leases
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
-# Which columns count which rows, and the statements that find and raise those that are behind.
-#
-# Every counter is looked at through the primary key of its table, and its rows through an index that ends in their
-# number: one row is read for each counter.
+# Declares which columns count which rows, with statements that find and raise counters that are behind. A counter is
+# found by the primary key of its table. Its rows are found by an index that ends in their number, so that one row is
+# read for each counter.
 
-#: How many counters one statement looks at.
+#: How many counters one statement reads.
 LOOK = 500
 
 
 class CounterRow(TypedDict):
-    """A counter, and the value that it must have at least; None where no row is numbered."""
+    """A counter, and the least value that it must have; None if it numbers no row."""
 
     key: str
     value: int
@@ -52,10 +51,10 @@ class CounterRow(TypedDict):
 
 @dataclass(frozen=True)
 class Counter:
-    """A column that holds the next number of some rows, or the last one (``ahead`` is 1 or 0).
+    """A column that holds the next number of some rows, or the last number (``ahead`` is 1 or 0).
 
-    ``key`` names the row of the counter; the rows that it numbers have the same in ``owner``. ``stream`` tells the
-    counters of one table apart.
+    ``key`` is the key of the counter's row; the numbered rows have the same value in ``owner``. ``stream``
+    distinguishes several counters of one table.
     """
 
     column: sa.Column[Any]
@@ -67,29 +66,29 @@ class Counter:
 
     @property
     def name(self) -> str:
-        """Return the column, and the stream if it has several."""
+        """Return the name of the column, with the stream if there are several."""
         name = f"{self.column.table.name}.{self.column.name}"
         return name if self.stream is None else f"{name} of {self.stream}"
 
     @property
     def own(self) -> sa.ColumnElement[bool]:
-        """Return the condition for the rows of the counter's table that it numbers."""
+        """Return the condition that selects this counter's rows in the counters' table."""
         return sa.true() if self.stream is None else self.column.table.c.stream == constant(self.stream)
 
     @property
     def needed(self) -> sa.ScalarSelect[Any]:
-        """Return the value that the counter must have at least; NULL where no row is numbered."""
+        """Return the least value that the counter must have, NULL if it numbers no row."""
         numbered = sa.select(self.number + number(self.ahead)).where(self.owner == self.key)
         return numbered.order_by(self.number.desc()).limit(number(1)).scalar_subquery()
 
     @property
     def behind(self) -> sa.ColumnElement[bool]:
-        """Return whether the counter is behind."""
+        """Return the condition that the counter is behind."""
         return self.column < self.needed
 
     @cached_property
     def look(self) -> Statement[CounterRow]:
-        """Return the next counters after a key, each with the value that it must have at least."""
+        """Return a statement for the next counters after a key, each with the least value that it must have."""
         found = sa.select(self.key.label("key"), self.column.label("value"), self.needed.label("needed"))
         return prepared(
             found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), CounterRow
@@ -97,7 +96,10 @@ class Counter:
 
     @cached_property
     def mend(self) -> Statement:
-        """Raise one counter if it is behind: Postgres compares again after waiting for its row."""
+        """Return a statement that raises one counter if it is behind.
+
+        Postgres compares again after waiting for the row's lock.
+        """
         this = self.key == bind("key", self.key)
         return prepared(
             sa.update(self.column.table)
@@ -131,14 +133,14 @@ COUNTERS: tuple[Counter, ...] = (
 
 
 class LostLeases:
-    """The rows of `run_leases` that running runs lack, mended as if they were counters that are behind."""
+    """The missing rows of `run_leases` for running runs, found and written as if they were counters that are behind."""
 
     name = "run_leases of running runs"
     look = prepared(run_leases.LOOK.limit(number(LOOK)), CounterRow)
     mend = run_leases.MEND
 
 
-#: What a repair goes through, in this order.
+#: What a repair mends, in this order.
 MENDED: tuple[Counter | LostLeases, ...] = (*COUNTERS, LostLeases())
 
 
@@ -155,19 +157,19 @@ class LateCounter(Record):
 
 
 class CounterPlan(Record):
-    """The counters that are behind as of now, for which nothing is written.
+    """The counters that are behind at one moment. Nothing is written for a plan.
 
-    ``counts`` says how many, by column; ``samples`` are the first 20 of them.
+    ``counts`` has their number by column; ``samples`` are the first 20 of them.
     """
 
     counts: Mapping[str, int]
     samples: tuple[LateCounter, ...]
 
 
-#: How many counters a plan names.
+#: How many counters a plan names at most.
 SAMPLES = 20
 
-#: Which counters a repair looks at next: those of this place in `MENDED`, after this key.
+#: The position of a repair: it continues with the counters at this index in `MENDED`, after this key.
 Place = tuple[int, str]
 START: Place = (0, "")
 
@@ -180,16 +182,16 @@ class Counters(Repository):
         self._receipts = Receipts(context)
 
     def plan(self) -> CounterPlan:
-        """Return which counters are behind, at one moment. Writes nothing, and holds no lock."""
+        """Return the counters that are behind, from one snapshot. Writes nothing, and holds no lock."""
         return self._viewing(_planned)
 
     def run(self, *, actor: str | None = None) -> Receipt:
         """Raise every counter that is behind, in short transactions, and return the receipt.
 
-        A running run whose row in `run_leases` is missing or does not fit gets it again.
+        A running run gets its row in `run_leases` again if that is missing or does not fit.
 
-        Writers may go on meanwhile: each counter is compared again where it is raised. Doing it again changes nothing,
-        and goes on where a repair was interrupted. Raises `Conflict` ``already_running`` while another one runs.
+        Writers may continue meanwhile, because each counter is compared again when it is raised. Running it again is
+        harmless, and continues an interrupted repair. Raises `Conflict` ``already_running`` while another repair runs.
         """
         receipt = self._receipts.begin("repair", scope="counters", policy={}, owner=jobs.owner(), actor=actor)
 
@@ -229,7 +231,7 @@ def _all(unit: Unit) -> Iterator[LateCounter]:
 
 
 def _look(unit: Unit, counter: Counter | LostLeases, after: str) -> tuple[str | None, list[LateCounter]]:
-    """Return the last key of the next counters, None if none are left, and those that are behind."""
+    """Return the last key of the next counters, None if none are left, and the counters that are behind."""
     rows = unit.rows(counter.look, {"after": after})
     late = [
         LateCounter(counter=counter.name, key=row["key"], value=row["value"], needed=row["needed"])

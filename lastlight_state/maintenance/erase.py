@@ -1,8 +1,8 @@
-"""Erase: takes one person out of conversations and chats, with a dry run and a receipt that does not name the person.
+"""Erases one person from conversations and chats, with a dry run and a receipt that does not name the person.
 
-Chats of connectors are deleted with their messages, inboxes of the exchange with their deliveries, threads of
-checkpoints and states whole, and chunks with what they are of. Conversations and the executions of their agents keep
-their rows: their texts are emptied, and conversations forget whose they were.
+Deleted are chats of connectors with their messages, inboxes of the exchange with their deliveries, threads of
+checkpoints, states, and chunks of emptied texts. Conversations and the executions of their agents keep their rows:
+texts are emptied, and the conversations' users are removed.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def _named(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT
     return prepared(sa.select(key.label("key"), *more).where(column == _person).order_by(key), row)
 
 
-#: What bears the person's name. Branches and chats are found by a scan: a person is erased rarely.
+#: Finds rows with the person's name. Branches and chats are found by a scan, because erasing is rare.
 _SENT, _RECEIVED = _named(filters.KeyRow, _m.id, _m.sender), _named(filters.KeyRow, _m.id, _m.recipient)
 _OWNED = _named(references.SessionOf, _s.id, _s.user, _held.label("held"), _s.agent_session_id)
-#: A branch without a user is of the user of its session.
+#: Selects branches without a user but with contents: such a branch belongs to the user of its session.
 _is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
 _BRANCHED = prepared(
     sa.select(_b.id.label("key"), _held.label("held"))
@@ -74,7 +74,7 @@ _LOCK_SESSIONS = family(
     ),
     references.LockedSession,
 )
-#: The sessions of branches.
+#: Locks the sessions of these branches.
 _LOCK_PLACES = family(
     lambda keys: (
         sa.select(_s.id)
@@ -92,7 +92,7 @@ _OWN = family(
     lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person)),
     filters.IdRow,
 )
-#: What stays of a message that is redacted: its metadata.
+#: The columns that a redacted message keeps: its metadata.
 _LEFT = contents(MESSAGES, but=("content",))
 _TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)), filters.IdRow)
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
@@ -116,7 +116,7 @@ _FORGET_BRANCHES_OF = family(
     )
 )
 _FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free), filters.IdRow)
-#: An import takes fields of the source only where nobody has changed them here: for it these sessions are changed.
+#: Raises the version of sessions, so that an import takes them as changed here and does not restore their fields.
 _TOUCH_PLACES = family(
     lambda keys: (
         sa.update(SESSIONS)
@@ -124,7 +124,7 @@ _TOUCH_PLACES = family(
         .values(version=_s.version + 1)
     )
 )
-#: The metadata of a branch are the configuration of an agent, and say where a fork comes from.
+#: Branches lose their metadata, which hold an agent's configuration and the origin of a fork.
 _FORGET_BRANCHES = family(
     lambda keys: (
         sa.update(BRANCHES)
@@ -135,7 +135,7 @@ _FORGET_BRANCHES = family(
 
 
 class PersonRows(NamedTuple):
-    """What belongs to a person: ids of rows. ``free`` are those of the sessions that are not held."""
+    """The ids of a person's rows. ``free`` are the sessions that are not held."""
 
     messages: set[str]
     sessions: list[str]
@@ -148,7 +148,7 @@ class PersonRows(NamedTuple):
     states: list[str]
 
 
-#: Does one transaction's part of the work, and returns the rows by table.
+#: Does the work of one transaction, and returns the number of rows by table.
 Job = Callable[[Unit, Receipt, datetime], Counter[str]]
 
 
@@ -165,21 +165,21 @@ class Erase(Repository):
         return self._viewing(lambda unit: _planned(unit, name))
 
     def run(self, person: str, *, actor: str | None = None) -> Receipt:
-        """Erase the person, as conversations name users, senders and recipients, and connectors their users.
+        """Erase a person: a user, sender or recipient in conversations, or a user of connectors.
 
-        Messages that the person sent or received, and those of the person's sessions, are emptied as `Redact` does it,
-        without the person's name and without metadata; one that also stands in the session of another user stays,
-        unless the person sent or received it. The person's sessions, branches and their orders lose all that is
-        declared personal, the user above all; a branch without a user is of the user of its session. Chunks of these
-        messages, sessions and branches are removed. Changes of status that the person made, and those of the person's
-        sessions and branches, lose actor, reason and evidence. Chats of the person are removed with their messages, and
-        so are threads of checkpoints, states, the inbox in the exchange and the memberships in channels. Executions of
-        the agent sessions behind these chats and sessions lose their texts, unless another user has the agent session,
-        too; log files are not touched. What stands in a held session stays.
+        Messages that the person sent or received are emptied as `Redact` does it, without the person's name and without
+        metadata. So are messages of the person's sessions; but a message that also is in the session of another user
+        stays, unless the person sent or received it. The person's sessions, branches and their orders lose all that is
+        declared personal, above all the user. A branch without a user belongs to the user of its session. Chunks of
+        these messages, sessions and branches are removed. Changes of status lose actor, reason and evidence if the
+        person made them, or if they are of the person's sessions and branches. Chats of the person are removed with
+        their messages, and so are threads of checkpoints, states, the inbox in the exchange and the memberships in
+        channels. Executions of the agent sessions behind these chats and sessions lose their texts, unless another user
+        has the agent session, too; log files are not changed. A held session stays with all its parts.
 
-        Works in short transactions, but for the inbox, which is emptied in one, however many deliveries it has; doing
-        it again goes on where it was interrupted. The receipt has counts and a digest of the name. Raises `Conflict`
-        ``already_running`` while another erasure runs.
+        Works in short transactions, except that one transaction empties the whole inbox, however many deliveries it
+        has. Calling it again continues an interrupted erasure. The receipt has counts and a digest of the name. Raises
+        `Conflict` ``already_running`` while another erasure runs.
         """
         name = valid.identifier("person", person)
         works = list(_jobs(self._viewing(lambda unit: _found(unit, name)), name))
@@ -223,7 +223,7 @@ def _found(unit: Unit, person: str) -> PersonRows:
 
 
 def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
-    """Return the messages that these sessions hold or point to."""
+    """Return the ids of the messages that these sessions hold or point to."""
     held = {row["order_id"] for row in rows(unit, ORDERS, sessions)}
     found = {row["key"] for row in rows(unit, POINTED, sessions)}
     return found.union(*({row["message_id"] for row in links(unit, order)} for order in held))
@@ -232,9 +232,9 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
 def _parted(
     unit: Unit, person: str, ids: Collection[str], *, locked: bool
 ) -> tuple[set[str], list[messages.FullMessage], Counter[str]]:
-    """Return those of these messages that are to forget the person, those of them with contents, and why others stay.
+    """Return the messages to empty, those of them with contents, and counts of the reasons for which others stay.
 
-    A redacted message has no contents, and may have metadata and chunks.
+    A redacted message has no contents, but may have metadata and chunks.
     """
     full = {row["id"]: row for row in messages.full(unit, ids, locked=locked)}
     own = {row["id"] for row in _rows(unit, _OWN, ids, person)}
@@ -280,7 +280,7 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
 
 
 def _jobs(found: PersonRows, person: str) -> Iterator[Job]:
-    """Return the work in transactions. Sessions come after the messages, and are looked at again under their locks."""
+    """Yield the work, one job for each transaction. Sessions come after messages, and are read again under locks."""
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
     yield from (partial(_transitions, ids) for ids in chunks(found.transitions))
@@ -302,7 +302,7 @@ def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: dateti
 
 
 def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
-    """Empty what was appended meanwhile, and forget whose the session was."""
+    """Empty messages that were appended meanwhile, and remove the person from the session."""
     locked = list(_rows(unit, _LOCK_SESSIONS, [key], person))
     if not locked or locked[0]["held"]:
         return Counter()
@@ -323,7 +323,7 @@ def _transitions(ids: Collection[str], unit: Unit, _: Receipt, _at: datetime) ->
 
 
 def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
-    """Forget whose these branches were, but for those of sessions that are held by now."""
+    """Remove the person from these branches, unless their sessions are held by now."""
     list(rows(unit, _LOCK_PLACES, ids))
     removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
     counts = Counter(vectors=removed, progressions=personal_rows.empty_branch_orders(unit, ids, person))
@@ -340,7 +340,7 @@ def _executions(unit: Unit, person: str, places: Iterable[references.AgentSessio
 
 
 def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
-    """Remove chats of connectors. Tombstones keep an import from bringing them back."""
+    """Delete chats of connectors. Tombstones stop an import from restoring them."""
     locked = list(rows(unit, _LOCK_CHATS, ids))
     counts = _executions(unit, person, locked)
     statement, keys = STATEMENTS["messaging"].bury.of(ids)

@@ -1,4 +1,4 @@
-"""Work of maintenance in steps: its owner, and what its receipt says when a step fails."""
+"""Runs maintenance work in steps: its owner, and its receipt when a step fails."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lastlight_state.receipts import Receipt, Receipts, steps
 
 
 def owner() -> str:
-    """Return the name that receipts give to this process."""
+    """Return the name of this process for receipts."""
     return steps.this_process()
 
 
 def confirm_after(place: tuple[datetime, str], start: tuple[datetime, str]) -> None:
-    """Raise `Conflict` ``order`` if the last record that a look found does not come after the look's start.
+    """Raise `Conflict` ``order`` if the last record found does not sort after the start of the search.
 
-    It would be found for ever. Another program wrote its time in a spelling that sorts elsewhere.
+    The search would find it forever. Another program wrote the record's time in a format that sorts differently.
     """
     if place <= start:
         raise Conflict(f"{place[1]!r:.300} has a time whose spelling does not sort as time does", code="order")
@@ -29,8 +29,8 @@ def confirm_after(place: tuple[datetime, str], start: tuple[datetime, str]) -> N
 def interruptible(receipts: Receipts, current: Callable[[], Receipt], *, again: str) -> Iterator[None]:
     """Set the ``current`` receipt to ``interrupted`` if the block fails, Ctrl-C included.
 
-    A note of the exception says what goes on: ``again``. Work that another process has taken over is left to it, and a
-    receipt that is finished already, because the work was refused, stays as it is.
+    A note on the exception names ``again`` as the way to continue. The receipt is left alone if another process has
+    taken over the work, or if the receipt is finished because the work was refused.
     """
     try:
         yield
@@ -39,14 +39,14 @@ def interruptible(receipts: Receipts, current: Callable[[], Receipt], *, again: 
     except BaseException as error:
         if current().state in ("done", "failed"):
             raise
-        with suppress(StateError):  # what happened is on its way up; a receipt left running is taken over later
+        with suppress(StateError):  # the error is raised anyway; a later call takes over a receipt left running
             receipts.finish(current(), "interrupted", error=message_of(error) or type(error).__name__)
         error.add_note(f"interrupted; to go on: {again}")
         raise
 
 
 def refused(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
-    """Return the receipt of work refused before anything was stored: ``failed``, unless another owner has it."""
+    """Return the receipt of work that was refused before any write: ``failed``, unless another owner has it."""
     with suppress(StateError):
         return receipts.finish(receipt, "failed", error=message_of(error))
     return receipt
@@ -55,7 +55,7 @@ def refused(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
 def ended(
     receipts: Receipts, receipt: Receipt, step: Callable[[Receipt], tuple[Receipt, bool]], *, again: str
 ) -> Receipt:
-    """Do steps until one says that nothing is left; the finished receipt. Fails as `interruptible` says."""
+    """Run steps until one returns False, and return the finished receipt. Fails as `interruptible` does."""
     going_on = True
     with interruptible(receipts, lambda: receipt, again=again):
         while going_on:

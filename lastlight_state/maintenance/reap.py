@@ -1,7 +1,7 @@
-"""Reap: ends running sessions of conversations whose processes died without saying so.
+"""Ends running sessions of conversations whose processes died without a notice.
 
-A session shows life by heartbeats, messages and changes of status. One that has not for a day, or for as long as the
-caller says, is ended at its last sign of life, with a transition that says why.
+Heartbeats, messages and changes of status are a session's signs of life. A session that has shown none for a day, or
+for the caller's time, is ended at its last sign of life. A transition gives the reason.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance import jobs
 from lastlight_state.receipts import Receipt, Receipts, steps
 
-# Record of what reaping would do.
+# The plan of reaping.
 
 
 class ReapPlan(Record):
-    """The plan of reaping as of now, for which nothing is written.
+    """The sessions that reaping would end at this moment. Nothing is written for a plan.
 
-    ``running`` counts all running sessions, ``retired`` those of them that would be ended; ``sessions`` are the first
-    500 of these, the longest silent first.
+    ``running`` counts all running sessions, and ``retired`` those that would be ended. ``sessions`` are the first 500
+    of these, the longest silent first.
     """
 
     running: int
@@ -45,9 +45,9 @@ class ReapPlan(Record):
     sessions: tuple[StaleSession, ...]
 
 
-# The statements that find sessions without a sign of life.
+# Statements that find sessions without a sign of life.
 
-#: How many sessions one statement looks at.
+#: How many sessions one statement reads.
 LOOK = 100
 
 _s = SESSIONS.c
@@ -55,7 +55,7 @@ _running = _s.status == constant(RUNNING)
 _sign = LAST_SIGN.element
 _after = sa.tuple_(exactly("after_at", _s.created_at), bind("after_id", _s.id))
 
-#: The next running sessions after a place that have been silent since before an instant, the longest silent first.
+#: Finds the next running sessions after a position that have been silent since a cutoff, the longest silent first.
 SILENT = prepared(
     sa.select(_s.id, _s.owner, LAST_SIGN)
     .where(_running, _sign < bind("cutoff", _s.created_at), sa.tuple_(_sign, _s.id) > _after)
@@ -66,15 +66,15 @@ SILENT = prepared(
 COUNT = prepared(sa.select(sa.func.count()).select_from(SESSIONS).where(_running))
 
 
-#: How a session that showed no sign of life may end.
+#: The status of a session that is ended for showing no sign of life.
 End = Literal["aborted", "failed"]
 ENDS = ("aborted", "failed")
-#: How long a session is silent before it is reaped, if nothing is said, and the longest time that can be said.
+#: How long a session must be silent by default, and the longest time that a caller may give.
 USUAL, LONGEST = timedelta(hours=24), timedelta(days=36_500)
-#: How many sessions a plan names.
+#: How many sessions a plan names at most.
 SAMPLES = 500
 
-#: After which session a look goes on: its last sign of life, and its id.
+#: The position of a search: the last sign of life and the id of the last session found.
 Place = tuple[str, str]
 START: Place = ("0001-01-01T00:00:00.000Z", "")
 
@@ -87,16 +87,19 @@ class Reap(Repository):
         self._receipts = Receipts(context)
 
     def plan(self, *, older_than: timedelta = USUAL) -> ReapPlan:
-        """Return which running sessions show no sign of life for longer than that, at one moment. Writes nothing."""
+        """Return the running sessions without a sign of life for longer than ``older_than``.
+
+        Reads one snapshot and writes nothing.
+        """
         cutoff = self._cutoff(older_than)
         return self._viewing(lambda unit: _planned(unit, cutoff))
 
     def run(self, *, older_than: timedelta = USUAL, to: End = "aborted", actor: str | None = None) -> Receipt:
-        """End them at their last sign of life, in short transactions, and return the receipt.
+        """End silent sessions at their last sign of life, in short transactions, and return the receipt.
 
-        Each gets one transition with the reason ``session.stale.no_heartbeat``. A session that shows life after it was
-        looked at is left alone, and counted as ``skipped``. Doing it again goes on where this was interrupted. Raises
-        `Conflict` ``already_running`` while another one runs.
+        Each session gets one transition with the reason ``session.stale.no_heartbeat``. A session that shows life after
+        the search is left alone, and counted as ``skipped``. Calling it again continues an interrupted call. Raises
+        `Conflict` ``already_running`` while another call runs.
         """
         status, cutoff = valid.word("to", to, ENDS), self._cutoff(older_than)
         policy = {"cutoff": cutoff, "to": status}
@@ -118,7 +121,7 @@ class Reap(Repository):
         steps.confirm(unit, receipt)
         now, counts = self._now(), Counter(receipt.counts)
         why = statuses.reason("reason", Reason(SILENT_STATUS, source="system", actor=receipt.actor), status)
-        for one in sorted(found, key=lambda one: one.id):  # the order in which others lock several sessions
+        for one in sorted(found, key=lambda one: one.id):  # in the order in which all calls lock several sessions
             rows, _ = unit.sound(statuses.LOCK, {"session_id": one.id})
             seen = one.last_sign
             done = [statuses.retire(unit, self._listeners, row, status, why, now, seen=seen) for row in rows]

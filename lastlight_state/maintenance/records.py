@@ -18,7 +18,7 @@ class SchemaFacts(Record):
 
 
 class TableStats(Record):
-    """Rows of a table, and its bytes with indexes if the database tells. ``estimated``: rows as the planner guesses."""
+    """Rows of a table, and its bytes with indexes if known. ``estimated``: the rows are the planner's estimate."""
 
     name: str
     rows: int
@@ -61,11 +61,11 @@ class LineFiles(Record):
 
 
 class Stats(Record):
-    """Counts and sizes of everything, at one moment.
+    """Counts and sizes of everything, from one snapshot.
 
     ``exists`` is False if there is no database; then its figures are 0 and empty. ``tables`` lists this library's
-    tables that exist, ``statuses`` how many rows of each have which status. ``settings`` are those settings of the
-    database that decide about durability and waiting.
+    existing tables, and ``statuses`` the number of rows by status for each. ``settings`` are the database's settings
+    for durability and waiting.
     """
 
     exists: bool
@@ -88,7 +88,7 @@ class Stats(Record):
 class Checkpoint(Record):
     """The result of a checkpoint. ``busy``: a reader was in the way, and pages are left in the log.
 
-    ``applicable`` is False for a database without a write-ahead log of its own files.
+    ``applicable`` is False for a database without its own write-ahead log files.
     """
 
     applicable: bool
@@ -107,12 +107,12 @@ class Vacuumed(Record):
 
 
 class TimelineEntry(Record):
-    """One thing that happened to a run: when, who did it, one line of text, and the row that records it.
+    """One fact about a run: when, who did it, one line of text, and the row that records it.
 
     ``source`` is ``transition``, ``input``, ``approval``, ``human_request``, ``execution``, ``signal`` or ``event``,
-    for a follower also ``phase``; ``key`` is its number or id. Transitions and inputs are told in the order of their
-    numbers: one whose recorded time is earlier than that of the one before has ``at`` from there, and its own time as
-    ``clock``, which is None otherwise.
+    for a follower also ``phase``; ``key`` is its number or id. Transitions and inputs are in the order of their
+    numbers. If one has an earlier recorded time than the one before, ``at`` is the time of that one, and ``clock`` is
+    its own recorded time. Otherwise ``clock`` is None.
     """
 
     source: str
@@ -124,6 +124,6 @@ class TimelineEntry(Record):
 
 
 class FollowedEntry(TimelineEntry):
-    """The same, told to a follower, who goes on behind it with ``after=cursor``."""
+    """A timeline entry for a follower, who continues after it with ``after=cursor``."""
 
     cursor: str

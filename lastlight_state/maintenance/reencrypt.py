@@ -1,7 +1,7 @@
-"""``store.maintenance.reencrypt``: brings what is stored under the key with which the store's codec seals now.
+"""``store.maintenance.reencrypt``: seals stored values with the current key of the store's codec.
 
-It is how a codec is switched on for a full database, and how a key is replaced: cells that are sealed with that key
-already are left alone, so that doing it again goes on where it was interrupted. Rows stay as they are but for that.
+Use it to start using a codec with a full database, or to replace a key. Values that are sealed with the current key
+already are left alone, so that calling it again continues an interrupted call. Rows do not change otherwise.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData, MisuseError, SealedValue
 from lastlight_state.migrations.metadata import METADATA
 
-#: The most rows of one transaction, and how many rows that could not be opened a result names.
+#: The most rows of one transaction, and how many unreadable rows a result names.
 MOST_ROWS, NAMED = 10_000, 100
 
 
 class Reencrypted(Record):
-    """The result of a call: ``counts`` are rows by table.
+    """The result of a call: ``counts`` has the sealed rows by table.
 
-    ``unopened`` are values by the id of the key that the codec has not: by an empty id where a plain value is refused.
-    ``damaged`` names the first 100 rows of them, and of those that cannot be read at all. ``complete`` is False where
-    there are such rows, and where the call stopped before the end.
+    ``unopened`` counts the values that could not be opened, by the id of the missing key. Its empty id counts plain
+    values that are refused. ``damaged`` names the first 100 rows with such values, and rows that cannot be read at all.
+    ``complete`` is False if there are such rows, or if the call stopped before the end.
     """
 
     counts: Mapping[str, int]
@@ -45,7 +45,7 @@ class Reencrypted(Record):
 
 
 class _Batch(NamedTuple):
-    """The last key of a batch, None at the end; how many rows were sealed, and the errors of others."""
+    """The result of a batch: its last key, None at the end; how many rows were sealed, and errors of other rows."""
 
     last: list[Any] | None
     changed: int
@@ -53,7 +53,7 @@ class _Batch(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """What stays as it is: values by the ids of their keys, and the first rows."""
+    """The values that could not be sealed: their number by key id, and the first rows."""
 
     unopened: Counter[str]
     damaged: list[DamagedRow]
@@ -73,9 +73,9 @@ class Reencrypt(Repository):
     """``store.maintenance.reencrypt``"""
 
     def plan(self, *, batch_rows: int = 50) -> Mapping[str, int]:
-        """Return how many rows are not sealed as the codec seals now, by table: plain ones, and those of other keys.
+        """Return how many rows are not sealed with the current key, by table: plain rows, and rows of other keys.
 
-        Reads every row that may be sealed, some at a time. Raises `MisuseError` in a store without a codec.
+        Reads every row that may be sealed, in batches. Raises `MisuseError` in a store without a codec.
         """
         opened, key_id, many = self._sealing(), self._sealing().key_id(), _rows_of(batch_rows)
         found: Counter[str] = Counter()
@@ -85,11 +85,11 @@ class Reencrypt(Repository):
         return dict(+found)
 
     def run(self, *, batch_rows: int = 50, time_limit: float | None = None) -> Reencrypted:
-        """Seal what is not sealed as the codec seals now, in short transactions of ``batch_rows`` rows.
+        """Seal values that are not sealed with the current key, in short transactions of ``batch_rows`` rows.
 
-        Writers go on meanwhile; a row that one of them has locked is waited for. After ``time_limit`` seconds it stops
-        behind the next transaction, and the same call does the rest. A value that the codec cannot open stays as it is
-        and is named: give it the old key as well. Raises `MisuseError` in a store without a codec.
+        Writers continue meanwhile; the call waits for rows that they have locked. After ``time_limit`` seconds it stops
+        after the next transaction, and the same call does the rest. A value that the codec cannot open stays unchanged
+        and is named: give the codec the old key as well. Raises `MisuseError` in a store without a codec.
         """
         opened, many = self._sealing(), _rows_of(batch_rows)
         key_id = opened.key_id()
@@ -114,7 +114,7 @@ class Reencrypt(Repository):
         return self._reading(lambda unit: table.next(unit, after, many, locked=False))
 
     def _batches(self, table: Sealed, many: int, opened: sealing.Sealing, key_id: str) -> Iterator[_Batch]:
-        """Yield what each transaction has sealed. What needs none is passed over without a lock."""
+        """Yield the result of each batch. A batch without values to seal is skipped without a lock."""
         after: list[Any] | None = None
 
         def work(unit: Unit) -> _Batch:
@@ -142,7 +142,7 @@ class Reencrypt(Repository):
 
 
 class Sealed:
-    """A table with columns that are sealed, walked in the order of its key."""
+    """A table with sealed columns, read in the order of its key."""
 
     def __init__(self, table: sa.Table, bindings: Mapping[str, sealing.Binding]) -> None:
         self.name = str(table.name)
@@ -166,7 +166,7 @@ class Sealed:
         }
 
     def next(self, unit: Unit, after: Sequence[Any] | None, many: int, *, locked: bool) -> Window[Row]:
-        """Return the next rows, their values as they are stored."""
+        """Return the next rows after a key, with their values as stored."""
         at = {} if after is None else {f"after_{name}": value for name, value in zip(self._key, after, strict=True)}
         statement = self._walks[after is not None, locked]
 
@@ -176,7 +176,7 @@ class Sealed:
         return window(read, many)
 
     def stale(self, row: Row, opened: sealing.Sealing, key_id: str) -> list[str]:
-        """Return the columns of a stored row that are not sealed as the codec seals now. What was redacted is plain."""
+        """Return the columns of a row that are not sealed with the current key. A redacted value stays plain."""
         return [
             name
             for name, binding in self._bindings.items()
@@ -186,7 +186,7 @@ class Sealed:
         ]
 
     def errors(self, row: Row | CorruptData, opened: sealing.Sealing) -> list[CorruptData]:
-        """Return the errors of the values of a row that cannot be opened."""
+        """Return an error for each value of a row that cannot be opened."""
         if isinstance(row, CorruptData):
             return [row]
         found: list[CorruptData] = []
@@ -203,7 +203,7 @@ class Sealed:
         return found
 
     def seal(self, unit: Unit, row: Row, opened: sealing.Sealing, key_id: str) -> None:
-        """Seal the stale columns of a stored row."""
+        """Seal the columns of a row that are not sealed with the current key."""
         for name in self.stale(row, opened, key_id):
             binding = self._bindings[name]
             value = opened.value(row[name], binding, [row[one] for one in binding.keys])
@@ -231,7 +231,7 @@ def _walk(next_after: Callable[[list[Any] | None], Window[Row]]) -> Iterator[Seq
 
 
 def unopened(unit: Unit, opened: sealing.Sealing, many: int) -> Iterator[tuple[Sealed, CorruptData]]:
-    """Yield the values that a codec cannot open, and the rows that cannot be read. Opens every value there is."""
+    """Yield the values that a codec cannot open, and the rows that cannot be read. Opens every stored value."""
     for table in TABLES:
         for rows in _walk(lambda after, table=table: table.next(unit, after, many, locked=False)):  # type: ignore[misc]
             for row in rows:

@@ -1,7 +1,7 @@
 """``store.maintenance.repair``: scans damaged line files, ends torn tails, writes clean copies, replaces files.
 
-Works on files only and needs no database. No byte is ever removed or overwritten: a damaged file stays, under its own
-name or a second one.
+Works on files only and needs no database. It never removes or overwrites a byte: a damaged file stays, under its own
+name or a second name.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class LineFileScan(Record):
 
     Kinds: ``record``; ``recovered`` and ``glued``, which are records in damaged lines; ``blank``; ``torn_tail``; and
     damage: ``torn``, ``nul_bytes``, ``bad_utf8``, ``bad_json``, ``not_object``, ``oversize``. ``samples`` are the first
-    20 parts that are not sound. ``problem`` says why a file below a directory could not be read: such a file is not
-    sound, and nothing is known of its sections.
+    20 damaged parts. ``problem`` says why a file below a directory could not be read: such a file is not ``sound``, and
+    its sections are unknown.
     """
 
     path: Path
@@ -60,9 +60,9 @@ class LineFileScan(Record):
 class Repaired(Record):
     """The result of a repair. For a sound file ``copy_path`` is None and nothing is written.
 
-    ``copy_path`` is the clean copy; for a replaced file it is the file's own path, and ``damaged`` is the second name
-    of the old one, and ``receipt_id`` its receipt if a database is at hand. ``rejects`` is the file with all bytes that
-    belong to no record, or None if there are none.
+    ``copy_path`` is the path of the clean copy. For a replaced file it is the file's own path, ``damaged`` is the
+    second name of the old file, and ``receipt_id`` is the receipt, if there is a database. ``rejects`` is the file with
+    all bytes that belong to no record, or None if there are none.
     """
 
     scan: LineFileScan
@@ -74,7 +74,7 @@ class Repaired(Record):
 
 LINES = ".jsonl"
 COPY = ".repaired.jsonl"
-#: How many damaged parts of a file a scan names.
+#: How many damaged parts of a file a scan names at most.
 SAMPLES = 20
 
 _log = logging.getLogger("lastlight_state.maintenance")
@@ -83,7 +83,7 @@ _log = logging.getLogger("lastlight_state.maintenance")
 class Repair:
     """``store.maintenance.repair``. ``roots`` are the directories of the agent's logs and of the logs of runs.
 
-    ``receipts`` keep what was replaced; without them, as without a database, nothing is kept but the files.
+    ``receipts`` records replaced files. Without a database it is None, and nothing but the files is written.
     """
 
     def __init__(self, roots: Sequence[Path], clock: Clock, receipts: Receipts | None = None) -> None:
@@ -94,17 +94,17 @@ class Repair:
     def scan(self, path: Path | str | None = None) -> tuple[LineFileScan, ...]:
         """Classify every byte of a line file, or of all line files below a directory; by default of all logs.
 
-        Writes nothing. Below a directory, links, clean copies and temporary files are passed over, and a file that
-        cannot be read has a ``problem``. Raises `NotFound`, `UnsafePath` for a link, `BackendUnavailable` for a path
-        that cannot be read.
+        Writes nothing. Below a directory, links, clean copies and temporary files are skipped, and a file that cannot
+        be read has a ``problem``. Raises `NotFound`, `UnsafePath` for a link, and `BackendUnavailable` for a path that
+        cannot be read.
         """
         return tuple(scans_below(self._roots) if path is None else scans(Path(path)))
 
     def seal(self, path: Path | str) -> bool:
-        """End a torn tail with a newline, under the lock of the file's writers; returns whether it did.
+        """End a torn tail with a newline, under the lock of the file's writers; return whether there was one.
 
-        This is the only change ever made to a file in use. The log of a run whose writer lives is left to that writer,
-        whose next record does it. May be repeated. Raises `BackendBusy`, and as `scan`.
+        This is the only change ever made to a file in use. The log of a run with a living writer is left alone, because
+        that writer's next record ends the tail. May be repeated. Raises `BackendBusy`, and the errors of `scan`.
         """
         path = Path(path)
         if not path.is_symlink() and not path.is_file():
@@ -116,16 +116,18 @@ class Repair:
         """Write a clean copy of a damaged file: every whole or recovered record, byte for byte, one to a line.
 
         The copy is ``to``, or ``<name>.repaired.jsonl`` beside the file. All other bytes go to ``<to>.rejects``, so
-        every byte is in one of the two. With ``replace`` the copy takes the file's path while its writers wait, and the
-        damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``, and a receipt says what was done. A sound
-        file is left as it is. Raises `AlreadyExists` if the target exists, `LostRace` if another call replaces the file
-        at the same time, `Conflict` for the log of a run whose writer lives or may live, and as `seal`.
+        every byte is in one of the two. With ``replace``, the copy takes the file's path while its writers wait. The
+        damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``, and a receipt records the replacement. A
+        sound file is left unchanged.
+
+        Raises `AlreadyExists` if the target exists, `LostRace` if another call replaces the file at the same time,
+        `Conflict` for the log of a run whose writer lives or may live, and the errors of `seal`.
         """
         path = Path(path)
         if replace:
             if to is not None:
                 raise InvalidValue("to", "must be None with replace=True: the copy takes the file's own path")
-            path = files.real(path.parent) / path.name  # a link to the day's folder would hide whose log it is
+            path = files.real(path.parent) / path.name  # resolve a link to the day's folder, which would hide the run
             _refuse_living(path)
             return self._kept(path) if self._receipts is not None else self._replaced(path)
         target = path.with_name(path.name.removesuffix(LINES) + COPY) if to is None else Path(to)
@@ -138,7 +140,7 @@ class Repair:
             return _repaired(path, repair.replace(path, _accepts(path), suffix=suffix))
 
     def _kept(self, path: Path) -> Repaired:
-        """Replace the file under a receipt, which is begun before anything is done. A sound file has none."""
+        """Replace the file under a receipt that is begun before the first change. A sound file gets no receipt."""
         with _translated(path):
             account = repair.scan(path, _accepts(path))
         if account.is_sound:
@@ -158,16 +160,16 @@ class Repair:
 
 
 def scans_below(roots: Sequence[Path]) -> Iterator[LineFileScan]:
-    """Yield the scans of all line files below these directories. Raises `NotFound` if none of them is there."""
+    """Yield the scans of all line files below these directories. Raises `NotFound` if none of them exists."""
     there = [root for root in roots if os.path.lexists(root)]
     for root in there or roots[:1]:
         yield from scans(root)
 
 
 def scans(path: Path) -> Iterator[LineFileScan]:
-    """Yield the scans of `Repair.scan`, one file after the other.
+    """Yield the scans of `Repair.scan`, one for each file.
 
-    In a directory, what cannot be read is told and passed.
+    An unreadable file in a directory is yielded with its ``problem``.
     """
     unreadable: list[OSError] = []
     for found in line_files(path, unreadable.append):
@@ -189,7 +191,7 @@ def scans(path: Path) -> Iterator[LineFileScan]:
 def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: None) -> Iterator[Path]:
     """Yield the file, or the line files below the directory, in a fixed order. Raises `NotFound`.
 
-    Directories that cannot be read are given to ``unreadable``.
+    ``unreadable`` is called with the error of each directory that cannot be read.
     """
     with _translated(path):
         is_directory = files.is_directory(path)
@@ -207,24 +209,24 @@ def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: N
 
 
 def _run_of(path: Path) -> str | None:
-    """Return the run whose log the file is: those stand in directories of days. None for other line files."""
+    """Return the id of the run whose log a file is, None for other line files. Logs of runs are in folders of days."""
     return run_paths.run_of(path.name) if run_paths.day_parts_of(path) else None
 
 
 def _accepts(path: Path) -> Accepts:
-    """Return how a record in a damaged line of this file is told from a part of one."""
+    """Return a function that tells a record in a damaged line of this file from a part of one."""
     run_id = _run_of(path)
     return LOG_LINES.accepts if run_id is None else run_lines.accepts(run_id)
 
 
 def _liveness(path: Path) -> storage.Liveness:
-    """Return whether the writer of a run lives whose log this is. The path goes through no link."""
+    """Return whether the run of this log has a living writer. The path must have no links."""
     run_id = _run_of(path)
     return "free" if run_id is None else storage.liveness(path.parents[3] / run_paths.LOCKS / run_id)
 
 
 def _refuse_living(path: Path) -> None:
-    """Raise unless it is certain that nobody writes the log. The path goes through no link."""
+    """Raise `Conflict` unless the log surely has no writer. The path must have no links."""
     found = _liveness(path)
     if found != "free":
         has = "has" if found == "held" else "may have"
@@ -241,7 +243,7 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _names(done: Repaired) -> dict[str, str | None]:
-    """Return the files of a replacement, for its receipt."""
+    """Return the names of a replacement's files, for its receipt."""
     return {
         name: None if path is None else storable(path.name, 400)
         for name, path in (("damaged", done.damaged), ("rejects", done.rejects))
@@ -249,7 +251,7 @@ def _names(done: Repaired) -> dict[str, str | None]:
 
 
 def _stamp(moment: datetime) -> str:
-    """Return a time as part of a file's name."""
+    """Return a time in a form for file names."""
     return iso_text(moment).replace("-", "").replace(":", "")
 
 

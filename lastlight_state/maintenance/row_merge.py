@@ -1,13 +1,13 @@
-"""Rows of many tables, put beside those that are stored: missing ones are inserted, equal ones are left alone.
+"""Compares rows of many tables with the stored rows: missing rows are inserted, equal rows are left alone.
 
-``given`` is ``{table: [row, …]}``; a row is ``{column: value}`` with the Python types of the table's columns, and names
-its whole key. Columns that all rows of one table lack get their defaults. Tables may come in any order: those that
-others refer to are stored first. An output table must exist and be registered. To use it, within one unit each:
+``given`` is ``{table: [row, …]}``; a row is ``{column: value}`` with the Python types of the table's columns, and has
+its whole key. Columns that all rows of one table lack get their defaults. Tables may come in any order: rows are stored
+in the order of foreign keys. An output table must exist and be registered. To use it, within one unit each:
 
     planned = {table: len(rows) for table, rows in missing(view, given).items()}    # writes nothing
     added = place(unit, given)                                                      # a Counter by table
 
-A row that was stored by somebody else after the look is `Conflict` (code ``unique``): do the unit again.
+If another call has stored a row after the look, the insert raises `Conflict` (code ``unique``): do the unit again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Row = Mapping[str, Any]
 Given = Mapping[str, Sequence[Row]]
 Key = tuple[Any, ...]
 
-#: How many rows are looked for with one statement.
+#: How many rows one statement looks up.
 _TOGETHER = 200
 _NO_LIMIT = 2**40
 
@@ -42,15 +42,15 @@ def missing_rows(view: Unit, given: Given, *, keeps: bool = False) -> dict[str, 
     """Return the given rows that are not stored, by table, in the order in which they can be inserted.
 
     Raises `AlreadyExists` with the table and the key of the first row that is stored with another value in a given
-    column, unless ``keeps`` says that stored rows stay whatever they hold. Raises `InvalidValue` for a table or column
-    that is unknown, a row without its key, and two different rows of one key.
+    column. With ``keeps``, stored rows may have any values and stay. Raises `InvalidValue` for an unknown table or
+    column, a row without its key, and two different rows with one key.
     """
     found = {subject.name: _missing(view, subject, given[subject.name], keeps) for subject in _ordered(view, given)}
     return {name: rows for name, rows in found.items() if rows}
 
 
 def insert_missing(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[str]:
-    """Insert those of these rows that are `missing_rows`; how many, by table."""
+    """Insert the given rows that are not stored yet, and return their number by table."""
     new = missing_rows(unit, given, keeps=keeps)
     for subject in _ordered(unit, new):
         _insert(unit, subject, new[subject.name])
@@ -58,13 +58,13 @@ def insert_missing(unit: Unit, given: Given, *, keeps: bool = False) -> Counter[
 
 
 def check_insert(view: Unit, table: sa.Table, rows: Sequence[Row]) -> None:
-    """Do with these rows what `insert_missing` does, up to the write. Raises `InvalidValue` for a bad value."""
+    """Check these rows as `insert_missing` does, without writing them. Raises `InvalidValue` for a bad value."""
     if rows:
         view.rehearse(*_written(Subject(table), rows))
 
 
 def stored_pairs(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]:
-    """Yield each given row that is stored: its table, the row as given, and the row as stored."""
+    """Yield each given row that is stored: its table, the given row, and the stored row."""
     for subject in _ordered(view, given):
         by_key = _by_key(subject, given[subject.name])
         for stored in _stored(view, subject, by_key):
@@ -72,19 +72,19 @@ def stored_pairs(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]
 
 
 def differing(row: Row, stored: Row) -> list[str]:
-    """Return the columns of a given row that are stored with another value."""
+    """Return the columns in which a given row differs from the stored row."""
     return [name for name, value in row.items() if canonical({"": value}) != canonical({"": stored[name]})]
 
 
 def digest(row: Row) -> str:
-    """Return the digest of a row, the same on every database."""
+    """Return the digest of a row, equal on every database."""
     return hashlib.sha256(_form(row)).hexdigest()
 
 
 def _ordered(unit: Unit, given: Given) -> list[Subject]:
-    """Return the tables of these rows, each after those that it refers to.
+    """Return the tables of these rows, each after the tables that its foreign keys refer to.
 
-    Asks for output tables only if there are any.
+    Queries for output tables only if the rows have any.
     """
     known = subjects(())
     if not given.keys() <= {subject.name for subject in known}:
@@ -114,20 +114,20 @@ def _stored(view: Unit, subject: Subject, keys: Iterable[Key]) -> Iterator[Row]:
 
 def _insert(unit: Unit, subject: Subject, rows: Sequence[Row]) -> None:
     unit.insert(subject.table, *_written(subject, rows))
-    if subject.numbered is not None:  # numbers that the database gives next are greater than these
+    if subject.numbered is not None:  # let the database's next numbers be greater
         given = unit.backend.given(unit.checkout, subject.name, subject.numbered)
         unit.backend.advance(unit.checkout, subject.name, subject.numbered, given)
 
 
 def _written(subject: Subject, rows: Sequence[Row]) -> tuple[Statement, Iterator[Row]]:
-    """Return the statement that inserts one of these rows, and its parameters for each."""
+    """Return the statement that inserts a row, and the parameters of each row."""
     names = tuple(column.name for column in subject.columns if column.name in rows[0])
     texts = [column.name for column in subject.columns if is_json(column) and column.name in names]
     return _inserted(subject.table, names), (_encoded(subject, row, texts) for row in rows)
 
 
 def _encoded(subject: Subject, row: Row, texts: Iterable[str]) -> Row:
-    """Return the parameters of a row: JSON as text. None is NULL, and JSON's null only in a column that has no NULL."""
+    """Return a row's parameters, with JSON as text. None is NULL, or JSON's null in a column that is NOT NULL."""
     made = dict(row)
     for name in texts:
         if made[name] is not None or not subject.table.c[name].nullable:
@@ -145,7 +145,7 @@ def _by_key(subject: Subject, rows: Sequence[Row]) -> dict[Key, Row]:
 
 
 def _sound(subject: Subject, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the rows, as they are looked at: all have the columns of the first."""
+    """Yield the rows, checking each: all must have the columns of the first row."""
     names = set(rows[0]) if rows else set()
     if unknown := sorted(names.difference(subject.names)):
         raise InvalidValue(f"{subject.name}.{unknown[0]}"[:200], "unknown column")
@@ -178,7 +178,7 @@ def _listed(key: Key) -> dict[str, Any]:
 
 @shaped
 def _looked(table: sa.Table) -> Statement:
-    """Read the stored rows of these keys."""
+    """Return a statement that reads the stored rows with these keys."""
     keys = listed("keys")
     same = [column == _given(keys, i, column) for i, column in enumerate(table.primary_key)]
     return prepared(sa.select(*table.columns).select_from(keys.join(table, sa.and_(*same))))

@@ -1,6 +1,6 @@
-"""Rows beside running runs that triggers keep: finds those that somebody removed or changed, and writes them again.
+"""Finds rows of `run_leases` that were removed or changed, and writes them again. Triggers keep them for running runs.
 
-Claims look for lost runs in `run_leases` alone. A running run without its row there is found by nobody.
+Claims look for lost runs only in `run_leases`. A running run without its row there is never found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lastlight_state.workflows.tables import LEASES, RUNS
 
 _epoch = sa.case((RUNS.c.claim_owner.is_not(None), RUNS.c.claim_epoch))
 RUNNING = RUNS.c.status == constant("running")
-#: The condition that a row of `run_leases` is the one that triggers write beside a run.
+#: The condition that a row of `run_leases` is the one that triggers write for a run.
 ITS_LEASE = sa.and_(
     LEASES.c.run_id == RUNS.c.id,
     LEASES.c.workflow_name == RUNS.c.workflow_name,
@@ -34,7 +34,7 @@ _PUT = {
 _this = sa.select(*_PUT.values()).where(RUNS.c.id == bind("key", RUNS.c.id), LACKS_ITS_LEASE).with_for_update(of=RUNS)
 _put = insert(LEASES).from_select(list(_PUT), _this)
 
-#: Finds the next running runs after a key that lack their row, as counters of rows: none is there, one must be.
+#: Finds the next running runs after a key that lack their row, in the form of counters: the value is 0, needed is 1.
 LOOK = (
     sa.select(RUNS.c.id.label("key"), number(0).label("value"), number(1).label("needed"))
     .where(RUNS.c.id > bind("after", RUNS.c.id), LACKS_ITS_LEASE)

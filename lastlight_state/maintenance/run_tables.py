@@ -1,4 +1,4 @@
-"""What belongs to a run: the column of each table by which its rows are found. Output tables have ``run_id``, too."""
+"""The tables of a run's rows: for each, the column with the run's id. Output tables have ``run_id``, too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lastlight_state.messaging.models import SESSIONS
 from lastlight_state.outputs.models import HISTORY, INPUTS
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, TRANSITIONS
 
-# Who names the logs of agents: executions, chat sessions, and sessions of conversations.
+# The columns that name the logs of agents: in executions, chat sessions, and sessions of conversations.
 
 _COLUMNS = (EXECUTIONS.c.session_id, SESSIONS.c.agent_session_id, TALKS.c.agent_session_id)
 
@@ -28,12 +28,12 @@ def _counting(column: sa.Column[Any]) -> Family[CountOf]:
     return family(lambda keys: found.where(column.in_(keys)).group_by(column), CountOf)
 
 
-#: By table: how many of its rows name each of these agents' sessions.
+#: Count the rows that name each of these agent sessions, by table.
 NAMING: Mapping[str, Family[CountOf]] = {str(column.table.name): _counting(column) for column in _COLUMNS}
 
 
 def named(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tuple(NAMING)) -> Counter[str]:
-    """Return how many rows of these tables name each agent session. A name that no log can have is named by none."""
+    """Return how many rows of these tables name each agent session. Ids that cannot be a log's name are skipped."""
     keys = [one for one in session_ids if not files.component_problem(one)]
     found: Counter[str] = Counter()
     for table in tables:

@@ -1,6 +1,6 @@
 """``store.maintenance.stats``: counts and sizes of everything that is stored.
 
-Only tables that exist are counted, so it also works on a database that is behind, and without one. Never writes.
+Only existing tables are counted, so it also works on a database with an old schema, and without one. Never writes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ from lastlight_state.outputs.models import HISTORY, REGISTRY
 from lastlight_state.schedules.models import FIRES
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS
 
-# Counts of rows: by table, by status, and of chat messages by role and age.
-#
-# Only columns that were created with their table are read, because databases that are behind are counted, too.
+# Counts rows by table and by status, and chat messages by role and age. Only columns that were created with their table
+# are read, because databases with an old schema are counted, too.
 
 AGES = {"<=1": timedelta(days=1), "<=7": timedelta(days=7), "<=30": timedelta(days=30)}
 OLDER = "older"
@@ -62,7 +61,7 @@ def _distribution(table: sa.Table, status: Any) -> Statement[StatusRow]:
 
 
 def _either(column: sa.Column[Any], without: str, filled: str) -> sa.ColumnElement[str]:
-    """Return one word where the column is empty, else the other."""
+    """Return an expression: the word ``without`` if the column is NULL, else the word ``filled``."""
     return sa.case((column.is_(None), constant(without)), else_=constant(filled))
 
 
@@ -109,14 +108,14 @@ def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
 
 
 def status_counts(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
-    """Return, for each table with a status, how many rows have which."""
+    """Return the number of rows by status, for each table that has a status."""
     return {
         table: tuple(unit.all(StatusCount.of, statement)) for table, statement in _STATUSES.items() if table in present
     }
 
 
 def message_counts(unit: Unit, present: Collection[str], now: datetime) -> MessageCounts:
-    """Return chat messages by role and by age, ages counted back from ``now``."""
+    """Return the numbers of chat messages by role and by age before ``now``."""
     if MESSAGES.name not in present:
         return NO_MESSAGES
     by_role = {row["role"]: row["rows"] for row in unit.rows(_BY_ROLE)}
@@ -130,11 +129,11 @@ def message_counts(unit: Unit, present: Collection[str], now: datetime) -> Messa
     return MessageCounts(by_role=by_role, by_age=by_age, oldest=found["oldest"])
 
 
-# Number, size and newest change of all line files. Their contents are not read.
+# Counts line files, with their size and newest change. Reads no contents.
 
 
 def measured(roots: Sequence[Path]) -> LineFiles:
-    """Count and measure the line files below these directories. Files that cannot be read or vanish are left out."""
+    """Count and measure the line files below these directories. Unreadable and vanished files are left out."""
     files, size, newest = 0, 0, 0
     for folder, _, names in chain.from_iterable(map(os.walk, roots)):
         for name in names:
@@ -158,8 +157,8 @@ class Statistics(Repository):
         """Count and measure the database, in one snapshot, and the line files.
 
         ``exact=False`` uses the planner's estimate of each table if the database has one. Without a database every
-        figure is 0 and ``exists`` is False. The cost grows with all that is stored: numbers by status, role and age are
-        counted in any case.
+        figure is 0 and ``exists`` is False. The cost grows with all that is stored, because rows are always counted by
+        status, role and age.
         """
         backend = self._backend
         state = read_state(backend)

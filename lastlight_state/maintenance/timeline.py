@@ -1,10 +1,10 @@
-"""``store.maintenance.timeline``: what happened to a run, oldest first.
+"""``store.maintenance.timeline``: the facts about a run, oldest first.
 
 Each kind of fact is a list of its own, read by an index. A page merges the next facts of all lists, so that its cost
 does not grow with the pages before. Facts of one moment are in the order of `FACTS`, then of their keys.
 
-A list with numbers is told in their order. Where a clock was set back, a fact is told as of the time of the fact before
-it, so that neither the order nor the times run backwards.
+A list with numbers keeps their order. If a clock was set back, a fact is shown at the time of the fact before it, so
+that neither numbers nor times run backwards.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from lastlight_state.maintenance.timeline_facts import FACTS, NO_NUMBER, NUMBERE
 from lastlight_state.maintenance.timeline_follow import Follower
 from lastlight_state.workflows.kernel.rows import EXISTS
 
-#: The time, the index in `FACTS`, and the key of a fact: the order of a timeline.
+#: The sort key of a timeline: the time, the index in `FACTS`, and the key of a fact.
 Place: TypeAlias = "tuple[Any, int, Any]"
 
-#: Before every fact.
+#: The place before every fact.
 _START: Place = (datetime.min.replace(tzinfo=UTC), -1, "")
 
 
@@ -41,7 +41,7 @@ class TimelinePosition(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """A row, its place, and whether the place is its own."""
+    """A row, its place, and whether that place was read from the row."""
 
     place: Place
     row: Row
@@ -52,7 +52,7 @@ class Timeline(Repository):
     """``store.maintenance.timeline``"""
 
     def list(self, run_id: str, *, limit: int = 200, page_token: str | None = None) -> Page[TimelineEntry]:
-        """Return a page of what happened to the run, oldest first. Raises `NotFound` for an unknown run."""
+        """Return a page of facts about the run, oldest first. Raises `NotFound` for an unknown run."""
         valid.page_limit(limit)
         asked = ["timeline", run_id]
         told = _told(asked, page_token)
@@ -78,16 +78,16 @@ class Timeline(Repository):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> Iterator[FollowedEntry]:
-        """Yield what happens to the run, once and in order: what is stored, then what is new as it is committed.
+        """Yield the entries of the run, each once and in order: stored entries, then new ones as they are committed.
 
-        Tells every change of the run's status, whoever made it, with why it failed or what it waits for; the phases
-        that ended, with the errors of those that failed; what happened to its questions, its inputs, the signals it
-        received and its events. Starts of executions, and signals that were taken, are told by `list` alone. Going on
-        ``after`` the ``cursor`` of the last entry that was seen misses nothing and repeats nothing.
+        Yields every change of the run's status by anyone, with the reason of its failure or what it waits for. Also
+        yields the phases that ended, with errors of failed ones, and events, inputs, received signals and what happened
+        to questions. Only `list` has starts of executions and signals that were taken. Continuing ``after`` the
+        ``cursor`` of the last entry seen misses nothing and repeats nothing.
 
-        With ``until_end`` it ends when the run has ended and everything is told. It also ends after ``idle_timeout``
-        seconds without an entry, and when ``stop`` is set. Raises `NotFound` for an unknown run, and where entries
-        after the cursor were pruned; `StoreClosed`.
+        With ``until_end`` it ends after the last entry of a run that has ended. It also ends after ``idle_timeout``
+        seconds without an entry, and when ``stop`` is set. Raises `NotFound` for an unknown run, and if entries after
+        the cursor were pruned; `StoreClosed`.
         """
         ends = valid.flag("until_end", until_end)
         timeout = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
@@ -97,9 +97,9 @@ class Timeline(Repository):
 
 
 def _next(unit: Unit, run_id: str, told: TimelinePosition, limit: int) -> KeyedRows:
-    """Return the next facts of all lists.
+    """Return the next facts of all lists, merged.
 
-    One whose place cannot be read stands behind the fact before it in its list.
+    A fact with an unreadable place comes after the fact before it in its list.
     """
     facts: list[_Placed] = []
     for rank, fact in enumerate(FACTS):
@@ -121,13 +121,13 @@ def _next(unit: Unit, run_id: str, told: TimelinePosition, limit: int) -> KeyedR
 
 
 def _later(before: Place, row: Row, column: str) -> datetime:
-    """Return when a fact with a number is told: at its time, and not before the fact before it."""
+    """Return the time of a numbered fact in the timeline: its own, but not before the fact before it."""
     latest: datetime = before[0]
     return latest if isinstance(row, CorruptData) else max(latest, row[column])
 
 
 def _numbers(told: TimelinePosition, facts: list[_Placed]) -> list[int]:
-    """Return the last number of each list that has numbers, after these facts."""
+    """Return the last number of each numbered list after these facts."""
     last = dict(zip(NUMBERED, told.numbers, strict=True))
     last.update({fact.place[1]: fact.place[2] for fact in facts if fact.place[1] in last})
     return [last[rank] for rank in NUMBERED]

@@ -1,4 +1,4 @@
-"""The kinds of facts in a timeline: where each is stored, in which order, and its text."""
+"""The kinds of facts in a timeline: the table of each, its order, and its text."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from lastlight_state.workflows.words import QUESTION_NOTES, TERMINAL, dollars_of
 _FIRST_TEXT, _LAST_TEXT = "", "\U0010ffff"
 _FIRST_NUMBER, _LAST_NUMBER = -1, 2**63 - 1
 
-#: Reasons of transitions whose details no other fact of the timeline tells.
+#: Reasons of transitions whose details no other fact of the timeline has.
 _EXPLAINED = ("run.requeued", "run.paused.signal", "run.paused.timer", "claim.taken_over", "claim.gave_up")
 
 TEXT_KEYS = (_FIRST_TEXT, _LAST_TEXT)
 NUMBER_KEYS = (_FIRST_NUMBER, _LAST_NUMBER)
-#: Before the first number of every list.
+#: The number before the first number of every list.
 NO_NUMBER = _FIRST_NUMBER
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One kind of fact. ``bounds`` are a key before and a key after every key of its list.
+    """A kind of fact. ``bounds`` are a key before and a key after every key of its list.
 
-    ``at`` is the column of the time where a list is in the order of its numbers, which a clock that is set back does
-    not change. Other lists are in the order of time: they have no numbers, or callers give the times.
+    ``at`` is the column of the time for a list in the order of its numbers. Setting back a clock does not change this
+    order. Other lists are in the order of time: they have no numbers, or callers give the times.
     """
 
     source: str
@@ -51,7 +51,7 @@ class Fact:
     at: str | None = None
 
     def entry(self, row: Row, at: datetime) -> TimelineEntry:
-        """Return the fact of a row, told as of this time."""
+        """Return the timeline entry of a row, with ``at`` as its time."""
         actor = row[self.actor] if self.actor else None
         clock = row[self.at] if self.at and row[self.at] != at else None
         key = str(self.listing.key(row)[-1])
@@ -86,9 +86,9 @@ def _of_run(
 def numbered(
     name: str, table: sa.Table, order: tuple[str, str], shown: tuple[Any, ...], *always: sa.ColumnElement[bool]
 ) -> Listing:
-    """Return the facts of a run in the order of their numbers, with their times.
+    """Return a listing of a run's facts in the order of their numbers, with their times.
 
-    ``order`` names the columns of both.
+    ``order`` names the columns of time and number.
     """
     at, number = (table.c[column] for column in order)
     return Listing(
@@ -112,7 +112,7 @@ def detailed_text(row: Row) -> str:
 
 
 def _explained_text(row: Row) -> str:
-    """Return the text with what an operator said and why an engine did it. Other details are facts of the timeline."""
+    """Return a transition's text, with its detail if an operator or engine gave one that no other fact has."""
     is_end = row["source"] == "engine" and row["to_status"] in TERMINAL
     explained = is_end or row["source"] == "operator" or row["reason"] in _EXPLAINED
     return detailed_text(row) if explained else _transition_text(row)
@@ -128,7 +128,7 @@ def _answered_text(row: Row) -> str:
 
 
 def _explained_answer(row: Row) -> str:
-    """Return the text of an answer with the first line of what the person said."""
+    """Return the text of an answer with the first line of the person's response."""
     said = first_line(row["response"])
     return _answered_text(row) if said is None else f"{_answered_text(row)}: {said}"
 
@@ -177,12 +177,15 @@ def event_text(row: Row) -> str:
 
 
 def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Written with `coalesce` so that no index on status serves it: that would read the expired rows of all runs."""
+    """Return the condition that a status is expired.
+
+    It uses `coalesce` to avoid an index on status, which would read the expired rows of all runs.
+    """
     expired: sa.ColumnElement[bool] = sa.func.coalesce(status, sa.literal_column("''")) == constant("expired")
     return expired
 
 
-#: Where large values lie inside the rows, gates are found by their run and shown from the index of their summaries.
+#: Where large values lie in the rows, gates are found by their run and shown from the index of their summaries.
 _GATES = Covering(
     "ix_approvals_summary",
     ("created_at", "id"),
@@ -196,8 +199,8 @@ _WANTED = {"text": "an answer", "confirm": "a confirmation", "select": "a choice
 _a, _e, _t, _r, _i = APPROVALS.c, EXECUTIONS.c, TRANSITIONS.c, REQUESTS.c, INPUTS.c
 _s, _j = SIGNALS.c, EVENTS.c
 
-#: In the order in which facts of one moment appear in a timeline. Notes about questions are left out: questions are
-#: facts themselves.
+#: The kinds of facts, in the order for facts of one moment. Transitions that are notes about questions are left out,
+#: because questions are facts themselves.
 FACTS = (
     Fact(
         "transition",
@@ -347,5 +350,5 @@ FACTS = (
     ),
 )
 
-#: The ranks of the facts that are told in the order of their numbers.
+#: The ranks of the facts that are in the order of their numbers.
 NUMBERED = tuple(rank for rank, fact in enumerate(FACTS) if fact.at)

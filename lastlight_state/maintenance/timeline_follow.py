@@ -1,8 +1,8 @@
-"""Following what happens to a run: what is stored, then what is new as it is committed, each once and in order.
+"""Follows a run: yields stored entries, then new ones as they are committed, each once and in order.
 
 Five lists of a run are numbered in the order of its commits: its transitions, its inputs, the signals it received, its
-events and its phases. So whoever has seen a number has seen all before it in that list, and a cursor is five numbers.
-Between the lists the times decide, among what was new at one look.
+events and its phases. A reader who has seen a number has seen all lower numbers of that list, so a cursor is five
+numbers. Entries of different lists that were new at one look are ordered by time.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from lastlight_state.workflows.words import TERMINAL
 
 _log = logging.getLogger("lastlight_state.maintenance")
 
-#: The longest wait after which a follower looks whether it was told to stop.
+#: The longest wait in seconds before a follower checks if it is to stop.
 SLICE = 0.5
 #: The most rows of one list that a follower holds.
 PAGE = 200
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _SIGNALS, _EVENTS, _PHASES = 2, 3, 4
-#: The numbers of the first of each list; events may begin at any.
+#: The first number of each list. Events may begin at any number.
 _FIRST = (1, 0, 0, 0, 1)
 
-#: What a follower is told: lists with numbers in the order of the commits, so that nothing comes in behind what was
-#: told. Their transitions have notes of what happened to questions, with details.
+#: The lists that a follower reads, numbered in the order of commits, so that no entry comes in before an entry that was
+#: already yielded. Their transitions include notes about questions, with details.
 FOLLOWED = (
     Fact(
         "transition",
@@ -105,13 +105,13 @@ _inputs = sa.select(sa.func.count()).select_from(INPUTS).where(INPUTS.c.run_id =
 
 
 class FollowPosition(TypedDict):
-    """A run, and how much was ever told of it."""
+    """A run, with the total number of its entries ever."""
 
     id: str
     told: int
 
 
-#: How much was ever told of runs, which grows with each entry of each list.
+#: Counts the entries ever of these runs. The count grows with each entry of each list.
 TOLD = prepared(
     sa.select(
         RUNS.c.id,
@@ -129,7 +129,7 @@ STATUS = prepared(sa.select(RUNS.c.status).where(RUNS.c.id == sa.bindparam("run_
 
 
 class _Place(NamedTuple):
-    """A row, its place among the rows of all lists, and None for a row that cannot be read."""
+    """A row and its place among the rows of all lists. ``row`` is None if the row cannot be read."""
 
     at: datetime
     rank: int
@@ -138,12 +138,12 @@ class _Place(NamedTuple):
 
 
 def _order(place: _Place) -> tuple[datetime, bool, int, int]:
-    """Return the order of a row: at one moment a phase ended before its run went on or ended."""
+    """Return the sort key of a row. At one moment, a phase ended before its run continued or ended."""
     return place.at, place.rank != _PHASES, place.rank, place.number
 
 
 class Follower:
-    """What happens to a run after a cursor, as long as it is followed."""
+    """Reads the entries of a run after a cursor."""
 
     def __init__(self, scope: Scope, run_id: str, after: str | None, *, until_end: bool) -> None:
         self._scope = scope
@@ -156,7 +156,8 @@ class Follower:
     def entries(
         self, idle_timeout: float | None, poll_interval: float, stop: threading.Event
     ) -> Iterator[FollowedEntry]:
-        """Yield each entry once; ends in silence, with the run where that was asked for, or when told to stop."""
+        """Yield each entry once. Ends after the idle timeout, after the run's end if asked to, or when ``stop`` is set.
+        """
         heard = time.monotonic()
         with self._watch.waiting_for([self._run_id], poll_interval):
             known = dict(self._watch.look([self._run_id]))
@@ -182,15 +183,15 @@ class Follower:
                 is_new = bool(grown)
 
     def _read(self, unit: Unit) -> tuple[list[_Place], bool, bool]:
-        """Return what comes next in order, whether that is all there is, and whether the run has ended.
+        """Return the next entries in order, whether these are all, and whether the run has ended.
 
-        Changes nothing.
+        Does not change the follower's position.
         """
         found: list[_Place] = []
         horizon = None
         for rank in range(len(FOLLOWED)):
             rows, is_cut = self._rows(unit, rank)
-            if is_cut and rows:  # what other lists have behind its last row waits for the next page
+            if is_cut and rows:  # later entries of other lists wait for the next page
                 horizon = rows[-1].at if horizon is None else min(horizon, rows[-1].at)
             found += rows
         told = sorted((each for each in found if horizon is None or each.at <= horizon), key=_order)
@@ -198,7 +199,7 @@ class Follower:
         return told, horizon is None, status in TERMINAL or status is None
 
     def _rows(self, unit: Unit, rank: int) -> tuple[list[_Place], bool]:
-        """Return the next rows of a list with times that never run backwards, and whether there may be more."""
+        """Return the next rows of a list, with times that never decrease, and whether there may be more rows."""
         listing = FOLLOWED[rank].listing
         placed = listing.placed(unit, {"run_id": self._run_id}, [self._next[rank] - 1], PAGE)
         at, rows = self._at[rank], list[_Place]()
@@ -215,13 +216,13 @@ class Follower:
         return rows, len(placed.rows) == PAGE
 
     def _refuse_pruned(self, rank: int, first: int) -> None:
-        """Raise `NotFound` where rows after the cursor are gone, with the first number that is still there."""
+        """Raise `NotFound`, with the first number still stored, if rows after the cursor were pruned."""
         if first > self._next[rank] > 0:
             kind = journal_words.EVENT if rank == _EVENTS else "signal"
             raise NotFound(kind, (self._run_id, first), reason=f"those from {self._next[rank]} were pruned")
 
     def _entry(self, place: _Place) -> FollowedEntry | None:
-        """Go on behind this row; its entry, or None for one that cannot be read."""
+        """Move the position past this row. Return the row's entry, None if it cannot be read."""
         at, rank, number, row = place
         self._at[rank], self._next[rank] = at, number + 1
         if row is None:
@@ -231,7 +232,7 @@ class Follower:
 
 
 def _numbers(after: str | None) -> list[int]:
-    """Return the next number of each list. Raises `InvalidValue` for what is no cursor."""
+    """Return the next number of each list from a cursor. Raises `InvalidValue` for a text that is not a cursor."""
     if after is None:
         return list(_FIRST)
     parts = valid.content("after", after, 200).split(".")
@@ -241,7 +242,7 @@ def _numbers(after: str | None) -> list[int]:
 
 
 def _watch_for(scope: Scope) -> Watch[str]:
-    """Return the store's watch over how much was ever told of runs."""
+    """Return the store's shared watch over the number of entries of runs."""
 
     def read(runs: Collection[str]) -> dict[str, int]:
         wanted: Sequence[dict[str, str]] = [{"run_id": run_id} for run_id in sorted(runs)]

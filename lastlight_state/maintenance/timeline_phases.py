@@ -1,4 +1,4 @@
-"""The phases of a run, as a list that a follower reads: numbered in the order in which they were appended."""
+"""Reads the phases of a run as a list for followers, numbered in the order in which they were appended."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class _History(TypedDict):
     phase_history: Any
 
 
-#: The history of ``:run_id`` where it has grown beyond ``:known`` phases. Otherwise a history may be long, and is not
-#: read.
+#: Reads the history of ``:run_id`` only if it has more than ``:known`` phases, because it may be long.
 _GROWN = prepared(
     sa.select(RUNS.c.phase_history).where(
         RUNS.c.id == sa.bindparam("run_id"), RUNS.c.phase_count > sa.bindparam("known", type_=sa.Integer)
@@ -30,14 +29,14 @@ _GROWN = prepared(
 
 
 class Phases:
-    """The phases of a run by their numbers, from 1."""
+    """The phases of a run, by number from 1."""
 
     def key(self, row: Row) -> Sequence[Any]:
         """Return the number of a phase."""
         return (row["number"],)
 
     def placed(self, unit: Unit, given: Mapping[str, Any], after: Sequence[Any] | None, limit: int) -> KeyedRows[Any]:
-        """Return the phases behind a number. A history that cannot be read has none."""
+        """Return the phases after a number. An unreadable history is returned as an error in place of a row."""
         [known] = after or (0,)
         try:
             found = unit.row(_GROWN, {"run_id": given["run_id"], "known": known})
@@ -53,7 +52,7 @@ class Phases:
 
 
 def phase_text(row: Row) -> str:
-    """Return the text of a phase: how it ended, and what its summary says."""
+    """Return the text of a phase: how it ended, and the first line of its summary."""
     ended = "failed" if row["success"] is False else "done"
     summary = (row["summary"] or "").strip().partition("\n")[0]
     return f"phase {row['phase']} {ended}" + (f": {summary}" if summary else "")

@@ -1,7 +1,7 @@
-"""Backup: everything at one moment, in a folder that can be checked and restored, taken while others write.
+"""Backs up everything at one moment into a folder that can be verified and restored, while others write.
 
-On SQLite the folder holds a copy of the file, on Postgres a SQLite file with the same rows, compared by value. Line
-files and mailboxes are copied after the database, so that the logs of all its rows are there.
+On SQLite the folder has a copy of the file. On Postgres it has a SQLite file with the same rows, compared by value.
+Line files and mailboxes are copied after the database, so that the logs of all its rows are included.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ class Backup(Repository):
     def create(self, folder: str | Path, *, with_logs: bool = True) -> Manifest:
         """Write everything into a new folder, and return its manifest.
 
-        The database is copied at one moment, while others read and write it; the copy is examined before the folder
+        The database is copied in one snapshot, while others read and write it; the copy is examined before the folder
         gets its name. Line files and mailboxes follow, unless ``with_logs`` is False. Raises `AlreadyExists` if the
-        folder is there, `InvalidValue` if it is below the line files or mailboxes, `Conflict` ``damaged_backup`` for a
-        database that is damaged itself, and `BackendUnavailable` where the folder cannot be written, or one that
-        belongs to the backup not be read. The manifest names what holds up nothing and is left out: a file of a mailbox
-        that is damaged, stays locked or is more than tables, an attachment or folder that cannot be opened, what is no
-        regular file among the line files, a file whose name is not UTF-8, what lies too deep (64 folders, 2,000 bytes),
-        and of Postgres columns that other programs added to tables of this library.
+        folder exists, `InvalidValue` if it is below the line files or mailboxes, `Conflict` ``damaged_backup`` for a
+        database that is damaged itself, and `BackendUnavailable` if the folder cannot be written, or a folder to back
+        up cannot be read.
+
+        Some faults do not stop a backup; the manifest names what is left out for them. In mailboxes: a file that is
+        damaged, stays locked or holds more than tables, and an attachment or folder that cannot be opened. Among line
+        files: anything but regular files. In both: a file whose name is not UTF-8, and a path that is too deep (64
+        folders, 2,000 bytes). On Postgres: columns that other programs added to tables of this library.
         """
         place = Path(folder).absolute()
         valid.flag("with_logs", with_logs)
@@ -74,7 +76,7 @@ class Backup(Repository):
         return manifest
 
     def verify(self, folder: str | Path) -> Manifest:
-        """Return the manifest of a backup whose files are all as they were written. Needs no database.
+        """Return the manifest of a backup, after checking that no file has changed. Needs no database.
 
         Raises `NotFound`, and `Conflict` ``damaged_backup`` naming the first file that differs.
         """
@@ -93,13 +95,13 @@ class Backup(Repository):
         state_dir: str | Path | None = None,
         with_logs: bool = True,
     ) -> Manifest:
-        """Make the database of a backup anew: a SQLite file that is not there yet, or an empty schema of Postgres.
+        """Restore the database of a backup into a new SQLite file, or an empty schema of Postgres.
 
-        The backup is verified before anything is written. Its line files and mailboxes are put where a store with this
-        ``state_dir`` looks for them, by default beside the file; for Postgres, and without ``with_logs``, they stay in
+        The backup is verified before the first write. Its line files and mailboxes are put where a store with this
+        ``state_dir`` looks for them, by default beside the file. For Postgres, and without ``with_logs``, they stay in
         the backup unless a ``state_dir`` is given. An older schema is restored as it is, and `migrate` brings it up to
-        date. Raises `AlreadyExists` where anything stands already, the ``-wal`` or ``-journal`` of an earlier file
-        included; `NewerSchema` for a backup of a newer version; and as `verify` and as `Copy.run`.
+        date. Raises `AlreadyExists` if anything is in the way, including the ``-wal`` or ``-journal`` of an earlier
+        file; `NewerSchema` for a backup of a newer version; and the errors of `verify` and `Copy.run`.
         """
         place, flag = Path(folder), valid.flag("with_logs", with_logs)
         manifest = self.verify(place)
@@ -125,12 +127,12 @@ class Backup(Repository):
         return manifest
 
     def _refuse_among_logs(self, place: Path) -> None:
-        """Raise for a folder below the line files or mailboxes: the backup would be a part of itself."""
+        """Raise `InvalidValue` for a folder below the line files or mailboxes: the backup would contain itself."""
         if "\0" in str(place):
             raise InvalidValue("folder", "contains a NUL character")
         try:
             str(place).encode()
-        except UnicodeEncodeError:  # SQLite opens no such file either
+        except UnicodeEncodeError:  # SQLite cannot open such a file either
             raise InvalidValue("folder", "must be UTF-8") from None
         whole = real(place)
         own = (*self._settings.line_directories, self._settings.mailboxes)
@@ -138,7 +140,7 @@ class Backup(Repository):
             raise InvalidValue("folder", "must not be below the directories of line files or mailboxes")
 
     def _copy_database(self, path: Path) -> dict[str, str]:
-        """Copy it to a file. Returns the columns of other programs that the file has not, if there are such."""
+        """Copy the database to a file. Return columns of other programs that the copy lacks, with the reason."""
         left: tuple[str, ...] = ()
         if not self._reading(lambda unit: copies.snapshot(unit, path)):
             left = Copy(self._context).run(path, migrate=True, leave_columns=None).left_columns
@@ -151,14 +153,14 @@ class Backup(Repository):
 
 
 def _file_of(url: str | Path) -> Path | None:
-    """Return the file of a database, which need not be there; None for a server."""
+    """Return the file of a database, even if it does not exist yet; None for a server."""
     with closing(open_backend(url, Options())) as backend:
         return backend.files[0] if backend.files else None
 
 
 @contextmanager
 def _made(place: Path) -> Iterator[Path]:
-    """Lend a private folder beside the place that gets its name if all goes well, and else is removed."""
+    """Yield a private folder beside the place. It is renamed to the place on success, and removed on failure."""
     made = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
     make_directory(made)
     try:

@@ -28,25 +28,25 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 from lastlight_state.special_files import open_binary
 
-# Copies of SQLite files at one moment, and what is wrong with them.
+# Copies of SQLite files in one snapshot, and checks for damage.
 
 
 def snapshot(unit: Unit, path: Path) -> bool:
-    """Copy the whole database to a new file at one moment; False where the product cannot.
+    """Copy the whole database to a new file in one snapshot. Return False if the database cannot do this.
 
-    What an attempt left that was busy, and is repeated, is removed first.
+    Remains of an earlier attempt that met a busy database are removed first.
     """
     path.unlink(missing_ok=True)
     progress.tell("copying the database", 0)
     return unit.backend.snapshot(unit.checkout, path)
 
 
-#: Reads a copy and leaves nothing beside it.
+#: Options to read a copy. No file is left beside it.
 AT_REST = Options(read_only=True, glance=True)
 
 
 def damages(path: Path, options: Options = AT_REST) -> list[str]:
-    """Return what the database itself says is wrong with a copy."""
+    """Return the damages that the database finds in a copy."""
     progress.tell("examining the copy", 0)
     with closing(open_backend(path, options)) as backend, Checkout(Mode.READ, backend) as checkout:
         return backend.damages(checkout, deep=True)
@@ -54,27 +54,27 @@ def damages(path: Path, options: Options = AT_REST) -> list[str]:
 
 _LINES = ".jsonl"
 _CHUNK = 1024 * 1024
-#: Why a file is left out whose name no manifest can hold.
+#: The reason for leaving out a file whose name cannot be in a manifest.
 NOT_TEXT = "the name is not UTF-8"
-#: Why a file or folder is left out that is below more than `MOST_FOLDERS`, or whose path is longer than `MOST_BYTES`.
+#: The reason for leaving out a file or folder below more than `MOST_FOLDERS`, or with a path longer than `MOST_BYTES`.
 TOO_DEEP = "lies too deep, or its path is too long"
 MOST_FOLDERS, MOST_BYTES = 64, 2000
 
 _NOT_REGULAR = "is not a regular file"
-#: What opening says of a FIFO or device, of a link that was put there, and of a socket.
+#: Errors on opening a FIFO or device, a link that was put there, and a socket.
 _NO_FILE = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
 
 
 def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
-    """Copy every file below the directory into a folder of a backup; links and temporary files are left out.
+    """Copy every file below the directory into a folder of a backup, except links and temporary files.
 
-    A file that vanishes meanwhile, because somebody prunes it, is left out, too; one that is packed or moved meanwhile
-    is copied under its new name. Gives what else is left out, and the reason: what is no regular file, has a name that
-    is not UTF-8, or lies too deep.
+    A file that is pruned meanwhile is left out. A file that is packed or moved meanwhile is copied under its new name.
+    Yields the other files that are left out, with the reason: not a regular file, a name that is not UTF-8, or too
+    deep.
     """
     known: set[str] = set()
     told: dict[str, str] = {}
-    for listing in count():  # twice at least: what moves while its folder is listed may be in no listing
+    for listing in count():  # at least twice: a file that moves during a listing may be missing in it
         found, too_deep = _listed(root)
         fresh = [name for name in found if known.isdisjoint((name, _unpacked(name)))]
         gone = set[str]()
@@ -90,7 +90,7 @@ def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
 
 
 def _arrived(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
-    """Copy the file, or tell why not; False if it is gone."""
+    """Copy the file, or note why it is left out. Return False if the file is gone."""
     if shown(name) != name:
         told[shown(name)] = NOT_TEXT
         return True
@@ -111,22 +111,22 @@ def _arrived(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
 
 
 def _unpacked(name: str) -> str:
-    """Return the name that a packed log had before."""
+    """Return the name that a log had before it was packed."""
     return name.removesuffix(PACKED_SUFFIX)
 
 
 def shown(name: str) -> str:
-    """Return the name as text; bytes that are not UTF-8 are spelled with backslashes."""
+    """Return the name as text. Bytes that are not UTF-8 are written with backslashes."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def too_deep(path: Path) -> bool:
-    """Return whether no backup takes this file or folder, so that each of its files can be put back anywhere."""
+    """Return whether a path is too deep for backups, whose files must be restorable anywhere."""
     return len(path.parts) > MOST_FOLDERS or len(os.fsencode(path)) > MOST_BYTES
 
 
 def _listed(root: Path) -> tuple[list[str], list[str]]:
-    """Return the files below the directory, and what lies too deep, as paths below it."""
+    """Return the files below the directory, and the paths that are too deep, relative to the directory."""
     found: list[str] = []
     deep: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_refuse_unread):
@@ -141,13 +141,13 @@ def _listed(root: Path) -> tuple[list[str], list[str]]:
 
 
 def _refuse_unread(error: OSError) -> None:
-    """Raise for a folder whose files would be missing in silence; one that is gone has none."""
+    """Raise for a folder whose files would be missing silently. A vanished folder is accepted."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, and those above it that are not there, for their owner alone."""
+    """Create the folder and its missing parents, accessible to their owner only."""
     if not folder.is_dir():
         make_private(folder.parent)
         folder.mkdir(mode=0o700)
@@ -177,14 +177,13 @@ def whole(path: Path, size: int) -> int:
     return 0
 
 
-# Copies of mailboxes that hosts and agents write meanwhile.
-#
-# The agent's file is copied before the host's, and both before their attachments, so that what a copied row names is
-# there. No link is followed: agents write in these folders.
+# Copies of mailboxes while hosts and agents write them. The agent's file is copied before the host's, and both before
+# their attachments, so that the attachments of all copied rows are included. No link is followed, because agents write
+# in these folders.
 
-#: For the copy of a file that another party wrote.
+#: Options for the copy of a file that another party wrote.
 _FOREIGN = Options(read_only=True, glance=True, across_mounts=True, read_seconds=60.0)
-#: What a file is that holds up no backup, by the reason of the error.
+#: Why a file is left out, by the reason in the error.
 _LEFT_OUT = {
     "not_a_database": "is no database",
     NOT_REGULAR: "expected regular files here and beside it, found something else",
@@ -196,12 +195,12 @@ _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def copy_mailboxes(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
-    """Copy every mailbox into a folder. Gives each file or folder that is left out, and the reason.
+    """Copy every mailbox into a folder. Yield each file or folder that is left out, with the reason.
 
-    Left out is a database file that is damaged, stays locked, holds more than tables or takes too long to read, and
-    what cannot be opened, lies too deep, or has a name that is not UTF-8.
+    A database file is left out if it is damaged, stays locked, holds more than tables or takes too long to read. Any
+    file or folder is left out if it cannot be opened, is too deep, or has a name that is not UTF-8.
 
-    A session or file that vanishes meanwhile, because somebody prunes it, is left out without a word.
+    A session or file that is pruned meanwhile is left out silently.
     """
     for found in iterate(Mailboxes(settings.mailboxes).list, limit=500):
         place = Place(found.path.parent.parent, found.group, found.session)
@@ -217,7 +216,7 @@ def copy_mailboxes(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
 
 
 def _copy_database(place: Place, name: str, target: Path, settings: Settings) -> str | None:
-    """Copy one moment of the file; why it was left out, if whoever writes it made that necessary."""
+    """Copy the file in one snapshot. Return the reason if the file is left out because of its writer, else None."""
     if not is_regular(place.path / name):
         return None
     file = OtherFile(place, place.path / name, settings, Metrics())
@@ -239,7 +238,7 @@ def _copy_database(place: Place, name: str, target: Path, settings: Settings) ->
 
 
 def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Copy the regular files of a mailbox's attachments. Gives what is left out, and the reason."""
+    """Copy the regular files of a mailbox's attachments. Yield what is left out, with the reason."""
     unopened: set[Path] = set()
     for path, folders, names, held in os.fwalk(source, follow_symlinks=False):
         folder = Path(path).relative_to(source)
@@ -257,19 +256,19 @@ def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
                 yield str(folder / name), problem
     for folder in sorted(unopened):
         there = source / folder
-        if there.is_dir() and not there.is_symlink():  # the others are links, or gone
+        if there.is_dir() and not there.is_symlink():  # other folders are links, or gone
             yield str(folder), "cannot be opened"
 
 
 def _refused(path: Path) -> str | None:
-    """Return why no backup takes what has this path in its mailbox; None if it does."""
+    """Return the reason why a path in a mailbox is left out of backups, else None."""
     if shown(str(path)) != str(path):
         return NOT_TEXT
     return TOO_DEEP if too_deep(path) else None
 
 
 def _copy_file(held: int, name: str, target: Path) -> str | None:
-    """Copy the file, if it is a regular one and still there; why it was left out, if it cannot be opened."""
+    """Copy a regular file if it still exists. Return the reason if it cannot be opened, else None."""
     try:
         if not stat.S_ISREG(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
             return None

@@ -1,4 +1,4 @@
-"""Puts the files of a backup in place: each whole or not at all, and nowhere where something stands."""
+"""Restores the files of a backup: each completely or not at all, and never over existing files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lastlight_state.special_files import DIRECTORY, mismatch_at, open_binary
 
 # Records of backups.
 
-#: The folders of a backup that hold line files, those of agents and those of runs, and the one with mailboxes.
+#: The folders of a backup with line files, of agents and of runs, and the folder with mailboxes.
 LINES = ("logs/agent-sessions", "logs/sessions")
 MAILBOXES = "mailboxes"
 
@@ -38,11 +38,12 @@ class BackedFile(Record):
 class Manifest(Record):
     """The manifest of a backup: kept in it as ``manifest.json``, and written last.
 
-    ``source`` is the location of the database without its password, ``revision`` its schema, None for a file that
-    has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names what is no
-    part of it, each with the reason: of mailboxes what is damaged or cannot be opened, among line files what is no
-    regular file, and of both what lies too deep and files whose name is not UTF-8, with its other bytes spelled with
-    backslashes; of Postgres also ``table.column`` of those that other programs added to tables of this library.
+    ``source`` is the location of the database without its password. ``revision`` is its schema, None for a file that
+    has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names files and
+    columns that are not in the backup, with the reason. In mailboxes these are damaged files, and files and folders
+    that cannot be opened; among line files, anything but regular files. In both, they are paths that are too deep, and
+    names that are not UTF-8, with other bytes written with backslashes. On Postgres, they are also columns that other
+    programs added to tables of this library, as ``table.column``.
     """
 
     format: int = 1
@@ -56,27 +57,27 @@ class Manifest(Record):
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all files."""
+        """Return the total size of all files in bytes."""
         return sum(file.size_bytes for file in self.files)
 
 
-# The manifest of a backup: written, read, and compared with the files that it names.
+# Writes and reads the manifest of a backup, and compares it with the files.
 
 NAME = "manifest.json"
-#: The manifest's greatest size.
+#: The largest size of the manifest, in bytes.
 _MOST_BYTES = 64 * 1024 * 1024
 _FORMAT = 1
 
 
 def described(folder: Path) -> Iterator[BackedFile]:
-    """Yield every file of a backup that has no manifest yet, in the order of their paths."""
+    """Yield every file of a backup that has no manifest yet, in the order of the paths."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             yield _described(folder, path)
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest and bring it to disk, after everything else is there."""
+    """Write the manifest and sync it to disk, after all other files."""
     text = codec.encode("manifest", manifest.model_dump(mode="json"), max_bytes=_MOST_BYTES)
     with (folder / NAME).open("xb") as file:
         os.fchmod(file.fileno(), 0o600)
@@ -88,7 +89,7 @@ def write(folder: Path, manifest: Manifest) -> None:
 def read(folder: Path) -> Manifest:
     """Return the manifest of a backup.
 
-    Raises `NotFound`, and `Conflict` ``damaged_backup`` for one that cannot be read.
+    Raises `NotFound`, and `Conflict` ``damaged_backup`` for a manifest that cannot be read.
     """
     path = folder / NAME
     if not path.is_file():
@@ -114,7 +115,7 @@ def read(folder: Path) -> Manifest:
 
 
 def compare(folder: Path, manifest: Manifest) -> None:
-    """Raise `Conflict` ``damaged_backup`` for the first file that is missing, or is not as it was written."""
+    """Raise `Conflict` ``damaged_backup`` for the first file that is missing or has changed."""
     for file in manifest.files:
         path = folder / file.path
         if path.is_symlink() or not path.is_file():
@@ -139,34 +140,34 @@ _CHUNK = 1024 * 1024
 #: The modes of directories and of files.
 Modes = tuple[int, int]
 _PRIVATE: Modes = (0o700, 0o600)
-#: Where a store looks in its state directory for what a folder of a backup holds.
+#: The folders of a store's state directory, by folder of a backup.
 _FOLDERS = {LINES[0]: "agent-sessions", LINES[1]: "sessions", MAILBOXES: "v2-sessions"}
 
-#: Whether a file is that of a mailbox which every session has: its group and session are the folders above.
+#: Matches the path of the mailbox file that every session has, below the folders of its group and session.
 _IS_MAILBOX = re.compile(rf"[^/]+/[^/]+/{re.escape(INBOUND_DB)}").fullmatch
 
 
 def refuse_present(path: Path) -> None:
-    """Raise `AlreadyExists` if anything is there."""
+    """Raise `AlreadyExists` if a file or folder is at the path."""
     if os.path.lexists(path):
         raise AlreadyExists("file", str(path))
 
 
 def refuse_database(target: Path) -> None:
-    """Raise for a database that is there, and for a log that was left of one: SQLite would play it into this one."""
+    """Raise `AlreadyExists` for an existing database, or for its old log, which SQLite would apply to the new file."""
     for suffix in ("", "-wal", "-journal"):
         refuse_present(target.with_name(target.name + suffix))
 
 
 def place_file(file: Path, target: Path) -> None:
-    """Copy the file to a path where nothing is."""
+    """Copy the file to a path that must not exist."""
     refuse_database(target)
     made = _temporary(target)
     make_directory(target.parent.absolute())
     try:
         _copy(file, made, 0o600)
         try:
-            os.link(made, target)  # fails where a file has appeared meanwhile; rename would replace it
+            os.link(made, target)  # a rename would replace a file that has appeared meanwhile
         except FileExistsError as error:
             raise AlreadyExists("file", str(target)) from error
         sync_directory(target.parent)
@@ -177,10 +178,10 @@ def place_file(file: Path, target: Path) -> None:
 
 @contextmanager
 def put_back(backup: Path, manifest: Manifest, state_dir: Path, modes: Modes) -> Iterator[None]:
-    """Put line files and mailboxes where a store looks for them; take them away again if the block fails.
+    """Put line files and mailboxes where a store looks for them; remove them again if the block fails.
 
-    ``modes`` are those of mailboxes, which an agent of another user may have to write; logs are private. Raises
-    `AlreadyExists` for a name that is anything but an empty folder.
+    ``modes`` are the modes of mailboxes, which an agent of another user may have to write. Logs are private. Raises
+    `AlreadyExists` for a path that has anything but an empty folder.
     """
     with translated(state_dir):
         found = {inside: list(_below(manifest, inside)) for inside in _FOLDERS}
@@ -207,7 +208,7 @@ def put_back(backup: Path, manifest: Manifest, state_dir: Path, modes: Modes) ->
 
 
 def _below(manifest: Manifest, inside: str) -> Iterator[str]:
-    """Return the files of a backup below one of its folders, by their paths in there."""
+    """Return the files of a backup below one of its folders, by their paths relative to the folder."""
     prefix = f"{inside}/"
     return (file.path.removeprefix(prefix) for file in manifest.files if file.path.startswith(prefix))
 
@@ -222,7 +223,7 @@ def _stage(source: Path, names: list[str], made: Path, modes: Modes) -> None:
     for name in names:
         make_private((made / name).parent)
         _copy(source / name, made / name, modes[1])
-        if _IS_MAILBOX(name):  # a mailbox, of which no empty folder is in the manifest
+        if _IS_MAILBOX(name):  # a mailbox: its empty folders are not in the manifest
             for inner in (INBOX, OUTBOX):
                 make_private((made / name).with_name(inner))
     for folder, _, _ in os.walk(made):
@@ -232,7 +233,7 @@ def _stage(source: Path, names: list[str], made: Path, modes: Modes) -> None:
 
 
 def _rename(made: Path, target: Path) -> None:
-    made.rename(target)  # onto an empty folder or nothing
+    made.rename(target)  # the target is missing, or an empty folder
     sync_directory(target.parent)
 
 

@@ -36,24 +36,23 @@ from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.receipts.models import State
 
-# A load under new ids that was cut off after its commit: the same load again finishes it, and makes no second copy.
-#
-# Its receipt has the digest of the bundle and the seed from which the new ids are made, so that the names of the log
-# files that are missing can be told again.
+# A load under new ids may be interrupted after its commit. The same load then finishes it, and makes no second copy.
+# Its receipt has the digest of the bundle, and the seed of the new ids. The seed gives the names of the missing log
+# files again.
 
-#: The receipts of loads that have not ended.
+#: The states of receipts whose loads have not ended.
 _UNFINISHED: tuple[State, ...] = ("running", "interrupted")
-#: How many of them are looked at, the newest first.
+#: How many unfinished receipts are read, the newest first.
 _LOOK = 500
 
 
 def digest(bundle: Bundle) -> str:
-    """Return what identifies a bundle: the SHA-256 of its manifest, which has the digest of each part."""
+    """Return the identity of a bundle: the SHA-256 of its manifest, which has the digest of each part."""
     return hashlib.sha256(codec.canonical(bundle.model_dump(mode="json"))).hexdigest()
 
 
 def cut_off(receipts: Receipts, bundle: Bundle) -> Receipt | None:
-    """Return the receipt of a load of this bundle under new ids that stored its rows and did not end."""
+    """Return the receipt of an interrupted load of this bundle under new ids, if it has stored its rows; else None."""
     found = digest(bundle)
     for state in _UNFINISHED:
         for one in receipts.list(kind="bundle", state=state, limit=_LOOK).items:
@@ -80,17 +79,19 @@ class Bundles(Repository):
         with_logs: bool = True,
         redact: Collection[Redaction] = (),
     ) -> Bundle:
-        """Write one ``run`` or one ``session`` of a conversation into a new file, and return what it holds.
+        """Write one ``run`` or one ``session`` of a conversation into a new file, and return its description.
 
-        A run comes with its executions, journal, outputs and questions; a session with its branches, orders, messages
-        and transitions, and with the branches of other sessions that its own were forked from. Rows are read at one
-        moment. With ``with_logs`` the log files of their agents' sessions follow. The same state gives the same bytes.
-        ``redact`` names what is left out, and nothing else is (`Redaction`): values of the named columns have a mark
-        instead, messages without ``content`` come without chunks and embeddings, ``events`` without frames, ``outputs``
-        are rows of output tables, and ``logs`` the log files. Ids, names of people and things, times, statuses,
-        reasons, phases and numbers are in every bundle.
+        A run includes its executions, journal, outputs and questions. A session includes its branches, orders, messages
+        and transitions, and branches of other sessions that its own were forked from. Rows are read in one snapshot.
+        With ``with_logs``, the log files of their agents' sessions are added. The same state gives the same bytes.
+
+        ``redact`` names what is left out, and nothing else is (`Redaction`). Values of the named columns are replaced
+        by a mark. Without ``content``, messages have no chunks and embeddings; without ``events`` there are no frames.
+        ``outputs`` are rows of output tables, and ``logs`` the log files. Ids, names of people and things, times,
+        statuses, reasons, phases and numbers are in every bundle.
+
         Raises `NotFound`, and `AlreadyExists` if anything is at ``dest``. Unless ``outputs`` are left out, raises
-        `Conflict` ``unregistered_columns`` where the run has rows in an attached table with undeclared columns.
+        `Conflict` ``unregistered_columns`` if the run has rows in an attached table with undeclared columns.
         """
         valid.word("kind", kind, KINDS)
         codec.check_text("dest", fspath(dest))
@@ -116,7 +117,7 @@ class Bundles(Repository):
         return bundle
 
     def read(self, file: str | Path) -> Bundle:
-        """Return what a bundle holds, after every part of it was compared with its digest. Needs no database.
+        """Return the description of a bundle, after comparing every part with its digest. Needs no database.
 
         Raises `NotFound`, `NewerSchema` for a newer format, and `Conflict` ``damaged_bundle``.
         """
@@ -131,7 +132,7 @@ class Bundles(Repository):
         allow_redacted: bool = False,
         allow_unknown_words: bool = False,
     ) -> LoadedBundle:
-        """Return what `load` would add at this moment. Writes nothing. Raises as `load`."""
+        """Return what `load` would add at this moment. Writes nothing. Raises the errors of `load`."""
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
             cut_off = self._cut_off(found, on_conflict)
@@ -148,18 +149,21 @@ class Bundles(Repository):
         allow_unknown_words: bool = False,
         actor: str | None = None,
     ) -> LoadedBundle:
-        """Add what is missing of a bundle: its rows in one transaction, then its log files.
+        """Add the missing parts of a bundle: its rows in one transaction, then its log files.
 
-        The whole bundle is verified before anything is written. Rows and files that are there already with the same
-        contents are left alone, so that loading twice changes nothing and leaves one receipt. One that is there
-        otherwise is `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` leaves it as it is and adds
-        the others. With ``new_ids`` everything gets a fresh id, and each load adds one more run or session, independent
-        of the others; deliveries to others, the key of a run and permissions that nobody has used yet are not copied.
-        One that was cut off after its rows were stored is finished by the next load of the bundle, which adds no other.
-        Tombstones of pruned records do not stand in the way. Raises `NewerSchema` for a bundle of a newer version,
-        `Conflict` ``redacted_bundle`` for one from which something was left out unless ``allow_redacted``,
-        ``unknown_word`` for a status that this version does not know unless ``allow_unknown_words``, and as `read`.
-        What only the database refuses leaves no row, and a receipt that is ``failed``.
+        The whole bundle is verified before the first write. Rows and files that exist with the same contents are left
+        alone, so that loading twice changes nothing and leaves one receipt. A row or file that exists with other
+        contents raises `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` keeps it and adds the
+        others.
+
+        With ``new_ids``, everything gets a new id, and each load adds one more independent run or session. Not copied
+        are deliveries to others, the key of a run, and permissions that nobody has used yet. If such a load was
+        interrupted after its rows were stored, the next load of the bundle finishes it and adds no other.
+
+        Tombstones of pruned records do not block a load. Raises `NewerSchema` for a bundle of a newer version,
+        `Conflict` ``redacted_bundle`` for a redacted bundle unless ``allow_redacted``, ``unknown_word`` for a status
+        that this version does not know unless ``allow_unknown_words``, and the errors of `read`. If only the database
+        refuses a row, no row is stored, and the receipt is ``failed``.
         """
         valid.word("on_conflict", on_conflict, ON_CONFLICT)
         with opened(Path(file)) as found:
@@ -196,7 +200,7 @@ class Bundles(Repository):
         return self._writing(store)
 
     def _cut_off(self, found: OpenBundle, on_conflict: OnConflict) -> Receipt | None:
-        """Return the receipt of the load that this one finishes."""
+        """Return the receipt of an interrupted load that this load finishes, None if there is none."""
         return cut_off(self._receipts, found.bundle) if on_conflict == "new_ids" else None
 
     def _begun(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:
@@ -230,5 +234,5 @@ class Bundles(Repository):
 
 
 def _scope(found: OpenBundle) -> str:
-    """Return the scope of a load's receipt: one bundle of a run or session is loaded at a time."""
+    """Return the scope of a load's receipt: only one bundle of a run or session is loaded at a time."""
     return storable(f"{found.bundle.kind} {found.bundle.id}", 256)

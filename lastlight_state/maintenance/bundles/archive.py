@@ -1,7 +1,7 @@
-"""Bundles that are read: nothing in one is believed before all of it was looked at.
+"""Writes and reads the files of bundles. A bundle is verified completely before any part of it is used.
 
-A bundle may come from anywhere. Names are checked against the few that a bundle has, sizes against the size of the
-file, and digests before a row of it reaches a database or a byte of it a directory.
+A bundle may come from anywhere. Names are checked against the few names that a bundle may have, and sizes against the
+size of the file. Digests are checked before a row reaches a database or a byte reaches a directory.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from lastlight_state.maintenance.backup.restoring import refuse_present
 from lastlight_state.maintenance.bundles.records import KINDS, ROWS, Bundle, BundlePart
 from lastlight_state.special_files import open_binary
 
-# The file of a bundle: a ZIP whose bytes depend on nothing but what it holds. Nothing in it is compressed.
-#
-# A compressor's output differs between its versions; so nothing in a bundle needs more room unpacked than packed.
+# The file of a bundle is a ZIP whose bytes depend only on its contents. It is not compressed: a compressor's output
+# differs between its versions. So no bundle needs more space unpacked than packed.
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -36,7 +35,7 @@ _UNIX = 3
 
 
 class Archive:
-    """A bundle that is being written, part by part. It must be left before its file is closed."""
+    """A bundle that is being written, part by part. Leave its context before closing its file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
@@ -46,19 +45,19 @@ class Archive:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError, ValueError):  # where writing fails, this does, too
+        with suppress(OSError, ValueError):  # closing fails if writing has failed
             self._zip.close()
 
     def add_lines(self, name: str, lines: Iterable[bytes]) -> None:
-        """Add a file of these lines, unless there are none."""
+        """Add a part with these lines, unless there are none."""
         self._add(name, lines, counted=True)
 
     def add_bytes(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Add a file of these bytes, unless there are none."""
+        """Add a part with these bytes, unless there are none."""
         self._add(name, chunks, counted=False)
 
     def finish(self, bundle: Bundle) -> None:
-        """Add the manifest, last."""
+        """Add the manifest as the last part."""
         with self._open(MANIFEST) as part:
             part.write(codec.canonical(bundle.model_dump(mode="json")) + b"\n")
         self._zip.close()
@@ -87,7 +86,7 @@ class Archive:
 
 @contextmanager
 def new_file(place: Path) -> Iterator[BinaryIO]:
-    """Lend a file that gets its name when it is whole and on disk. Raises `AlreadyExists` if anything is there."""
+    """Yield a file that gets its name once it is complete and on disk. Raises `AlreadyExists` if the name is taken."""
     with translated(place):
         refuse_present(place)
         made = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
@@ -104,7 +103,7 @@ def new_file(place: Path) -> Iterator[BinaryIO]:
 
 
 def link(made: Path, place: Path) -> None:
-    """Give a file its name. Raises `AlreadyExists` where a file has appeared: a rename would replace it."""
+    """Link a file to its name. Raises `AlreadyExists` if the name is taken by now: a rename would replace that file."""
     try:
         os.link(made, place)
     except FileExistsError as error:
@@ -115,24 +114,24 @@ def link(made: Path, place: Path) -> None:
 _LOG = re.compile(
     r"logs/(?:agent-sessions/projects/[^/]+/[^/]+(?:/(?:raw|subagents)/[^/]+)?|sessions/\d{4}/\d\d/\d\d/[^/]+)"
 )
-#: The greatest size of a manifest, and of one line.
+#: The largest size of a manifest, and of one line, in bytes.
 _MANIFEST_BYTES, LINE_BYTES = 64 * 1024 * 1024, 256 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _NEVER = re.compile(r"[\x00-\x1f\\]")
 
 
 class OpenBundle:
-    """A bundle whose parts are as its manifest says."""
+    """A bundle whose parts match its manifest."""
 
     def __init__(self, packed: zipfile.ZipFile, bundle: Bundle) -> None:
         self._packed = packed
         self.bundle = bundle
-        #: The parts with rows, by table, and those that are logs.
+        #: The parts with rows, by table, and the parts that are logs.
         self.tables = bundle.tables
         self.logs = [part for part in bundle.parts if part.rows is None]
 
     def chunks(self, part: BundlePart) -> Iterator[bytes]:
-        """Return the bytes of a part."""
+        """Yield the bytes of a part, in blocks."""
         return _chunks(self._packed, part.name)
 
     def lines(self, part: BundlePart) -> Iterator[bytes]:
@@ -144,7 +143,7 @@ class OpenBundle:
 
 @contextmanager
 def opened(path: Path) -> Iterator[OpenBundle]:
-    """Open the bundle, verified. Raises `NotFound`, `NewerSchema`, and `Conflict` ``damaged_bundle``."""
+    """Open a bundle and verify it. Raises `NotFound`, `NewerSchema`, and `Conflict` ``damaged_bundle``."""
     with translated(path), _file(path) as file:
         packed, bundle = _verified(file, path.name)
         try:
@@ -178,14 +177,17 @@ def _file(path: Path) -> Iterator[BinaryIO]:
         if error.errno not in (errno.EINVAL, errno.ENOTDIR, errno.ELOOP):
             raise
         raise NotFound("bundle", str(path), reason=error.strerror) from error
-    except ValueError as error:  # a NUL
+    except ValueError as error:  # the path has a NUL character
         raise NotFound("bundle", str(path), reason=str(error)) from error
     with file:
         yield file
 
 
 def _verified(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
-    """Return the ZIP and its manifest, after everything was compared. ValueError is a name that is no UTF-8."""
+    """Return the verified ZIP and its manifest.
+
+    A ValueError means a name that is not UTF-8.
+    """
     try:
         packed = zipfile.ZipFile(file)
         sizes = _sizes(packed, os.fstat(file.fileno()).st_size)
@@ -194,16 +196,16 @@ def _verified(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
         raise damaged(name, f"cannot be read: {error}") from error
     except OSError as error:
-        if error.errno != errno.EINVAL:  # which is an offset before the beginning of the file
+        if error.errno != errno.EINVAL:  # EINVAL: an offset before the beginning of the file
             raise
         raise damaged(name, "cannot be read: a part lies outside of the file") from error
     return packed, bundle
 
 
 def _sizes(packed: zipfile.ZipFile, most: int) -> dict[str, int]:
-    """Return the size of each file inside.
+    """Return the size of each file in the ZIP.
 
-    Nothing is compressed, so all of them together are smaller than the bundle.
+    As nothing is compressed, their sum must not be larger than the bundle.
     """
     found: dict[str, int] = {}
     for info in packed.infolist():
@@ -245,7 +247,7 @@ def _manifest(packed: zipfile.ZipFile, sizes: dict[str, int]) -> Bundle:
 
 
 def _compare(packed: zipfile.ZipFile, bundle: Bundle, sizes: dict[str, int]) -> None:
-    """Raise for a part that the manifest does not have, or has otherwise."""
+    """Raise `Conflict` ``damaged_bundle`` for a part that is missing in the manifest or differs from it."""
     names = [part.name for part in bundle.parts]
     if sorted(names) != sorted(sizes.keys() - {MANIFEST}):
         raise damaged(MANIFEST, "does not name the parts that are there")

@@ -1,8 +1,8 @@
-"""Rows of a bundle on their way in: refused where they do not fit, given new ids, and matched with stored rows.
+"""Prepares a bundle's rows for loading: refuses bad rows, gives new ids, and compares rows with stored rows.
 
-Inboxes fill, deliveries are acknowledged and chunks are replaced where they are stored. So their stored rows stay as
-they are, whatever the bundle says. Refused are only a delivery at a position where the inbox has another message, and
-chunks for a namespace whose embeddings have another length.
+Where they are stored, inboxes fill, deliveries are acknowledged and chunks are replaced. So stored rows of these tables
+never change, whatever the bundle has. Refused are only a delivery at a position where the inbox has another message,
+and chunks for a namespace whose embeddings have another length.
 """
 
 from __future__ import annotations
@@ -46,13 +46,12 @@ from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.workflows.executions.lists import POINTER
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RUNS
 
-# What only all rows of a bundle show: that what they refer to is there, and that their words are known.
-#
-# A bundle may come from anywhere. What is found here is refused by its name before anything is written; otherwise the
-# database would refuse it without one, or store a status that nothing acts on.
+# Checks that need all rows of a bundle: foreign keys, run keys, and known words. A bundle may come from anywhere. These
+# checks name a bad row before the first write. Otherwise the database would refuse the row without naming it, or store
+# a status that nothing acts on.
 
 _r, _same = RUNS.c, RUNS.alias("same")
-#: The run that has the key which a run that is not stored would get.
+#: Finds the run that has the run key of a new run.
 _HOLDER = prepared(
     sa.select(_r.id).where(
         _r.workflow_name == bind("workflow_name", _r.workflow_name),
@@ -69,7 +68,7 @@ for _column, _known in vocabularies(METADATA.sorted_tables):
 
 
 def _references(table: sa.Table) -> list[Reference]:
-    """Return the columns of a table that refer to rows, but for a message's class: it is made where it is unknown."""
+    """Return a table's foreign keys. A message's class is left out, because an unknown class is created."""
     return [(key.parent, key.column) for key in table.foreign_keys if key.parent is not CLASS]
 
 
@@ -79,14 +78,14 @@ _STORED = {target: family(lambda keys, column=target: sa.select(column).where(co
 
 
 class References:
-    """What the rows of a bundle refer to. Tables come in the order in which they are stored."""
+    """Checks the foreign keys of a bundle's rows. Tables must come in the order in which they are stored."""
 
     def __init__(self, view: Unit) -> None:
         self._view = view
         self._seen: dict[sa.Column[Any], set[Any]] = {target: set() for target in _TARGETS}
 
     def confirm(self, table: sa.Table, given: Iterable[Row]) -> None:
-        """Raise `Conflict` ``damaged_bundle`` for a row that refers to one that is neither in the bundle nor stored."""
+        """Raise `Conflict` ``damaged_bundle`` if a row's foreign key is neither in the bundle nor stored."""
         for target in _TARGETS:
             if target.table is table:
                 self._seen[target].update(row.get(target.name) for row in given)
@@ -99,7 +98,7 @@ class References:
 
 
 def refuse_taken_keys(view: Unit, table: sa.Table, given: Iterable[Row]) -> None:
-    """Raise `AlreadyExists` for a run whose key another run of its workflow has."""
+    """Raise `AlreadyExists` for a run whose run key another run of its workflow has."""
     for row in given if table is RUNS else ():
         holder = view.value(_HOLDER, {name: row.get(name) for name in ("id", "workflow_name", "run_key")})
         if holder is not None:
@@ -122,15 +121,14 @@ def refuse_unknown_words(table: sa.Table, given: Iterable[Row]) -> None:
                 )
 
 
-# A bundle under new ids: a run or session that is independent of the one from which it was made.
-#
-# What has an id gets a fresh one, and whatever names it is changed along. What names something outside of the bundle,
-# such as a parent run, stays. Texts that people and models wrote are not searched for ids.
+# A bundle under new ids: a run or session that is independent of the original. Every row gets a new id, and columns
+# that refer to it change along. Ids outside of the bundle, such as a parent run's, stay. Texts by people and models are
+# not searched for ids.
 
 _b, _c, _renaming_d, _e = talks.BRANCHES.c, talks.CHANGES.c, talks.DELIVERIES.c, EXECUTIONS.c
 _m, _s, _renaming_t = talks.MESSAGES.c, talks.SESSIONS.c, talks.TRANSITIONS.c
 
-#: The columns that hold the ids of a bundle, by what has them. Sessions and branches have inboxes, and so one series.
+#: The columns with the ids of a bundle, by kind of id. Sessions and branches share a kind, because both have inboxes.
 _OWN: tuple[tuple[str, sa.Column[Any]], ...] = (
     ("run", RUNS.c.id),
     ("execution", _e.id),
@@ -145,7 +143,7 @@ _OWN: tuple[tuple[str, sa.Column[Any]], ...] = (
     ("message", _m.id),
     ("transition", _renaming_t.id),
 )
-#: The columns that name one of these.
+#: The columns that refer to one of these ids.
 _NAMING: tuple[tuple[str, sa.Column[Any]], ...] = (
     *_OWN,
     *(("run", column) for column in RUN_TABLES),
@@ -169,12 +167,12 @@ _NAMING: tuple[tuple[str, sa.Column[Any]], ...] = (
     *(("message", column) for column in (talks.LINKS.c.message_id, _c.message_id, _renaming_d.message_id)),
 )
 _RUN_ID = "run_id"
-#: Who has used a permission that was given to the original.
+#: The name recorded as the user of a permission that was given to the original.
 _COPIED = "bundle"
 
 
 class Renaming:
-    """The new ids of one bundle: the same ones for the same ``seed``. ``owners`` have inboxes that are copied."""
+    """The new ids of one bundle: equal for an equal ``seed``. ``owners`` are the owners of inboxes that are copied."""
 
     def __init__(
         self,
@@ -208,18 +206,18 @@ class Renaming:
             self._columns[talks.VECTORS.name] = [("chunk", "id"), ("document", "document_id")]
 
     def id(self, kind: str, old: str) -> str:
-        """Return the new id of a ``run`` or ``talk``."""
+        """Return the new id for an old id of the kind ``run`` or ``talk``."""
         return self._ids[kind].get(old, old)
 
     def rows(self, table: sa.Table, rows: list[Row]) -> list[Row]:
-        """Return the rows under their new ids, without what belongs to others: their inboxes and deliveries."""
+        """Return the rows under their new ids, without inboxes and deliveries of other owners."""
         if table in (talks.INBOXES, talks.DELIVERIES):
             rows = [row for row in rows if row.get("owner") in self._owners]
         columns = self._columns.get(table.name, [("run", _RUN_ID)] if _RUN_ID in table.c else [])
         return [self._renamed(table, row, columns) for row in rows]
 
     def log(self, name: str) -> str:
-        """Return the new name of a log: the folder, or the file, that has the name of an agent's session."""
+        """Return the new name of a log. Its folder or file is named after the agent's session."""
         old = row_lines.session_of(name)
         if old is None:
             return name
@@ -262,7 +260,7 @@ class Renaming:
 
 
 def _nothing(_: Any) -> None:
-    """Return None: a copy has no key that names one run."""
+    """Return None: a copy must not have the original's keys."""
 
 
 def _keys(rows: Iterator[Row]) -> set[str]:
@@ -270,7 +268,7 @@ def _keys(rows: Iterator[Row]) -> set[str]:
 
 
 def _is_unused_permission(row: Row) -> bool:
-    """Return whether it permits an action that nobody has done yet. It is given once, and to the original."""
+    """Return whether a gate permits an action that was not done yet. The permission is for the original only."""
     used = row.get("consumed_by") is not None
     return row.get("status") == "approved" and row.get("action_digest") is not None and not used
 
@@ -286,16 +284,16 @@ _RAISE = prepared(
     sa.update(INBOXES).where(_i.owner == bind("owner", _i.owner), _i.next_ord < _next).values(next_ord=_next)
 )
 
-#: Of runs and sessions. Those of inboxes and orders are seen to where their rows are stored.
+#: Counters of runs and sessions. Counters of inboxes and orders are raised when their rows are stored.
 _OWN_COUNTERS = [one for one in COUNTERS if one.column.table in (RUNS, SEQUENCES, SESSIONS)]
 
 Row = dict[str, Any]
 
 
 def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> list[Row]:
-    """Return those of these rows that can be stored.
+    """Return the rows that can be stored.
 
-    ``keeps``: chunks of another length, and transitions with a number that another one has, are left out, not refused.
+    With ``keeps``, chunks of another length and transitions with a taken number are left out instead of refused.
     """
     if table is DELIVERIES:
         there = {(row["owner"], row["message_id"]) for row in _found(unit, _DELIVERED, given, "message_id")}
@@ -313,12 +311,15 @@ def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> lis
 
 
 def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
-    """Return those of these orders that are stored."""
+    """Return the ids of the orders that are stored already."""
     return {row["id"] for row in _found(unit, _ORDERS, given, "id")}
 
 
 def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) -> list[Row]:
-    """Return the links but for those that orders of ``held`` lack. Raises `AlreadyExists` for one, unless ``keeps``."""
+    """Return the links without those that stored orders in ``held`` lack.
+
+    Raises `AlreadyExists` if there is such a link, unless ``keeps``.
+    """
     asked = {LINKS.name: [row for row in given if row["progression_id"] in held]}
     lacking = row_merge.missing_rows(unit, asked, keeps=True).get(LINKS.name, [])
     if lacking and not keeps:
@@ -328,14 +329,14 @@ def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) 
 
 
 def raise_numbers(unit: Unit, inboxes: Iterable[Row]) -> None:
-    """Raise the next numbers of inboxes above those of the bundle's deliveries, in the order in which senders lock."""
+    """Raise the next numbers of inboxes above the bundle's deliveries, locking inboxes in the same order as senders."""
     numbers = {row["owner"]: row.get("next_ord", 0) for row in inboxes}
     for owner in ordered(numbers):
         unit.change(_RAISE, {"owner": owner, "next_ord": numbers[owner]})
 
 
 def raise_counters(unit: Unit, keys: Iterable[str]) -> None:
-    """Let these runs or sessions give no number that a row of theirs has: they stayed as they were, and got rows."""
+    """Raise the counters of these runs or sessions above their rows: the bundle added rows but kept the counters."""
     for key in sorted(keys):
         for counter in _OWN_COUNTERS:
             unit.row(counter.mend, {"key": key})

@@ -1,4 +1,4 @@
-"""Rows of a bundle into a database: what is missing, or, to plan, how much of it."""
+"""Loads the missing rows of a bundle into a database, or counts them for a plan."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ from lastlight_state.receipts import Receipt
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
-#: Rows that are compared and inserted together.
+#: How many rows are compared and inserted together.
 _ROWS = 500
 
-#: Rows that stay as they are stored.
+#: Tables whose stored rows are never changed by a load.
 _LIVING = (INBOXES, MEMBERS, NAMESPACES, VECTORS)
 
-#: Of rows of a run, the column that names it. Rows of output tables have ``run_id``.
+#: The column with the run's id, by table of a run's rows. Output tables have ``run_id``.
 _OWNER = {column.table.name: column.name for column in (RUNS.c.id, *RUN_TABLES)}
-#: Of rows of a session, the column that names it.
+#: The column with the session's id, by table of a session's rows.
 _SESSION = {
     column.table.name: column.name
     for column in (SESSIONS.c.id, BRANCHES.c.session_id, TRANSITIONS.c.session_id, CHANGES.c.session_id)
@@ -69,7 +69,7 @@ _SESSION = {
 
 
 class Loading:
-    """The rows of one bundle, and the names of its logs, under their ids or under new ones (`OnConflict`)."""
+    """The rows of one bundle and the names of its logs, under their own ids or under new ids (`OnConflict`)."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class Loading:
         cut_off: Receipt | None = None,
     ) -> None:
         self._bundle = bundle
-        #: Whether its rows are stored, by a load that this one finishes.
+        #: Whether an interrupted load, which this one finishes, has stored the rows.
         self.is_stored = cut_off is not None
-        #: What the new ids are made of.
+        #: The seed of the new ids.
         self.seed: str = new_id() if cut_off is None else cut_off.policy["seed"]
         self._allow_unknown_words = allow_unknown_words
         self._ids: dict[str, frozenset[str]] = {}
@@ -96,20 +96,20 @@ class Loading:
 
     @property
     def id(self) -> str:
-        """Return the id under which it is stored."""
+        """Return the id under which the run or session is stored."""
         series = "run" if self.kind == "run" else "talk"
         return self._id if self._renaming is None else self._renaming.id(series, self._id)
 
     def missing_logs(self, settings: Settings) -> list[row_lines.Missing]:
-        """Return the logs that are not there. Raises for a log that is no part of such a bundle."""
+        """Return the logs that are missing here. Raises `Conflict` for a log that does not belong to such a bundle."""
         self._refuse_other_logs()
         renamed = (lambda name: name) if self._renaming is None else self._renaming.log
         return row_lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
     def counted(self, view: Unit) -> Counter[str]:
-        """Return how many rows `store` would add, by table. Raises for a bundle that it cannot add.
+        """Return how many rows `store` would add, by table. Raises for a bundle that `store` cannot add.
 
-        Everything is done that `store` does, up to the write.
+        Does everything that `store` does, except the write.
         """
         self._refuse_nameless()
         references = References(view)
@@ -130,7 +130,7 @@ class Loading:
         return +added
 
     def store(self, unit: Unit) -> Counter[str]:
-        """Add the rows that are missing; how many, by table. Raises `AlreadyExists` for one stored otherwise."""
+        """Add the missing rows, and return their number by table. Raises `AlreadyExists` if one is stored otherwise."""
         added: Counter[str] = Counter()
         held: set[str] = set()
         outputs = self._new_outputs(unit)
@@ -155,9 +155,9 @@ class Loading:
         numbers: Callable[[set[str]], dict[str, int]],
         held: set[str],
     ) -> dict[str, list[row_lines.Row]]:
-        """Return the rows as they are stored here: messages with the numbers of their classes, and what can be stored.
+        """Return the rows that can be stored, with the numbers that this database has for the classes of messages.
 
-        ``held`` collects the orders that were stored before: a bundle adds no message to one of them.
+        ``held`` collects the orders that were stored before: a bundle adds no message to such an order.
         """
         if table is PROGRESSIONS:
             held |= incoming_rows.stored_orders(unit, rows)
@@ -168,7 +168,7 @@ class Loading:
         return {table.name: incoming_rows.wanted(unit, table, rows, keeps=self._keeps)}
 
     def _batches(self, unit: Unit) -> Iterator[tuple[sa.Table, list[row_lines.Row]]]:
-        """Yield the rows of every table, referenced ones first, the registry of output tables before these."""
+        """Yield the rows of every table, in the order of foreign keys. The registry comes before output tables."""
         outputs = [*output_tables(unit), *self._new_outputs(unit)]
         found = {subject.name: subject.table for subject in subjects(outputs)}
         allowed = selection.TABLES[self.kind] | ({table.name for table in outputs} if self.kind == "run" else set())
@@ -201,13 +201,13 @@ class Loading:
             yield row
 
     def _refuse_nameless(self) -> None:
-        """Raise for a bundle without the run or session that it is named after."""
+        """Raise `Conflict` if the bundle lacks the run or session that it is named after."""
         table = RUNS if self.kind == "run" else SESSIONS
         if self._id not in self._ids_of(table):
             raise damaged(f"rows/{table.name}.jsonl", f"has not the {self.kind} {self._id!r:.80}")
 
     def _refuse_other(self, table: sa.Table, row: row_lines.Row) -> None:
-        """Raise for a row of another run: a bundle brings what it is named after, and nothing else."""
+        """Raise ValueError for a row that does not belong to the run or session of the bundle."""
         if self.kind == "run" and table is not REGISTRY and row.get(_OWNER.get(table.name, "run_id")) != self._id:
             raise ValueError(f"does not belong to the run {self._id!r:.80}")
         if table.name in _SESSION:
@@ -222,7 +222,7 @@ class Loading:
             self._refuse_unnamed(row.get("message_id"), self._ids_of(MESSAGES))
 
     def _refuse_other_logs(self) -> None:
-        """Raise for a log of an agent's session that no row names."""
+        """Raise `Conflict` for a log of an agent's session that no row names."""
         naming = (EXECUTIONS.c.session_id, SESSIONS.c.agent_session_id) if self._bundle.logs else ()
         named = {row.get(column.name) for column in naming for row in self._rows_of(column.table)} - {None}
         for part in self._bundle.logs:
@@ -235,12 +235,12 @@ class Loading:
 
     @cached_property
     def _members(self) -> frozenset[str]:
-        """Return who can be a member of a channel: the session and its branches."""
+        """Return the possible members of a channel: the session and its branches."""
         return self._ids_of(BRANCHES) | {self._id}
 
     @cached_property
     def _owned(self) -> frozenset[str]:
-        """Return the orders of the sessions and branches."""
+        """Return the ids of the orders of sessions and branches."""
         return frozenset(
             str(row.get("progression_id")) for table in (SESSIONS, BRANCHES) for row in self._rows_of(table)
         )
@@ -257,11 +257,11 @@ class Loading:
         return self._bundle.bundle.context.get(name, ())
 
     def _keeps_of(self, table: sa.Table) -> bool:
-        """Return True if rows of the table that are stored already are kept, whatever the bundle says of them."""
+        """Return whether stored rows of the table are kept, whatever the bundle has."""
         return self._keeps or table is REGISTRY or table in _LIVING
 
     def _new_outputs(self, view: Unit) -> list[sa.Table]:
-        """Return the output tables that are registered in the bundle and not in the database."""
+        """Return the output tables that are registered in the bundle, but not in the database."""
         if REGISTRY.name not in self._bundle.tables:
             return []
         rows = list(self._rows(REGISTRY))
@@ -276,14 +276,17 @@ class Loading:
 
 
 def refuse_newer(revision: str) -> None:
-    """Raise `NewerSchema` for a revision that this version does not know. Those before the first release are older."""
+    """Raise `NewerSchema` for a revision that this version does not know.
+
+    Revisions from before the first release are older, and accepted.
+    """
     known = revisions()
     if revision not in known and not was_never_released(revision):
         raise NewerSchema(found=revision[:40], head=known[-1], min_reader="", what="the bundle")
 
 
 def _handle(row: row_lines.Row) -> sa.Table:
-    """Return the output table of a registry's row, which a stranger may have written."""
+    """Return the output table of a row of the registry. The row is checked, because a stranger may have written it."""
     part = f"rows/{REGISTRY.name}.jsonl"
     try:
         values: Any = dict(row)

@@ -10,13 +10,13 @@ from lastlight_state.db.rows.records import Record
 from lastlight_state.db.valid import words
 from lastlight_state.receipts import Receipt
 
-#: What a bundle holds.
+#: The kinds of bundles.
 BundleKind = Literal["run", "session"]
-#: What happens where rows and files are there already: those with other contents refuse the bundle, or stay, or
-#: everything is loaded once more under new ids.
+#: How to treat existing rows and files with other contents: refuse the bundle, keep them, or load everything under new
+#: ids.
 OnConflict = Literal["refuse", "skip", "new_ids"]
 
-#: What a bundle can leave out.
+#: The parts that a bundle can leave out.
 Redaction = Literal[
     "context",
     "scratch",
@@ -37,7 +37,7 @@ REDACTIONS = words(Redaction)
 ON_CONFLICT = words(OnConflict)
 
 
-#: The name of a part with rows.
+#: Matches the name of a part with rows.
 ROWS = re.compile(r"rows/([A-Za-z_][A-Za-z0-9_]*)\.jsonl")
 
 
@@ -51,17 +51,17 @@ class BundlePart(Record):
 
 
 def tables_of(parts: Iterable[BundlePart]) -> dict[str, BundlePart]:
-    """Return the parts with rows among these, by table."""
+    """Return the parts that have rows, by table."""
     return {found[1]: part for part in parts if (found := ROWS.fullmatch(part.name))}
 
 
 class Bundle(Record):
     """The description of a bundle: one run or one session of a conversation, with everything that belongs to it.
 
-    ``revision`` is the schema of the database that it came from. ``context`` names the other sessions and branches
-    that are in the bundle only because branches of this session were forked from theirs, ``redacted`` what was left
-    out on request. ``left_columns`` are those, as ``table.column``, that another program added to tables of this
-    library and that held something there: no bundle has them.
+    ``revision`` is the schema of the source database. ``context`` names other sessions and branches. They are in the
+    bundle only because branches of this session were forked from theirs. ``redacted`` names what was left out on
+    request. ``left_columns`` are columns with values, as ``table.column``, that another program added to tables of this
+    library: no bundle has them.
     """
 
     format: int
@@ -82,7 +82,7 @@ class Bundle(Record):
 class LoadedBundle(Record):
     """The result or plan of a load: ``receipt`` is None for a plan, which writes nothing.
 
-    ``id`` is the one under which it is stored now; a plan under new ids has the one of the bundle. ``rows`` counts
+    ``id`` is the id under which the run or session is stored; a plan under new ids has the bundle's id. ``rows`` counts
     added rows by table. ``files`` are the log files that were added.
     """
 

@@ -1,6 +1,6 @@
-"""Rows as lines of JSON, the same on every database, and back.
+"""Writes rows as lines of JSON, equal on every database, and reads them.
 
-A message's class is written by its name: each database numbers the classes itself.
+A message's class is written by its name, because each database numbers the classes itself.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ from lastlight_state.maintenance.copy.tables import DEPTHS, is_json
 from lastlight_state.settings import Settings
 from lastlight_state.special_files import open_binary
 
-# Line files of bundles: found for agents' sessions, and put where a store looks for them.
-#
-# Files are written under temporary names before the rows, and get their own after the commit.
+# Log files of bundles: finds those of agents' sessions, and puts them where a store looks for them. Files are written
+# under temporary names before the rows, and renamed after the commit.
 
 _CHUNK = 1024 * 1024
-#: Endings of files that are no part of a log: what writers have not finished, and locks.
+#: Suffixes of files that are no part of a log: unfinished files and locks.
 UNFINISHED = (".tmp", ".lock")
-#: A file that is written, and where it goes.
+#: The temporary path of a written file, and its final path.
 Staged = tuple[Path, Path]
-#: A log of a bundle that is not there: the part, its name here, and where it goes.
+#: A log of a bundle that is missing here: its part, its name here, and its path.
 Missing = tuple[BundlePart, str, Path]
 
 
 def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """Yield the files of these agents' sessions, with their names in a bundle, in one order."""
+    """Yield the log files of these agents' sessions, each with its name in a bundle, in a fixed order."""
     root = settings.agent_sessions
     for session_id in sorted({one for one in session_ids if is_safe_id(one)}):
         inner = (f"{session_id}/{folder}/*" for folder in (RAW, SUBAGENTS))
@@ -57,7 +56,7 @@ def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str,
 
 
 def session_of(name: str) -> str | None:
-    """Return the agent's session to whose log a name in a bundle belongs; None for any other name."""
+    """Return the agent's session of a log with this name in a bundle; None for any other name."""
     if not name.startswith(f"{LINES[0]}/"):
         return None
     _, _, session, *rest = PurePosixPath(name).relative_to(LINES[0]).parts
@@ -67,7 +66,10 @@ def session_of(name: str) -> str | None:
 
 
 def content(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file that may be written to meanwhile; of line files the whole lines. None if it is gone."""
+    """Yield the bytes of a file that may be written meanwhile.
+
+    A line file ends after its last whole line. Yields nothing if the file is gone.
+    """
     with suppress(FileNotFoundError), open_binary(path) as file:
         left = file.seek(0, os.SEEK_END)
         if path.name.endswith(LOG_SUFFIX):
@@ -79,7 +81,7 @@ def content(path: Path) -> Iterator[bytes]:
 
 
 def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Callable[[str], str]) -> list[Missing]:
-    """Return the logs that are not there. Raises `AlreadyExists` for one that is there otherwise."""
+    """Return the logs that are missing here. Raises `AlreadyExists` for a log with other contents, unless ``keeps``."""
     roots = dict(zip(LINES, settings.line_directories, strict=True))
     wanted: list[Missing] = []
     for part in bundle.logs:
@@ -97,7 +99,7 @@ def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Cal
 
 @contextmanager
 def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) -> Iterator[list[Staged]]:
-    """Write these logs under temporary names. They are removed at the end, whether `put` named them or not."""
+    """Write these logs under temporary names for the length of the block. Temporary names are removed at its end."""
     made: list[Staged] = []
     with translated(settings.state_dir):
         try:
@@ -115,7 +117,7 @@ def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) ->
 
 
 def put(made: Sequence[Staged]) -> None:
-    """Give the files their names."""
+    """Link the files to their final names."""
     for temporary, path in made:
         link(temporary, path)
 
@@ -138,7 +140,7 @@ def _is_equal(path: Path, part: BundlePart) -> bool:
 
 Row = dict[str, Any]
 
-#: The column whose numbers are the database's own.
+#: The column whose numbers differ between databases.
 CLASS = MESSAGES.c.lion_class
 
 _READ: tuple[tuple[type, type, Callable[[Any], Any]], ...] = (
@@ -153,12 +155,12 @@ _READ: tuple[tuple[type, type, Callable[[Any], Any]], ...] = (
 
 
 def line_of(row: Row) -> bytes:
-    """Return the line of a row. A decimal is written with all its digits, ``19.90`` too."""
+    """Return a row as a line of JSON. A decimal keeps all its digits, such as ``19.90``."""
     return canonical({name: _digits(value) for name, value in row.items()}) + b"\n"
 
 
 def row_of(table: sa.Table, line: bytes) -> Row:
-    """Return the row of a line. Raises ValueError for what is no row of the table."""
+    """Return the row of a line. Raises ValueError if the line is not a row of the table."""
     row = codec.decode(line)
     if not isinstance(row, dict) or not row:
         raise ValueError("expected an object")
@@ -167,14 +169,14 @@ def row_of(table: sa.Table, line: bytes) -> Row:
     if lacking := [name for name in _needed(table) if row.get(name) is None]:
         raise ValueError(f"lacks the column {lacking[0]}")
     try:
-        canonical(row)  # as it is compared with what is stored
+        canonical(row)  # rows are compared in this form
     except (TypeError, RecursionError) as error:
         raise ValueError("nested too deeply") from error
     return {name: _value(table.c[name], value) for name, value in row.items()}
 
 
 def refuse_nulls(table: sa.Table, row: Row) -> None:
-    """Raise ValueError for a row without a value that its table must have. In a column of JSON, null is a value."""
+    """Raise ValueError if a row lacks a value that must not be NULL. In a JSON column, null is a value."""
     for column in table.columns:
         name = column.name
         has_value = row[name] is not None or is_json(column) if name in row else column.server_default is not None
@@ -183,7 +185,7 @@ def refuse_nulls(table: sa.Table, row: Row) -> None:
 
 
 def _needed(table: sa.Table) -> Iterator[str]:
-    """Yield the columns without which a row can neither be found nor be put in order, or a message not be read."""
+    """Yield the columns that every line must have: the key, the column of the order, and a message's class."""
     yield from (column.name for column in table.primary_key)
     if table.name in DEPTHS:
         yield DEPTHS[table.name]
@@ -205,7 +207,7 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
 
 
 def _has_shape(column: sa.Column[Any], value: Any) -> bool:
-    """Return whether the JSON is an object, or a list, where the column holds nothing else."""
+    """Return whether a JSON value has the shape of its column: an object, a list, or any."""
     return isinstance(value, column.info.get("shape", object))
 
 
@@ -219,7 +221,7 @@ def _read(name: str, value: Any, written: type, read: Callable[[Any], Any]) -> A
 
 
 def _is_odd(value: Any, written: type) -> bool:
-    """Return whether a number is none that a database stores: a bool, or beyond 64 bits."""
+    """Return whether an integer cannot be stored: a bool, or a number beyond 64 bits."""
     return written is int and (isinstance(value, bool) or not -(2**63) <= value < 2**63)
 
 
@@ -228,5 +230,5 @@ def _digits(value: Any) -> Any:
 
 
 def named(rows: list[Row], names: Mapping[Any, Any]) -> list[Row]:
-    """Return the rows with their classes by name instead of by number, or the other way round."""
+    """Return the rows with classes by name instead of by number, or the other way round."""
     return [{**row, CLASS.name: names[row[CLASS.name]]} for row in rows]

@@ -1,4 +1,4 @@
-"""Which rows belong to a bundle: for each table statements, and the keys by which its rows are found."""
+"""Selects the rows of a bundle: for each table, statements and the keys that find its rows."""
 
 from __future__ import annotations
 
@@ -42,10 +42,9 @@ from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
-# What belongs to the messages of a session beside its orders: deliveries, inboxes, memberships and chunks of text.
-#
-# A chunk belongs to what its document is, and without a document to what has its id: a message, a branch or the
-# session.
+# Rows that belong to a session's messages, besides its orders: deliveries, inboxes, memberships and chunks of text. A
+# chunk belongs to its document: a message, a branch or the session. A chunk without a document belongs to the row that
+# has its id.
 
 _d, _v, _n = DELIVERIES.c, VECTORS.c, NAMESPACES.c
 
@@ -54,7 +53,7 @@ RELATED_TABLES = (INBOXES, DELIVERIES, MEMBERS, NAMESPACES, VECTORS)
 
 _DELIVERED = family(lambda keys: sa.select(_d.message_id).where(_d.owner.in_(keys)))
 _OWNERS = family(lambda keys: sa.select(_d.owner).where(_d.message_id.in_(keys)).distinct())
-#: By namespaces, of which there are few, because the indexes of chunks begin with them.
+#: Joins chunks by namespace, because their indexes begin with the namespace. There are few namespaces.
 _CHUNKS = NAMESPACES.join(VECTORS, _v.namespace == _n.namespace)
 
 
@@ -63,19 +62,19 @@ def _about(keys: Any) -> sa.ColumnElement[bool]:
 
 
 _SPACES = family(lambda keys: sa.select(_n.namespace).select_from(_CHUNKS).where(_about(keys)).distinct())
-#: The chunks of these messages, branches and sessions.
+#: Reads the chunks of these messages, branches and sessions.
 CHUNKS = family(
     lambda keys: sa.select(*_v).select_from(_CHUNKS).where(_about(keys)).order_by(*Subject(VECTORS).sorting)
 )
 
 
 def delivered(unit: Unit, owners: Iterable[str]) -> set[str]:
-    """Return the messages in the inboxes of these owners."""
+    """Return the ids of the messages in the inboxes of these owners."""
     return _related_values(unit, _DELIVERED, owners)
 
 
 def inboxes(unit: Unit, owners: Iterable[str], messages: Iterable[str]) -> set[str]:
-    """Return the inboxes of these owners, and those in which these messages are."""
+    """Return the inboxes of these owners, and the inboxes that have these messages."""
     return _related_values(unit, _OWNERS, messages) | set(owners)
 
 
@@ -88,10 +87,10 @@ def _related_values(unit: Unit, statements: Family, keys: Iterable[str]) -> set[
     return {value for row in rows(unit, statements, keys) for value in row.values()}
 
 
-#: Makes of a row the one that is written.
+#: Returns the row to write in place of a row.
 Marking = Callable[[row_lines.Row], row_lines.Row]
 
-#: Rows that are decoded together.
+#: How many rows are decoded together.
 _ROWS = 100
 
 _INVOCATION_KINDS, _SOURCE_KINDS = METADATA.tables["invocation_kinds"], METADATA.tables["source_kinds"]
@@ -127,7 +126,7 @@ _POINTED = (
     filters.family(lambda keys: sa.select(_s.first_msg_id.label("key"), _s.last_msg_id).where(_s.id.in_(keys))),
     filters.family(lambda keys: sa.select(_b.system_msg_id.label("key")).where(_b.id.in_(keys))),
 )
-#: The tables of a bundle, by its kind; those of a run with output tables beside.
+#: The tables of a bundle, by its kind. A run also has output tables.
 TABLES = {
     "run": frozenset({RUNS.name, REGISTRY.name, *(column.table.name for column in RUN_TABLES)}),
     "session": frozenset(
@@ -150,7 +149,7 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Selection:
-    """What belongs to one record. ``logs`` are the ids of agents' sessions whose logs belong to it."""
+    """The rows of a bundle, by table. ``logs`` are the ids of the agents' sessions whose logs belong to it."""
 
     rows: Sequence[tuple[Subject, Family, Sequence[str]]]
     logs: Sequence[str]
@@ -158,14 +157,14 @@ class Selection:
 
 
 def selected(unit: Unit, kind: str, key: str) -> Selection:
-    """Return what belongs to the run or session. Raises `NotFound`."""
+    """Return the selection for a run or session. Raises `NotFound`."""
     return _run(unit, key) if kind == "run" else _session(unit, key)
 
 
 def rows_of(
     unit: Unit, subject: Subject, reading: Family, keys: Sequence[str], marked: Marking | None = None
 ) -> Iterator[bytes]:
-    """Return the lines of the rows that these statements find, read as they are asked for. ``marked`` changes rows."""
+    """Yield the lines of the rows that these statements find, read lazily. ``marked`` changes each row."""
     names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
     for chunk in filters.chunks(keys):
         statement, values = reading.of(chunk)
@@ -178,9 +177,9 @@ def rows_of(
 
 
 def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> None:
-    """Raise `Conflict` ``unregistered_columns`` for an output table with columns that no bundle would have.
+    """Raise `Conflict` ``unregistered_columns`` if an output table has columns that no bundle would have.
 
-    ``names`` are those of the tables to look at; None for every output table.
+    ``names`` are the names of the tables to check; None for every output table.
     """
     tables = [table for table in output_tables(unit) if names is None or table.name in names]
     there = reconcile.present(unit, [table.name for table in tables])
@@ -198,13 +197,13 @@ def left_columns(unit: Unit, kind: str) -> list[str]:
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
-    """Return the number of each class, -1 for one that the database does not know."""
+    """Return the number of each class, -1 for a class that the database does not know."""
     known = {row["lion_class"]: row["type_id"] for row in unit.rows(_CLASSES)}
     return {name: known.get(name, -1) for name in names}
 
 
 def registered(unit: Unit, tables: Sequence[str]) -> Iterator[bytes]:
-    """Return the lines of the registry's rows of these output tables."""
+    """Yield the lines of the registry's rows for these output tables."""
     return rows_of(unit, Subject(REGISTRY), _reading(REGISTRY.c.table_name), tables)
 
 
@@ -259,7 +258,7 @@ def _session(unit: Unit, session_id: str) -> Selection:
 
 
 def _family_of(unit: Unit, session_id: str) -> tuple[dict[str, str], set[str]]:
-    """Return the session's branches and those they were forked from, each with its session, and all these sessions."""
+    """Return the session's branches and their ancestors, each with its session, and the ids of all these sessions."""
     found: dict[str, str] = {}
     looked = list(filters.rows(unit, _OWN, {session_id}))
     while looked:

@@ -1,4 +1,4 @@
-"""A bundle of what was selected: its rows, its logs, and the manifest."""
+"""Writes a bundle of selected rows, with its logs and its manifest."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from lastlight_state.outputs.models import HISTORY, INPUTS, REGISTRY
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS, RUNS, TRANSITIONS as MOVES
 
-# What a bundle leaves out on request: columns with a mark in place of their values, whole tables, and logs.
+# The parts that a bundle leaves out on request: columns with a mark in place of their values, whole tables, and logs.
 
 _a, _e, _q, _r, _s = APPROVALS.c, EXECUTIONS.c, REQUESTS.c, RUNS.c, SESSIONS.c
 
-#: The name that leaves out the personal columns of a table. What is added to one of these tables is left out, too.
+#: For each table, the redaction that leaves out its personal columns, including columns added later.
 _OF_TABLE: dict[sa.Table, str] = {
     RUNS: "context",
     INPUTS: "inputs",
@@ -45,7 +45,7 @@ _OF_TABLE: dict[sa.Table, str] = {
     **dict.fromkeys((EXECUTIONS, NODES, SANDBOXES, MOVES), "metadata"),
     **dict.fromkeys((SESSIONS, BRANCHES, PROGRESSIONS, MESSAGES, TRANSITIONS), "metadata"),
 }
-#: Columns with a name of their own. An embedding tells of the text that it was made from.
+#: Columns with a redaction of their own. An embedding is left out with its text, because it reveals the text.
 _OWN: dict[str, tuple[sa.Column[Any], ...]] = {
     "scratch": (_r.scratch,),
     "content": (MESSAGES.c.content, MESSAGES.c.embedding),
@@ -53,7 +53,8 @@ _OWN: dict[str, tuple[sa.Column[Any], ...]] = {
     "errors": (_r.error, _r.error_detail, _e.error, _e.error_detail, TOOL_CALLS.c.error, MOVES.c.detail),
     "metadata": (BRANCHES.c.node_metadata, CHANGES.c.details),
 }
-#: What every bundle has: who did something, names, reasons and labels of operators, and phases with their summaries.
+#: The personal columns that every bundle has: people's names, names, reasons and labels by operators, and phases with
+#: their summaries.
 _STAYS: frozenset[sa.Column[Any]] = frozenset({
     *(_r.triggered_by, _e.triggered_by, _r.cancel_requested_by, INPUTS.c.created_by, SIGNALS.c.received_by),
     *(_a.requested_by, _a.responded_by, _a.consumed_by, _q.answered_by, MOVES.c.actor, TRANSITIONS.c.actor),
@@ -70,14 +71,14 @@ def _columns_of(name: str) -> tuple[sa.Column[Any], ...]:
 
 
 def _is_content(column: sa.Column[Any]) -> bool:
-    """True for what was said; names of people stay, so that rows can be told apart."""
+    """True for a column with personal content. Columns with names of people stay, so that rows can be distinguished."""
     return is_personal(column) and not column.info.get("person") and column not in _STAYS
 
 
-#: The columns that each name leaves out.
+#: The columns that each redaction leaves out.
 _COLUMNS = {name: columns for name in sorted(REDACTIONS) if (columns := _columns_of(name))}
-#: The tables without which a bundle comes: a mark would be no value of an output's model, no chunk of a text, and no
-#: frame from which the next one can be told.
+#: The tables that a redaction leaves out: a mark would be no valid output, no chunk of a text, and no frame that the
+#: next one can change.
 _TABLES: dict[str, tuple[sa.Table, ...]] = {
     "content": (NAMESPACES, VECTORS),
     "outputs": (HISTORY,),
@@ -87,14 +88,14 @@ _MARK, _MARK_JSON = "[redacted]", {"lastlight_redacted": True}
 
 
 def is_left_out(subject: Subject, names: Collection[str]) -> bool:
-    """Return whether a table has no rows in a bundle without these."""
+    """Return whether a table has no rows in a bundle with these redactions."""
     if subject.is_output:
         return "outputs" in names
     return any(subject.table in _TABLES.get(name, ()) for name in names)
 
 
 def marking(table: sa.Table, names: Collection[str]) -> Callable[[Row], Row] | None:
-    """Put the mark into the rows of a table, None if it has none of these columns."""
+    """Return a function that puts marks into a row of a table, None if the table has none of these columns."""
     columns = [column for name in sorted(names) for column in _COLUMNS.get(name, ()) if column.table is table]
     marks = {column.name: _mark(column) for column in columns}
     if not marks:
@@ -103,7 +104,7 @@ def marking(table: sa.Table, names: Collection[str]) -> Callable[[Row], Row] | N
 
 
 def refuse(bundle: Bundle) -> None:
-    """Raise `Conflict` for a bundle without something, since what is loaded of it is not what was exported."""
+    """Raise `Conflict` for a redacted bundle, because it does not restore what was exported."""
     if bundle.redacted:
         raise Conflict(
             f"the bundle is redacted: it comes without {', '.join(bundle.redacted)}",
@@ -127,10 +128,10 @@ def written(
     redact: tuple[str, ...] = (),
     left_columns: Sequence[str] = (),
 ) -> Bundle:
-    """Write a bundle and return what it holds. ``named`` is its kind, its id and the revision of the schema.
+    """Write a bundle and return its description. ``named`` is its kind, its id and the revision of the schema.
 
-    Without ``settings`` it has no logs. ``redact`` names what it leaves out, in order; ``left_columns`` what it cannot
-    hold.
+    Without ``settings`` it has no logs. ``redact`` names the parts to leave out, in order. ``left_columns`` are the
+    columns that it cannot have.
     """
     kind, key, revision = named
     with Archive(file) as archive:
@@ -154,7 +155,7 @@ def written(
 
 
 def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection, redact: tuple[str, ...]) -> None:
-    """Add the rows of every table, and of the registry those of the output tables among them."""
+    """Add the rows of every table, and the registry's rows of the output tables among them."""
     outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
     for at, (subject, reading, keys) in enumerate(chosen.rows):
         progress.tell("exporting", at, len(chosen.rows), unit="tables")
