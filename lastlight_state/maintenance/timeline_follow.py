@@ -156,8 +156,7 @@ class Follower:
     def entries(
         self, idle_timeout: float | None, poll_interval: float, stop: threading.Event
     ) -> Iterator[FollowedEntry]:
-        """Yield each entry once. Ends after the idle timeout, after the run's end if asked to, or when ``stop`` is set.
-        """
+        """Yield each entry once, until the idle timeout, the run's end if asked for, or the ``stop`` event."""
         heard = time.monotonic()
         with self._watch.waiting_for([self._run_id], poll_interval):
             known = dict(self._watch.look([self._run_id]))

@@ -1,7 +1,7 @@
-"""Copy: fills an empty database with everything that this one holds, on any product, and proves that it arrived.
+"""Copies everything into an empty database, of any product, and verifies the copy.
 
-A copy is a series of short transactions into the target, read from one moment of the source. Until it has ended the
-target cannot be opened, so that nobody works on half of the data; a copy that was interrupted can be resumed.
+A copy is a series of short transactions into the target, read from one snapshot of the source. The target cannot be
+opened until the copy has ended, so that nobody works on partial data. An interrupted copy can be resumed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from lastlight_state.maintenance.copy.transfer import Place, Transfer, make_tabl
 from lastlight_state.migrations import read_state, verify
 from lastlight_state.receipts import Receipt, Receipts
 
-# Which rows of two tables differ, found by reading both in the order of their keys.
+# Finds the rows that differ between two tables, by reading both in the order of their keys.
 
 Form = tuple[list[Any], bytes | str]
 
 
 def differing(source: Unit, target: Unit, subject: Subject, *, without: str) -> list[str]:
-    """Return the first keys of rows that are not equal in both, or not in both.
+    """Return the first keys of rows that differ or are in only one of the databases.
 
-    The row of the key ``without`` is left out.
+    The row with the key ``without`` is ignored.
     """
     found: list[str] = []
     for key in _differing(forms(source, subject), forms(target, subject)):
@@ -63,7 +63,7 @@ def _differing(mine: Iterator[Form], theirs: Iterator[Form]) -> Iterator[list[An
         yield key
 
 
-#: The most rows of one batch.
+#: The largest number of rows in a batch.
 MOST_ROWS = 100_000
 
 OnProgress = Callable[[CopyProgress], object]
@@ -75,11 +75,11 @@ class Copy(Repository):
     def plan(
         self, target: str | Path, *, schema: str | None = None, leave_columns: Collection[str] | None = ()
     ) -> CopyPlan:
-        """Return what `run` would copy: rows and a digest of every table, and what the target cannot hold.
+        """Return what `run` would copy: rows and a digest of every table, and rows that the target cannot hold.
 
-        Reads the whole source at one moment and writes nothing to either side. Raises `Conflict` ``target_not_empty``
-        naming every table of the target that has rows, ``target_differs`` for output tables that were left in it with
-        other columns, and `InvalidValue` if both are the same database.
+        Reads the whole source in one snapshot, and writes nothing to either side. Raises `Conflict`
+        ``target_not_empty`` naming every table of the target that has rows, ``target_differs`` for output tables that
+        were left in it with other columns, and `InvalidValue` if both are the same database.
         """
         with self._target(target, schema, read_only=True) as context, self._source() as source:
             backend = context.scope.backend
@@ -101,13 +101,14 @@ class Copy(Repository):
     ) -> CopyReport:
         """Copy everything into an empty database of the same schema, then read it again and compare.
 
-        ``target`` is a URL or path, ``schema`` the one of Postgres; ``migrate`` makes our tables in an empty database.
-        The source may be written to meanwhile: what is copied is one moment of it. One batch has at most
-        ``batch_rows`` rows and about 8 MiB. ``on_progress`` is called after each. ``leave_columns`` names columns as
-        ``table.column`` that other programs added to tables of this library: those that hold anything must be named, or
-        all left with None, and the report tells which were. Raises as `plan`, `Conflict`
-        ``cannot_be_copied`` with its problems before anything is made or written, and `Conflict` ``copies_differ``,
-        after which the target stays unfinished.
+        ``target`` is a URL or path, and ``schema`` a schema of Postgres; ``migrate`` creates our tables in an empty
+        database. The source may be written meanwhile: the copy is one snapshot of it. A batch has at most
+        ``batch_rows`` rows and about 8 MiB. ``on_progress`` is called after each batch.
+
+        ``leave_columns`` names columns as ``table.column`` that other programs added to tables of this library. Such
+        columns with values must be named, or None leaves all of them; the report lists them. Raises the errors of
+        `plan`, `Conflict` ``cannot_be_copied`` with the problems before the first write, and `Conflict`
+        ``copies_differ``, after which the target stays unfinished.
         """
         return self._copied(
             target, schema, batch_rows, on_progress, migrate=migrate, actor=actor, leave_columns=leave_columns
@@ -121,12 +122,12 @@ class Copy(Repository):
         batch_rows: int = 5_000,
         on_progress: OnProgress | None = None,
     ) -> CopyReport:
-        """Go on with a copy that was interrupted, after its last batch, and compare everything.
+        """Continue an interrupted copy after its last batch, and compare everything.
 
-        After a process was killed the copy can be taken over at once on the machine of that process, and elsewhere when
-        it has been silent for ten minutes: until then this is `Conflict` ``already_running``. Raises `NotFound` where
-        no copy is unfinished, and `Conflict` ``copies_differ`` if the source was changed in the meantime: then begin
-        again with an empty target.
+        After a process was killed, its copy can be taken over at once on the same machine. On another machine this
+        takes ten minutes of silence; until then this raises `Conflict` ``already_running``. Raises `NotFound` if no
+        copy is unfinished, and `Conflict` ``copies_differ`` if the source was changed meanwhile: then begin again with
+        an empty target.
         """
         return self._copied(target, schema, batch_rows, on_progress, resumed=True)
 
@@ -177,7 +178,7 @@ class Copy(Repository):
     def _planned(
         self, source: Unit, context: Context, tell: OnProgress | None, leave_columns: Collection[str] | None
     ) -> tuple[CopyPlan, list[Subject], dict[str, int | None]]:
-        """Return the plan, the tables in order, and `numbers`, which a role may lack the right to read."""
+        """Return the plan, the tables in order, and the result of `numbers`. A role may lack the right for that."""
         copied, problems = _copied_tables(source)
         left = copy_tables.filled(source, [one.table for one in copied if not one.is_output])
         problems += _unnamed(left, leave_columns)
@@ -216,8 +217,8 @@ class Copy(Repository):
 
     @contextmanager
     def _source(self) -> Iterator[Unit]:
-        """Run a unit that sees one moment of this database."""
-        scope = cast("StoreScope", self._scope)  # transactions have no maintenance
+        """Yield a unit that reads one snapshot of this database."""
+        scope = cast("StoreScope", self._scope)  # maintenance does not run in transactions of callers
         with scope.beginning(Mode.SNAPSHOT) as checkout:
             yield Unit(self._backend, checkout)
             self._backend.commit(checkout)
@@ -240,7 +241,7 @@ def _refuse(source: Unit, target: Unit) -> None:
 
 
 def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
-    """Return the tables to copy, and what is wrong with output tables: an unknown column would be lost."""
+    """Return the tables to copy, and problems with output tables: a copy would lose an unknown column."""
     outputs = {str(table.name): table for table in output_tables(source)}
     there = reconcile.present(source, outputs)
     problems = [
@@ -256,7 +257,7 @@ def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
 
 
 def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
-    """Return what is wrong with columns that would stay behind, and are not among those that may. None: all may."""
+    """Return a problem for each column that would be left behind without being named. None permits all."""
     permitted = left if named is None else valid.several("leave_columns", named)
     return [
         f"{column} is not a column that this library knows, and would stay behind: name it among those to leave"
@@ -266,7 +267,7 @@ def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
 
 
 def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: str | None) -> Receipt:
-    """Begin in a target that is still empty: from now on nobody can open it."""
+    """Begin a receipt in a target that is still empty. From now on nobody can open the target."""
     _refuse(source, unit)
     policy = {"source": plan.source, "revision": plan.revision, "left_columns": list(plan.left_columns)}
     receipts = Receipts(context.within(TransactionScope(unit, context.scope.metrics)))
@@ -274,7 +275,7 @@ def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: st
 
 
 def _unfinished(source: Unit, context: Context) -> str:
-    """Return the id of the receipt of a copy that has not ended. Raises `NotFound`."""
+    """Return the id of the receipt of an unfinished copy. Raises `NotFound`."""
     backend = context.scope.backend
     if not targets.is_empty(backend):
         targets.refuse_unlike(source.backend, backend)
@@ -285,7 +286,7 @@ def _unfinished(source: Unit, context: Context) -> str:
 
 
 def _teller(on_progress: OnProgress | None) -> OnProgress:
-    """Return what tells each batch to the caller, and to whoever listens to progress."""
+    """Return a callback that reports each batch to the caller and to listeners of progress."""
 
     def tell(told: CopyProgress) -> None:
         progress.tell(f"{told.phase} {told.table}", told.rows, told.total)
@@ -305,7 +306,7 @@ def _transfer(transfer: Transfer, context: Context, copied: list[Subject], plan:
 
 
 def _compare(source: Unit, context: Context, copied: list[Subject], plan: CopyPlan, own: str, tell: OnProgress) -> None:
-    """Read the target again. Raises `Conflict` with the keys of rows that are not as in the source."""
+    """Read the target again. Raises `Conflict` with the keys of rows that differ from the source."""
     differences: dict[str, list[str]] = {}
 
     def compare(unit: Unit) -> Mapping[str, list[str]]:

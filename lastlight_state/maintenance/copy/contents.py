@@ -1,4 +1,4 @@
-"""What a table holds, in a form that is the same on every database: its digest, and what another one cannot hold."""
+"""Reads tables in a form equal on every database: digests, and values that another database cannot hold."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.maintenance.copy.tables import CopiedTable, Row, Subject, batches, is_json
 
-# Values of one database as the other one's driver takes them, column by column; most travel as they are.
+# Converts values of one database for the other database's driver, by column. Most values need no conversion.
 
 Convert = Callable[[Any], Any]
 
-#: The length of a time as SQLite's texts have it, and its end.
+#: The length of a time in SQLite's texts, and its suffix.
 _LENGTH, _UTC = 24, "Z"
 
 
 def conversion(subject: Subject, source: Backend, target: Backend) -> Callable[[Sequence[Row]], Sequence[Row]]:
-    """Return what makes rows of the source's driver rows of the target's."""
+    """Return a function that converts rows of the source's driver for the target's driver."""
     if source.name == target.name:
         return lambda rows: rows
     kinds = _TO_SQLITE if target.large_values_in_rows else _TO_POSTGRES
@@ -51,7 +51,7 @@ def _of(column: sa.Column[Any], kinds: Sequence[tuple[type, Convert]]) -> Conver
 
 
 def _time_for_postgres(text: str) -> Any:
-    """Return a time for Postgres, which reads the usual form itself; another program's without a zone is UTC."""
+    """Convert a time for Postgres, which parses the usual form itself. Another program's time without a zone is UTC."""
     return text if len(text) == _LENGTH and text[-1] == _UTC else parse_time(text)
 
 
@@ -60,7 +60,7 @@ def _time_text(moment: datetime) -> str:
 
 
 def _json_text(text: str) -> str:
-    """JSON in the form in which this library writes it: Postgres puts blanks into it."""
+    """Return JSON in this library's form. Postgres adds blanks to it."""
     return codec.encode_sound(codec.decode_jsonb(text)).decode()
 
 
@@ -77,22 +77,22 @@ _TO_SQLITE: tuple[tuple[type, Convert], ...] = (
 )
 
 
-#: Rows that are decoded at once.
+#: How many rows are decoded together.
 _ROWS = 500
 #: How many rows of one table are named.
 MOST_NAMED = 20
 
 _MODULUS = 2**256
 _NO_LIMIT = 2**40
-#: Deeper than this library writes JSON, and no deeper than the codec can write it.
+#: Deeper than this library writes JSON, but not deeper than the codec can write it.
 _DEEPEST = 200
 
-#: Says of a row what the target cannot hold, by column; None for a target that holds whatever the source does.
+#: Returns what the target cannot hold of a row, else None. There is no judge if the target holds everything.
 Judge = Callable[[Subject, Row], str | None]
 
 
 class Content:
-    """The rows of a table, counted and digested. ``problems`` are those that cannot be read, or not be copied."""
+    """The number and digest of a table's rows. ``problems`` are rows that cannot be read or copied."""
 
     def __init__(self, subject: Subject) -> None:
         self._name = subject.name
@@ -116,7 +116,7 @@ class Content:
 
 
 def content(unit: Unit, subject: Subject, judge: Judge | None = None, *, without: str | None = None) -> Content:
-    """Read a whole table. The row of the key ``without`` is left out."""
+    """Read a whole table. The row with the key ``without`` is ignored."""
     found = Content(subject)
     try:
         for key, form in forms(unit, subject, judge):
@@ -124,13 +124,13 @@ def content(unit: Unit, subject: Subject, judge: Judge | None = None, *, without
                 found.refuse(form)
             elif [without] != key:
                 found.add(form)
-    except ValueError as error:  # what a driver cannot load, such as the time "infinity"
+    except ValueError as error:  # a value that the driver cannot load, such as the time "infinity"
         found.refuse(f"{subject.name}: a value cannot be read: {error}")
     return found
 
 
 def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[tuple[list[Any], bytes | str]]:
-    """Yield each row's key and canonical form by key, or in its place a text that says what is wrong."""
+    """Yield the key and canonical form of each row in key order. A text with the problem stands for a bad row."""
     reading = subject.reading(unit)
     for batch in batches(subject.stream(unit), _ROWS):
         for row, values in zip(batch, reading.readable(batch), strict=True):
@@ -143,7 +143,7 @@ def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[
 
 
 def not_for_postgres(subject: Subject, row: Row) -> str | None:
-    """Return what Postgres refuses or changes in a row of SQLite: NUL, halves of surrogate pairs, long integers."""
+    """Return what Postgres refuses or changes in a row of SQLite: NUL, lone surrogates, long integers; else None."""
     for column, value in zip(subject.columns, row, strict=True):
         if value.__class__ is str and ("\0" in value or "\\u" in value or _may_be_rounded(column, value)):
             problem = _problem(column, value)
@@ -153,19 +153,19 @@ def not_for_postgres(subject: Subject, row: Row) -> str | None:
 
 
 def canonical(values: dict[str, Any]) -> bytes:
-    """Return the form in which rows are compared, of Python values by column: equal on every database."""
+    """Return the bytes by which rows are compared, from Python values by column. They are equal on every database."""
     return codec.canonical({name: _portable(value) for name, value in values.items()})
 
 
 def shown(key: list[Any]) -> str:
-    """Return a key in words."""
+    """Return a key as text."""
     return repr(key[0]) if len(key) == 1 else repr(tuple(key))
 
 
 def _problem(column: sa.Column[Any], text: str) -> str | None:
-    """Return what is wrong with a value.
+    """Return the problem with a value, else None.
 
-    An escape means a character in JSON alone: in other texts it is six characters.
+    An escape stands for a character only in JSON: in other texts it is six characters.
     """
     try:
         codec.check_text(column.name, text)

@@ -1,4 +1,4 @@
-"""The tables of a copy, in the order in which they are copied, and how the rows of each are read."""
+"""The tables of a copy in their order, and statements that read their rows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.tables import LEASES, RUNS
 
-# Columns that another program added to tables of this library. A copy or a bundle would lose what they hold.
+# Finds columns that another program added to tables of this library. A copy or a bundle would lose their values.
 
 
 def filled(unit: Unit, tables: Iterable[sa.Table]) -> list[str]:
-    """Return the columns that are not NULL in every row, as ``table.column``, in order."""
+    """Return the unknown columns that have a value in any row, as ``table.column``, in order."""
     known = {str(table.name): set(table.columns.keys()) for table in tables}
     inspector = sa.inspect(unit.backend.connection(unit.checkout))
     found: list[str] = []
@@ -43,9 +43,10 @@ def _holds(unit: Unit, table: str, column: str) -> bool:
 
 
 class CopiedTable(Record):
-    """The contents of a table: the number of rows, and a digest that equal rows give in any order, on any database.
+    """The contents of a table: the number of rows, and a digest.
 
-    The digest is the sum of the SHA-256 of each row's canonical form, 64 hex digits.
+    Equal rows give an equal digest in any order, on any database. The digest is the sum of the SHA-256 of each row's
+    canonical form, as 64 hex digits.
     """
 
     name: str
@@ -56,8 +57,8 @@ class CopiedTable(Record):
 class _Tables(Record):
     """Tables of a copy from one database to another; locations are without passwords.
 
-    ``left_columns`` are those, as ``table.column``, that other programs added to tables of this library and that hold
-    something: no copy has them.
+    ``left_columns`` are columns with values, as ``table.column``, that other programs added to tables of this library:
+    no copy has them.
     """
 
     source: str
@@ -66,7 +67,7 @@ class _Tables(Record):
     left_columns: tuple[str, ...] = ()
 
     def shared(self) -> dict[str, Any]:
-        """Return what a plan and its report have in common, by name."""
+        """Return the fields that a plan shares with its report, by name."""
         return {name: getattr(self, name) for name in _Tables.model_fields}
 
     @property
@@ -76,10 +77,10 @@ class _Tables(Record):
 
 
 class CopyPlan(_Tables):
-    """The plan of a copy as of now, for which nothing is written.
+    """The plan of a copy. Nothing is written for a plan.
 
-    ``revision`` is the schema of the source. ``problems`` says what the target cannot hold, or what stands in the way;
-    a copy with problems is refused.
+    ``revision`` is the schema of the source. ``problems`` are values that the target cannot hold and other obstacles; a
+    copy with problems is refused.
     """
 
     revision: str
@@ -87,7 +88,7 @@ class CopyPlan(_Tables):
 
 
 class CopyReport(_Tables):
-    """A copy that was finished: every table of the target was read again, and has the digest of the source."""
+    """The report of a finished copy: every table of the target was read again, and has the source's digest."""
 
     receipt_id: str
 
@@ -101,19 +102,19 @@ class CopyProgress(Record):
     total: int | None
 
 
-#: Tables that tell of their own database: facts about its schema, leave to delete, and how far copies into it came.
-#: Leases are kept there by triggers of the runs.
+#: Tables about their own database, which are not copied: facts about its schema, permits to delete, and the progress of
+#: copies into it. Leases are kept by triggers of the runs.
 APART = frozenset({"lastlight_meta", "maintenance_permits", "copy_progress", LEASES.name})
-#: Columns that do so, by table.
+#: Columns about their own database, by table.
 _COLUMNS_APART = {NAMESPACES.name: frozenset({"content_tag"})}
-#: Columns that are read as they are beside the row, by table: a run carries its lease.
+#: Columns that are read from another table together with the row: a run has its lease's columns.
 _CARRIED = {RUNS.name: {"heartbeat_at": HEARTBEAT_AT, "lease_expires_at": LEASE_END}}
-#: Tables with rows of the revisions' making, and how many.
+#: The tables with rows that revisions insert, and their number.
 SEEDED = {"message_types": 6, "invocation_kinds": 6, "source_kinds": 3}
-#: Tables whose rows refer to others of the same table, with the column by which those come first.
+#: Tables with foreign keys to themselves. Sorting by the column puts referenced rows first.
 DEPTHS = {"branches": "fork_depth"}
 
-#: A batch ends with the row that brings it to this many bytes of text and bytes.
+#: A batch ends with the row that brings its texts and bytes to this size.
 BATCH_BYTES = 8 * 1024 * 1024
 
 Row = Sequence[Any]
@@ -122,7 +123,7 @@ Row = Sequence[Any]
 class Subject:
     """A table that is copied.
 
-    Rows are read as the drivers have them, JSON as text, so that a batch can be measured and need not be decoded.
+    Rows are read in the driver's form, with JSON as text, so that a batch can be measured without decoding it.
     """
 
     def __init__(self, table: sa.Table) -> None:
@@ -132,7 +133,7 @@ class Subject:
         self.columns = tuple(column for column in table.columns if column.name not in apart)
         self.names = tuple(str(column.name) for column in self.columns)
         carried = _CARRIED.get(self.name, {})
-        #: The columns as they are read.
+        #: The columns to read.
         self.shown = tuple(
             carried[column.name].label(column.name) if column.name in carried else column for column in self.columns
         )
@@ -142,22 +143,22 @@ class Subject:
 
     @property
     def is_output(self) -> bool:
-        """True if it is an output table, which no revision makes."""
+        """True if the table is an output table, which no revision creates."""
         return self.name not in METADATA.tables
 
     @property
     def numbered(self) -> str | None:
-        """Return the column whose numbers the database gives, if there is one."""
+        """Return the column whose numbers the database generates, None if there is none."""
         column = self.table.autoincrement_column
         return None if column is None else column.name
 
     @property
     def sorting(self) -> tuple[Any, ...]:
-        """Return the ORDER BY: rows by key, after those of the table that they refer to."""
+        """Return the ORDER BY: rows by key, after the rows of the same table that they refer to."""
         return tuple(map(_sorted, self.order))
 
     def key(self, row: Row) -> list[Any]:
-        """Return the values by which rows are in order."""
+        """Return a row's values of the columns in the ORDER BY."""
         return [row[place] for place in self._places]
 
     def stream(self, unit: Unit, after: Sequence[Any] | None = None) -> Iterator[Row]:
@@ -168,7 +169,7 @@ class Subject:
         return unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), shown)
 
     def reading(self, unit: Unit, resumed: bool = False) -> Compiled:
-        """Return the statement on this database, which also makes Python values of the rows."""
+        """Return the compiled statement for this database. It also converts rows to Python values."""
         return (self._rest if resumed else self._all).on(unit.backend)
 
     @cached_property
@@ -182,7 +183,7 @@ class Subject:
         return Statement(self._select(texts=True).where(beyond), self._select(texts=False).where(beyond))
 
     def _select(self, *, texts: bool) -> sa.Select[Any]:
-        """Return the SELECT. ``texts``: the database keeps JSON in a type of its own, and is asked for its text."""
+        """Return the SELECT. ``texts`` is for a database with its own JSON type, which is asked for the text."""
         return sa.select(*self._shown(not texts)).order_by(*self.sorting)
 
     def _shown(self, as_stored: bool) -> list[Any]:
@@ -190,7 +191,7 @@ class Subject:
 
 
 def subjects(outputs: Iterable[sa.Table]) -> list[Subject]:
-    """Return every table that is copied, each after those that it refers to. ``outputs`` are the output tables."""
+    """Return every table that is copied, in the order of foreign keys. ``outputs`` are the output tables."""
     return [*_own(), *map(_of, outputs)]
 
 
@@ -201,7 +202,7 @@ def _own() -> tuple[Subject, ...]:
 
 @lru_cache(maxsize=512)
 def _of(table: sa.Table) -> Subject:
-    """Return the subject of a table: its statements are compiled once."""
+    """Return the cached subject of a table, so that its statements are compiled once."""
     return Subject(table)
 
 
@@ -225,7 +226,7 @@ def is_json(column: sa.ColumnElement[Any]) -> bool:
 
 
 def _cell_of(column: Any) -> Any:
-    """Return a column as it is stored: a sealed cell travels, and is compared, without being opened."""
+    """Return a column as stored: a sealed value is copied and compared without being opened."""
     kind = sealing.plain(column.type)
     return column if kind is column.type else sa.type_coerce(column, kind).label(column.name)
 
@@ -235,5 +236,5 @@ def _text_of(column: Any) -> Any:
 
 
 def _sorted(column: sa.Column[Any]) -> Any:
-    """Return the column to sort by: texts by code points, the same on every database and collation."""
+    """Return the expression to sort by: texts by code points, equal on every database and collation."""
     return in_code_points(column) if isinstance(column.type, sa.Text) else column

@@ -1,4 +1,4 @@
-"""The transfer itself: batches of rows from the source to the target, each with the place that the copy has reached."""
+"""Copies batches of rows from the source to the target, and records the progress with each batch."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from lastlight_state.receipts import Receipt, steps
 from lastlight_state.receipts.models import CopyProgressModel, State
 from lastlight_state.settings import Settings
 
-# The database that a copy fills: opened, and refused where it is not an empty one of the same schema.
+# Opens the target of a copy, and refuses a database that is not empty or has another schema.
 
-#: The receipts of copies that have not ended.
+#: The states of receipts whose copies have not ended.
 UNFINISHED: tuple[State, ...] = ("running", "interrupted")
 
 
@@ -44,7 +44,7 @@ UNFINISHED: tuple[State, ...] = ("running", "interrupted")
 def opened(
     url: str | Path, schema: str | None, settings: Settings, clock: Clock, *, read_only: bool
 ) -> Iterator[Context]:
-    """Open a context on the database of a URL, whatever the state of its schema."""
+    """Open a context for the database of a URL, whatever the state of its schema."""
     options = Options(
         schema=schema,
         read_only=read_only,
@@ -61,12 +61,12 @@ def opened(
 
 
 def is_empty(backend: Backend) -> bool:
-    """Return whether nothing is migrated in it yet, or there is no such file."""
+    """Return whether no revision is applied yet, or the file is missing."""
     return not backend.exists or read_state(backend).state == "empty"
 
 
 def refuse_same(source: Unit, target: Unit) -> None:
-    """Raise if both are the same tables, or if those of the target are gone with the connection to them."""
+    """Raise `InvalidValue` if source and target are the same database, or if the target is a database in memory."""
     theirs = target.backend.identity(target.checkout)
     if theirs is None:
         raise InvalidValue("target", "must not be a database in memory: it would not stay")
@@ -75,7 +75,7 @@ def refuse_same(source: Unit, target: Unit) -> None:
 
 
 def prepare(source: Backend, target: Backend, *, migrated: bool) -> None:
-    """Check that both have the same schema; ``migrated``: make it in an empty target. Raises as `verify`."""
+    """Check that both have the same schema; with ``migrated``, create it in an empty target. Raises as `verify`."""
     if migrated and is_empty(target):
         migrate(target)
     verify(source)
@@ -84,14 +84,14 @@ def prepare(source: Backend, target: Backend, *, migrated: bool) -> None:
 
 
 def refuse_unlike(source: Backend, target: Backend) -> None:
-    """Raise if the schemas are of different revisions."""
+    """Raise `SchemaMismatch` if the schemas have different revisions."""
     revisions = read_state(source).revision, read_state(target).revision
     if revisions[0] != revisions[1]:
         raise SchemaMismatch(f"the source is at revision {revisions[0]}, the target at {revisions[1]}: migrate one")
 
 
 def refuse_filled(unit: Unit, subjects: Sequence[Subject]) -> None:
-    """Raise for a target that holds anything, naming every table with rows."""
+    """Raise `Conflict` for a target that has rows, naming every table with rows."""
     names = {*METADATA.tables} | set(reconcile.existing(unit, [subject.name for subject in subjects]))
     tables = [subject for subject in subjects if subject.name in names]
     counts = {subject.name: unit.value(prepared(_count(subject.table))) for subject in tables}
@@ -102,7 +102,7 @@ def refuse_filled(unit: Unit, subjects: Sequence[Subject]) -> None:
 
 
 def refuse_other_outputs(unit: Unit, outputs: Sequence[sa.Table]) -> None:
-    """Raise for an output table that was left in the target and is not as the source declares it."""
+    """Raise `Conflict` if the target has output tables that differ from the source's declarations."""
     there = reconcile.present(unit, [str(table.name) for table in outputs])
     problems = [str(one) for table in outputs if table.name in there for one in _unlike(unit, table, there[table.name])]
     if problems:
@@ -137,7 +137,7 @@ _REACH = prepared(
 
 
 class Place:
-    """The progress of a table's copy: the rows so far, the key of the last one, and whether that was all."""
+    """The progress of a table's copy: the rows so far, the last row's key, and whether the table is done."""
 
     def __init__(self, rows: int = 0, after: list[Any] | None = None, *, done: bool = False) -> None:
         self.rows = rows
@@ -146,7 +146,7 @@ class Place:
 
 
 class Transfer:
-    """A copy under way: ``receipt`` is that of the target, as its last step left it. ``given`` is of `numbers`."""
+    """A copy in progress. ``receipt`` is the target's, after its last step; ``given`` is the result of `numbers`."""
 
     def __init__(
         self, source: Unit, target: Context, receipt: Receipt, most: int, given: Mapping[str, int | None]
@@ -160,12 +160,12 @@ class Transfer:
         self.receipt = receipt
 
     def places(self) -> dict[str, Place]:
-        """Return how far each table has come."""
+        """Return the progress of each table, by name."""
         found = self._write(lambda unit: unit.rows(_REACHED, {"receipt_id": self.receipt.id}))
         return {row["table_name"]: Place(row["rows"], row["last_key"], done=row["done"]) for row in found}
 
     def copy(self, subject: Subject, place: Place) -> Iterator[int]:
-        """Copy the rest of a table. Gives the number of its rows after each batch."""
+        """Copy the rest of a table. Yield the number of its rows after each batch."""
         known = self._keys(subject) if subject.name in SEEDED else []
         for batch in batches(subject.stream(self._source, place.after), self._most):
             place.rows += len(batch)
@@ -179,7 +179,7 @@ class Transfer:
     def _put(self, subject: Subject, rows: Sequence[Row], place: Place) -> None:
         def work(unit: Unit) -> Receipt:
             convert = conversion(subject, self._source.backend, unit.backend)
-            with permitted(unit, self.receipt.id):  # to store words that this version does not know
+            with permitted(unit, self.receipt.id):  # permits words that this version does not know
                 unit.backend.load(unit.checkout, subject.name, subject.names, convert(rows))
             if place.done and subject.numbered is not None:
                 unit.backend.advance(unit.checkout, subject.name, subject.numbered, self._given[subject.name])
@@ -189,7 +189,7 @@ class Transfer:
 
         try:
             self.receipt = self._write(work)
-        except BackendUnavailable as error:  # a full disk, above all: it is not the source's
+        except BackendUnavailable as error:  # above all a full disk: the error must name the target
             raise BackendUnavailable(f"the target {self._location}: {error}", **error.details) from error
 
     def _keys(self, subject: Subject) -> list[list[Any]]:
@@ -198,19 +198,19 @@ class Transfer:
 
 
 def numbers(source: Unit, subjects: Iterable[Subject]) -> dict[str, int | None]:
-    """Return the last number that each table has given, perhaps to a row that was pruned: no row gets it again."""
+    """Return the highest generated number by table. It may be of a pruned row; no row gets it again."""
     found = [(subject.name, subject.numbered) for subject in subjects if subject.numbered is not None]
     return {name: source.backend.given(source.checkout, name, column) for name, column in found}
 
 
 def output_tables(unit: Unit) -> list[sa.Table]:
-    """Return the output tables that the registry knows, in the order of their names."""
+    """Return the registered output tables, ordered by name."""
     tables = [Registered.of(row).handle().table for row in unit.rows(ALL)]
     return sorted(tables, key=lambda table: table.name)
 
 
 def make_tables(unit: Unit, tables: Sequence[sa.Table]) -> None:
-    """Make the output tables that the target lacks."""
+    """Create the output tables that the target lacks."""
     there = reconcile.present(unit, [table.name for table in tables])
     for table in tables:
         for statement in reconcile.additions(table, there.get(table.name), unit.backend):
@@ -218,6 +218,6 @@ def make_tables(unit: Unit, tables: Sequence[sa.Table]) -> None:
 
 
 def _stored(place: Place) -> dict[str, Any]:
-    # A key may be a person's name, and is needed only until the table is done.
+    # A key may be a person's name. It is needed only until the table is done.
     key = None if place.after is None or place.done else codec.encode("last_key", place.after, max_bytes=_KEY_BYTES)
     return {"rows": place.rows, "done": place.done, "last_key": key}

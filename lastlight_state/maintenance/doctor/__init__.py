@@ -1,4 +1,4 @@
-"""Doctor: looks for what is wrong, in the database and in the files beside it, and says what helps. Writes nothing."""
+"""Looks for faults in the database and in the files beside it, and says what helps. Writes nothing."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Doctor(Repository):
         skip: Sequence[str] = (),
         time_limit: float | None = None,
     ) -> Report:
-        """Run all checks, or ``only`` these, and return what they found.
+        """Run all checks, or ``only`` these, and return their findings.
 
-        ``deep`` reads every row and line; otherwise the ends of at most the 2,000 line files that were written last.
-        A check that fails is among the skipped ones with its reason, and hides no other. After ``time_limit`` seconds
-        the checks that are left are skipped. Works on a database in any state, also a missing one.
+        ``deep`` reads every row and line; otherwise only the ends of at most 2,000 line files are read, those written
+        last. A check that fails is among the skipped checks with its reason, and hides no other check. After
+        ``time_limit`` seconds the remaining checks are skipped. Works on a database in any state, and without one.
         """
         asked = _asked(only, skip)
         valid.flag("deep", deep)
@@ -75,26 +75,26 @@ class Doctor(Repository):
         return Report(findings=tuple(ordered), checks_run=tuple(ran), checks_skipped=tuple(skipped))
 
     def _run(self, check: Check, look: CheckContext, findings: list[Finding]) -> str | None:
-        """Run a check; why it failed, if it did."""
+        """Run a check and add its findings. Return the reason if the check failed, else None."""
         work = check.rows
         try:
-            if check.id == server.REACH:  # it has run already
+            if check.id == server.REACH:  # it was run first
                 return None
             if check.files is not None:
                 findings += check.files(look)
             elif work is not None:
                 findings += self._viewing(lambda unit: list(work(look, Snapshot(unit))))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other checks go on
-            if getattr(error, "reason", None) == "not_a_database":  # so is a damaged page, wherever it is met
+            if getattr(error, "reason", None) == "not_a_database":  # a damaged page gives this reason, too
                 findings.append(found(check.id, "error", "database", str(error), [type(error).__name__]))
             return f"{type(error).__name__}: {error}"
         return None
 
 
 def _with_whole_remedy(finding: Finding, look: CheckContext) -> Finding:
-    """Return the finding with a command of ours that names the database that was looked at.
+    """Return the finding with the examined database's name in its command, if it is a command of ours.
 
-    A repair of files has no database, and a backup is one of the original of this database.
+    A repair of files has no database, and a backup is made of this database's original.
     """
     program, *words = shlex.split(finding.remedy or "-")
     named = "--url" in words or "--url-file" in words or words[:1] == ["backup"]
@@ -110,7 +110,7 @@ def _asked(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:
 
 
 def _reachable(look: CheckContext, findings: list[Finding]) -> bool:
-    """Return whether there is a database to look at; if not, the finding says why."""
+    """Return whether the database can be examined; if not, add a finding with the reason."""
     looked: Callable[[CheckContext], Iterable[Finding]] | None = CHECKS[server.REACH].files
     try:
         findings += looked(look) if looked is not None else ()
@@ -120,7 +120,7 @@ def _reachable(look: CheckContext, findings: list[Finding]) -> bool:
 
 
 def _reason(check: Check, look: CheckContext, reachable: bool, late: bool) -> str | None:
-    """Return why a check is not run, if so."""
+    """Return the reason why a check must be skipped, else None."""
     if check.deep and not look.deep:
         return "only in a deep examination"
     if not reachable and (check.rows is not None or check.id == server.SCHEMA):

@@ -1,4 +1,4 @@
-"""What a check is, and what it is given."""
+"""Checks, their context, and their findings."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from lastlight_state.settings import Settings
 
 
 class Finding(Record):
-    """A finding: something that is wrong, or worth knowing.
+    """A finding: a fault, or something worth knowing.
 
-    ``severity`` is ``error``, ``warning`` or ``info``. ``subject`` is a table, file or setting. ``count`` says how many
-    there are (at most 10,000 are counted), ``samples`` names the first 20. ``remedy`` is the command to run, None where
-    no command mends it.
+    ``severity`` is ``error``, ``warning`` or ``info``. ``subject`` is a table, file or setting. ``count`` is the number
+    of cases (at most 10,000 are counted), and ``samples`` names the first 20. ``remedy`` is the command to run, None if
+    no command helps.
     """
 
     check: str
@@ -41,14 +41,14 @@ class Finding(Record):
 
 
 class SkippedCheck(Record):
-    """A check that did not run, and why."""
+    """A check that did not run, and the reason."""
 
     check: str
     reason: str
 
 
 class Report(Record):
-    """The report of an examination: findings, the worst first, and the checks that ran and did not."""
+    """The report of an examination: findings, the worst first, and the checks that ran and were skipped."""
 
     findings: tuple[Finding, ...]
     checks_run: tuple[str, ...]
@@ -67,7 +67,7 @@ MOST, SAMPLES = 10_000, 20
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The context of a check. ``deep``: every row and line."""
+    """The context of a check. ``deep``: read every row and line."""
 
     backend: Backend
     settings: Settings
@@ -76,25 +76,25 @@ class CheckContext:
 
 
 class Snapshot:
-    """The database at one moment."""
+    """A snapshot of the database."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """Return the tables of this library that there are."""
+        """Return the names of this library's existing tables."""
         return frozenset(reconcile.existing(self.unit, METADATA.tables))
 
     @cached_property
     def measures(self) -> Measures:
-        """Return sizes and settings."""
+        """Return the sizes and settings of the database."""
         return self.unit.backend.measures(self.unit.checkout, tuple(METADATA.tables))
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check by its id. ``files`` needs no database, ``rows`` one; ``deep``: it runs only in a deep examination."""
+    """A check with an id. ``files`` needs no database, and ``rows`` needs one. ``deep``: only in a deep examination."""
 
     id: str
     files: Callable[[CheckContext], Iterable[Finding]] | None = None
@@ -104,7 +104,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Fault:
-    """Rows of a table that a statement finds: its first columns name the row. ``subject`` is the table."""
+    """A fault in rows of a table, found by a statement. Its first columns name the row. ``subject`` is the table."""
 
     check: str
     severity: str
@@ -114,7 +114,7 @@ class Fault:
     remedy: str | None = None
 
     def look(self, look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield one finding, if there are such rows. A table that is not there yet has none."""
+        """Yield one finding if there are such rows. A missing table has none."""
         if self.table.name not in snapshot.tables:
             return
         statement = prepared(self.find.limit(number(MOST)))
@@ -126,7 +126,7 @@ class Fault:
 def of_faults(
     check: str, faults: Sequence[Fault], *more: Callable[[CheckContext, Snapshot], Iterable[Finding]]
 ) -> Check:
-    """Yield the check that looks for these faults, and for what ``more`` find."""
+    """Return a check that looks for these faults, and runs the functions ``more``."""
 
     def look_for_all(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         for search in (*(fault.look for fault in faults), *more):
@@ -138,7 +138,7 @@ def of_faults(
 def found(
     check: str, severity: str, subject: str, message: str, samples: Iterable[str], remedy: str | None = None
 ) -> Finding:
-    """Return the finding for these samples, of which there is at least one."""
+    """Return a finding for these samples. There must be at least one."""
     everything = list(samples)
     return Finding(
         check=check,
@@ -158,5 +158,5 @@ def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
 
 
 def named(row: Mapping[str, object]) -> str:
-    """Return a row by its first columns."""
+    """Return the values of a row's columns as one text, to name the row."""
     return " ".join(str(value)[:80] for value in row.values())

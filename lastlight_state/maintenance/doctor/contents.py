@@ -1,4 +1,4 @@
-"""DOC-13 and DOC-14: values that columns should not hold: words, times, flags, numbers, JSON, embeddings, contents."""
+"""DOC-13 and DOC-14: malformed values in columns: words, times, flags, numbers, JSON, embeddings, contents."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from lastlight_state.workflows.tables import RUNS
 
 WORDS, BYTES = "DOC-13", "DOC-14"
 
-#: Forms in which another spelling has another order, or counts otherwise in a sum, and those that are only read.
+#: Forms that must be exact, because another spelling sorts or sums differently; and forms that are only read.
 _COMPARED: tuple[Form, ...] = ("time", "flag", "whole number", "number")
 _READ: tuple[Form, ...] = ("JSON",)
 
-#: How many rows with sealed values are held at once.
+#: How many rows with sealed values are held in memory at once.
 _TOGETHER = 50
-#: How far a clock may be ahead.
+#: How far a row's time may be ahead of the clock.
 _AHEAD = timedelta(days=1)
-#: How far the clocks of this machine and of the server may be apart.
+#: How far the clocks of this machine and the server may differ.
 _APART = timedelta(seconds=5)
 
 
@@ -70,7 +70,7 @@ def _words(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 def _clocks(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding if the clocks of this machine and the server differ.
 
-    Times of rows are those of the machines that write.
+    Rows have the times of the machines that write them.
     """
     server = snapshot.measures.clock
     difference = abs(SYSTEM_CLOCK.now() - server) if server is not None else timedelta(0)
@@ -87,7 +87,7 @@ def _contents(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _unopened(snapshot: Snapshot) -> Iterator[Finding]:
-    """Find values that the codec of the store cannot open. A store without one cannot tell them from others."""
+    """Find values that the store's codec cannot open. A store without a codec cannot recognise them."""
     opened = snapshot.unit.backend.sealing
     errors: dict[tuple[str, str], list[str]] = {}
     for table, error in () if opened is None else unopened(snapshot.unit, opened, _TOGETHER):
@@ -100,9 +100,9 @@ def _unopened(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collection[Form]) -> Iterator[Finding]:
-    """Find values in another form than their column's: of the newest rows, or of all in a deep examination.
+    """Find values in another form than their column's: in the newest rows, or in all rows in a deep examination.
 
-    Where the database itself sees to the form, nothing is looked at.
+    Skipped if the database itself enforces the form.
     """
     for table in METADATA.sorted_tables if snapshot.unit.backend.newest(RUNS) is not None else ():
         formed = [column for column in table.columns if form_of(column) in forms]
@@ -120,7 +120,7 @@ def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collec
 
 
 def _rows(snapshot: Snapshot, table: sa.Table, formed: Sequence[sa.Column[Any]], *, deep: bool) -> sa.Subquery:
-    """Return the keys and these columns of the rows to look at; the labels keep a key that is such a column apart."""
+    """Return the keys and these columns of the rows to examine. Labels distinguish a key that is also such a column."""
     shown = [*table.primary_key.columns, *(column.label(f"formed_{at}") for at, column in enumerate(formed))]
     newest = snapshot.unit.backend.newest(table)
     rows = sa.select(*shown)
@@ -152,7 +152,7 @@ def _misshapen(column: sa.Column[Any], shape: type) -> Fault:
     return Fault(BYTES, "error", column.table, f"{column.name} holds JSON that is no {expected}", find)
 
 
-#: Readers refuse such values, as they refuse what is no JSON.
+#: Readers refuse values of another shape, just as invalid JSON.
 _SHAPES = [_misshapen(*one) for one in shaped(METADATA.sorted_tables)]
 _EMBEDDINGS = (
     _wrong(TALK, sa.func.length(TALK.c.embedding) % number(4) != number(0)),

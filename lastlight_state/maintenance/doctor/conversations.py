@@ -1,4 +1,4 @@
-"""What the checks look for in conversations: orphans, pointers, gaps, words, silent sessions, and what contradicts."""
+"""Checks of conversations: orphans, pointers, gaps, words, silent sessions, and contradicting rows."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ORPHANS, POINTERS, SEQUENCE, STUCK, AGREEMENT = "DOC-08", "DOC-09", "DOC-12", "D
 
 _s, _b, _m, _p, _l, _t = SESSIONS.c, BRANCHES.c, MESSAGES.c, PROGRESSIONS.c, LINKS.c, TRANSITIONS.c
 
-#: What was stored less than this ago may still be put somewhere.
+#: How long a new row may be without an owner, because it may still get one.
 _NEW = timedelta(days=LEAST_DAYS)
-#: How a running session stands of which nobody hears any more, and whether it may be ended.
+#: The health states of silent running sessions, and whether such a session may be ended.
 _SILENT = {"process_dead": True, "orphaned": True, "stalled": False}
-#: From when on `reap` ends a session without being told an age.
+#: How long a session is silent before `reap` ends it by default.
 _REAPED = timedelta(hours=24)
 
 
@@ -58,7 +58,7 @@ _UNOWNED = (
 
 
 def orphans(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Return messages and orders that nothing has, in a deep examination: every one is looked at."""
+    """Yield messages and orders without an owner. Only for a deep examination, because it reads every row."""
     before = CheckContext(look.backend, look.settings, look.now - _NEW, look.deep)
     for fault in _UNOWNED if look.deep and DELIVERIES.name in snapshot.tables else ():
         yield from fault.look(before, snapshot)
@@ -74,7 +74,7 @@ def _outside(pool: sa.Column[Any], pointer: sa.Column[Any], *conditions: sa.Colu
 _POINTERS = (
     _outside(_s.progression_id, _s.first_msg_id),
     _outside(_s.progression_id, _s.last_msg_id),
-    #: A fork has the system message of its parent, whose session may be another one.
+    #: A fork has its parent's system message. The parent may be in another session.
     _outside(_s.progression_id, _b.system_msg_id, _s.id == _b.session_id, _b.parent_branch_id.is_(None)),
     Fault(
         POINTERS,
@@ -89,7 +89,7 @@ _POINTERS = (
 
 
 def pointers(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Return what sessions and branches point to."""
+    """Yield findings about what sessions and branches point to."""
     for fault in _POINTERS:
         yield from fault.look(look, snapshot)
 
@@ -107,7 +107,7 @@ def _beyond(counter: sa.Column[Any], table: sa.Table) -> Fault:
     return Fault(SEQUENCE, "error", SESSIONS, message, sa.select(_s.id).where(counter > last))
 
 
-#: A feed that was trimmed begins later, and may be empty.
+#: A trimmed feed begins at a later number, and may be empty.
 SEQUENCES = (
     _gap(CHANGES),
     _gap(TRANSITIONS),
@@ -131,7 +131,7 @@ AGREEMENTS = (
 
 
 class RunningSession(LifeSigns):
-    """A running session, and what decides how it stands."""
+    """A running session, with the columns that decide its health."""
 
     id: str
     status: str
@@ -155,7 +155,7 @@ _RUNNING = prepared(
 
 
 _d = DELIVERIES.c
-#: An open delivery that reader after reader takes and nobody ends.
+#: An open delivery that many readers took and none ended.
 STUCKS = (
     Fault(
         STUCK,
@@ -168,7 +168,7 @@ STUCKS = (
 
 
 def silent(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Return running sessions without a sign of life, by the usual limits."""
+    """Yield findings for running sessions without a sign of life, by the default limits."""
     rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
     health = {row["id"]: derived({**row, "artifact_contract": None}, look.now, Limits())["health"] for row in rows}
     signs = {row["id"]: last_sign(row) for row in rows}
@@ -180,7 +180,7 @@ def silent(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _reaping(silence: timedelta) -> str:
-    """Return the command that ends sessions which have been silent for so long."""
+    """Return the command that ends sessions which have been silent for this long."""
     if silence > _REAPED:
         return "lastlight-state reap"
     return f"lastlight-state reap --older-than {max(1, int(silence.total_seconds()) // 60)}m"

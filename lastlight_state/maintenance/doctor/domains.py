@@ -1,4 +1,4 @@
-"""What the checks look for in mailboxes, threads of checkpoints, chats and schedules."""
+"""Checks of mailboxes, threads of checkpoints, chats and schedules."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from lastlight_state.schedules.crons.statements import IS_ON
 from lastlight_state.schedules.fires.health import health
 from lastlight_state.schedules.models import FIRES, IS_RUNNING, NEXT_RUN_AT, OVERRIDES, SCHEDULES, WITH_OVERRIDE
 
-# What the checks look for in mailboxes: wrong numbers, files that cannot be read, claims of dead agents.
+# Checks of mailboxes: wrong numbers, unreadable files, claims of dead agents.
 
 SEQUENCE, MAILBOX_STUCK = "DOC-12", "DOC-15"
 
-#: How many mailboxes an examination looks at that is not deep: those whose hosts wrote last.
+#: How many mailboxes are examined without ``deep``: those whose hosts wrote last.
 NEWEST = 200
 
 
@@ -53,12 +53,12 @@ def numbers(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
 
 
 def claims(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
-    """Yield messages that an agent took long ago, without a sign of life since."""
+    """Find messages that an agent took long ago, without a sign of life since."""
     stuck: list[str] = []
     mailboxes, before = _opened(look), look.now - DEFAULT_POLICY.silent_after
     for info in _looked_at(mailboxes, look):
         if info.heartbeat_at is None or info.heartbeat_at < before:
-            with suppress(StateError), deadline(look.settings):  # told with the numbers
+            with suppress(StateError), deadline(look.settings):  # `numbers` reports unreadable mailboxes
                 held = mailboxes.host(info.group, info.session).sweep.claims()
                 old = [one.message_id for one in held if one.claimed_at is not None and one.claimed_at < before]
                 stuck += [f"{info.group}/{info.session} {message_id}" for message_id in old]
@@ -77,17 +77,17 @@ def _looked_at(mailboxes: Mailboxes, look: CheckContext) -> list[MailboxInfo]:
 
 
 def _written(info: MailboxInfo) -> float:
-    with suppress(OSError):  # gone meanwhile
+    with suppress(OSError):  # vanished meanwhile
         return (info.path / INBOUND_DB).lstat().st_mtime
     return 0.0
 
 
-# What the checks look for in threads of checkpoints: values that cannot be rebuilt.
+# Checks of threads of checkpoints: values that cannot be rebuilt.
 
 _SEQUENCE = "DOC-12"
 
 _c, _base = VALUES.c, VALUES.alias("base")
-#: How far a value is behind the whole one. The lowest bit cleared, it is that of its base.
+#: How many numbers a value is after its complete value. Clearing the lowest bit gives the base of its change.
 _behind = _c.number - _c.anchor
 
 
@@ -112,11 +112,11 @@ SEQUENCES = (
 )
 
 
-# What the checks look for in chat sessions: counts, places with two active sessions, idle ones, unsafe log names.
+# Checks of chat sessions: counts, places with two active sessions, idle sessions, unsafe log names.
 
 LOGS, CHAT_STUCK, AGREEMENT = "DOC-10", "DOC-15", "DOC-16"
 
-#: From when on an active session counts as idle.
+#: How long an active session is silent before it counts as idle.
 _IDLE = timedelta(days=30)
 
 _chat_sessions = SESSIONS.c
@@ -183,12 +183,12 @@ _NAMING = prepared(
 
 
 def idle(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Return active sessions in which nobody says anything."""
+    """Yield a finding for active sessions without recent messages."""
     yield from _IDLING.look(CheckContext(look.backend, look.settings, look.now - _IDLE, look.deep), snapshot)
 
 
 def unsafe_names(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Return names of agent sessions under which no log could be written."""
+    """Yield a finding for agent session ids that cannot be names of logs."""
     rows = snapshot.unit.rows(_NAMING) if SESSIONS.name in snapshot.tables else []
     unsafe = [named(row) for row in rows if not is_safe_id(row["agent_session_id"])]
     if unsafe:
@@ -197,11 +197,11 @@ def unsafe_names(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 ORPHANS, STUCK = "DOC-08", "DOC-15"
 
-#: How long a cron may be due before it is said that nobody polls.
+#: How long a cron may be overdue before it is reported.
 _LATE = timedelta(hours=1)
-#: How many fires in a row fail before it is said.
+#: How many fires must fail in a row before it is reported.
 _STREAK = 3
-#: For how many crons the health is asked at a time.
+#: How many crons one health query reads.
 _PIECE = 200
 
 
@@ -209,7 +209,7 @@ def _nowhere(named: sa.Column[str]) -> sa.ColumnElement[bool]:
     return sa.not_(sa.exists(sa.select(number(1)).where(named == OVERRIDES.c.name)))
 
 
-#: Crons may be kept elsewhere: then the fires tell their names.
+#: Crons may be kept elsewhere: then their fires show their names.
 UNKNOWN = Fault(
     ORPHANS,
     "info",
@@ -256,7 +256,7 @@ _NAMES = prepared(
 
 
 def stuck(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Find crons that have been due for long, and those that fail again and again."""
+    """Find crons that are long overdue, and crons that fail repeatedly."""
     if not {SCHEDULES.name, OVERRIDES.name, FIRES.name} <= snapshot.tables:
         return
     yield from _OVERDUE.look(CheckContext(look.backend, look.settings, look.now - _LATE, look.deep), snapshot)

@@ -20,21 +20,21 @@ from lastlight_state.maintenance.doctor.check import Check, CheckContext, Findin
 from lastlight_state.maintenance.repair import scans_below
 from lastlight_state.special_files import open_binary
 
-# What a deep examination looks for in logs that can be read: broken rules of run logs, and lost tool results.
+# Deep checks of readable logs: broken rules of run logs, and missing tool results.
 
 DEEP_LOG_LINES = "DOC-11"
 
-#: What is told of every line file: lines that cannot be read.
+#: Rules about unreadable lines, which are reported for every line file.
 _TOLD = frozenset(get_args(DamageReason))
 
 
 def run_logs(look: CheckContext) -> Iterator[Finding]:
-    """Run logs that break the rules of their format, and those whose writer died before the end."""
+    """Find run logs that break the rules of their format, and run logs whose writer died before the end."""
     log = RunLog(look.settings.run_logs)
     broken: list[str] = []
     crashed: list[str] = []
     for entry in every(log.runs.list):
-        with suppress(StateError):  # gone meanwhile, or not to be opened: told with the line files
+        with suppress(StateError):  # vanished, or unreadable: reported with the line files
             codes = _broken(log.checks.validate(entry.run_id))
             if codes:
                 broken.append(f"{log.root / entry.path}: {', '.join(codes)}")
@@ -49,7 +49,7 @@ def run_logs(look: CheckContext) -> Iterator[Finding]:
 
 
 def tool_results(look: CheckContext) -> Iterator[Finding]:
-    """Find whole tool results that a log refers to and that are missing, and those that no line refers to."""
+    """Find complete tool results that are missing although a log refers to them, and others that no line refers to."""
     log = AgentLog(look.settings.agent_sessions)
     wrong: dict[str, list[str]] = defaultdict(list)
     for file in every(log.sessions.list):
@@ -67,16 +67,16 @@ def tool_results(look: CheckContext) -> Iterator[Finding]:
 
 
 def _broken(report: Report) -> list[str]:
-    """Return the rules that the log breaks, with how often."""
+    """Return the rules that the log breaks, each with its number of violations."""
     broken = (code for code in sorted(report.counts) if severity_of(code) == "error" or code == "event_seq_gap")
     return [f"{code} {report.counts[code]}" for code in broken if code not in _TOLD]
 
 
 SPACE, LINES = "DOC-04", "DOC-11"
 
-#: How many line files an examination looks at that is not deep: those that were written last.
+#: How many line files are examined without ``deep``: those written last.
 NEWEST = 2_000
-#: The command that opens the database for writing, and does nothing else that matters to a file that needs it.
+#: The command that opens the database for writing, and otherwise does nothing that matters to such a file.
 _OPENED = "lastlight-state checkpoint"
 _LEFT = (
     "a writer died and left this beside the database, which is whole only together with it: move, copy or delete"
@@ -89,7 +89,7 @@ _FOREIGN_LOG = (
 
 
 def _place(look: CheckContext) -> Iterator[Finding]:
-    """Yield what is wrong with the place of the file or with what lies beside it."""
+    """Find faults of the file's location, and faults of files beside it."""
     yield from _room(look)
     place = look.backend.place()
     if place is None:
@@ -151,7 +151,7 @@ def line_files(look: CheckContext) -> list[Path]:
     """Return the line files that were written last, or all in a deep examination."""
     aged: list[tuple[float, Path]] = []
     for path in _below(look, ".jsonl"):
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError):  # vanished meanwhile
             aged.append((path.lstat().st_mtime, path))
     return [path for _, path in sorted(aged, reverse=True)[: None if look.deep else NEWEST]]
 
@@ -163,8 +163,8 @@ def _below(look: CheckContext, ending: str) -> Iterable[Path]:
 
 
 def _is_torn(path: Path) -> bool:
-    """Return whether the file ends in the middle of a line. A link, or a file that is empty or gone, does not."""
-    with suppress(OSError):  # also where there is no last byte
+    """Return whether the file ends in the middle of a line. False for a link, and for an empty or missing file."""
+    with suppress(OSError):  # also for an empty file
         if not path.is_symlink():
             with open_binary(path) as file:
                 file.seek(-1, os.SEEK_END)

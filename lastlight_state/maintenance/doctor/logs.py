@@ -1,4 +1,4 @@
-"""DOC-09 and DOC-10: what scratch, conversations and executions point to."""
+"""DOC-09 and DOC-10: broken references in scratch, conversations and executions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POINTERS, LOGS = "DOC-09", "DOC-10"
 
 _c = EXECUTIONS.c
 
-#: How many executions one statement looks for.
+#: How many executions one statement looks up.
 _PIECE = 200
 
 
@@ -46,14 +46,14 @@ _USED = sa.or_(_c.turns > number(0), _c.input_tokens > number(0), _c.output_toke
 _WITHOUT_SESSION = prepared(
     sa.select(_c.id).where(_c.finished_at.is_not(None), _c.session_id.is_(None), _USED).limit(number(MOST))
 )
-#: The newest executions that name a session.
+#: Finds the newest executions that name a session.
 _NAMED = prepared(
     sa.select(_c.id, _c.session_id)
     .where(_c.session_id.is_not(None), _c.finished_at.is_not(None))
     .order_by(_c.started_at.desc(), _c.id.desc())
     .limit(number(2_000))
 )
-#: The conversation sessions that name a log, those that changed last.
+#: Finds the conversation sessions that name a log, those changed last first.
 _TALKS = prepared(
     sa.select(TALKS.c.id, TALKS.c.agent_session_id)
     .where(TALKS.c.agent_session_id.is_not(None))
@@ -62,7 +62,7 @@ _TALKS = prepared(
 )
 
 
-#: Those of these agents' sessions whose logs were pruned.
+#: Finds which of these agent sessions had their logs pruned.
 _PRUNED = filters.family(
     lambda keys: sa.select(TOMBSTONES.c.id.label("key")).where(
         TOMBSTONES.c.kind == constant(AgentLogs.record), TOMBSTONES.c.id.in_(keys)
@@ -71,7 +71,7 @@ _PRUNED = filters.family(
 
 
 def _pointers(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Return findings about the pointers of live runs: nobody follows the others any more."""
+    """Yield findings about the pointers of live runs. Pointers of other runs are not used any more."""
     wrong: dict[str, list[str]] = {}
     for run_id, names in pointers(snapshot.unit).items():
         targets = _targets(snapshot, names)
@@ -84,7 +84,7 @@ def _pointers(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _targets(snapshot: Snapshot, names: Sequence[str]) -> dict[str, Target]:
-    """Return the executions of these names that there are."""
+    """Return the existing executions with these ids."""
     pieces = (names[at : at + _PIECE] for at in range(0, len(names), _PIECE))
     return {row["id"]: row for piece in pieces for row in snapshot.unit.rows(*_TARGETS.of(piece))}
 
@@ -98,7 +98,7 @@ def _problem(target: Target | None, run_id: str) -> str | None:
 
 
 def _named_logs(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Return the logs that conversation sessions name."""
+    """Find conversation sessions whose log is missing."""
     logs, is_all = _logs_there(look)
     if TALKS.name not in snapshot.tables or not look.settings.agent_sessions.exists() or not is_all:
         return
@@ -108,7 +108,7 @@ def _named_logs(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[str]) -> list[str]:
-    """Return the rows that name a log which is not there, but for logs that were pruned."""
+    """Return the rows that name a missing log, except pruned logs."""
     lacking = [row for row in snapshot.unit.rows(naming) if row[column] not in logs]
     looked = {row[column] for row in lacking} if TOMBSTONES.name in snapshot.tables else set()
     pruned = {row["key"] for row in filters.rows(snapshot.unit, _PRUNED, looked)}
@@ -116,7 +116,7 @@ def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[s
 
 
 def _logs_there(look: CheckContext) -> tuple[dict[str, list[str]], bool]:
-    """Return the logs of agent sessions by session, without those of sub-agents, and whether these are all."""
+    """Return the logs of agent sessions by session, without logs of sub-agents, and whether these are all logs."""
     logs: dict[str, list[str]] = {}
     files = line_files(look)
     for path in files:

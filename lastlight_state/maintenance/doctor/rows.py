@@ -1,4 +1,4 @@
-"""DOC-08, DOC-12, DOC-15, DOC-16 and DOC-17: rows that contradict others, each found by a statement."""
+"""DOC-08, DOC-12, DOC-15, DOC-16 and DOC-17: rows that contradict other rows, each found by a statement."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NOW = bind("now", RUNS.c.updated_at)
 
 _RAISE = "lastlight-state repair --counters"
 
-#: The numbers of the journal.
+#: The columns of the journal with numbers.
 _NUMBERS = (EVENTS.c.seq, SIGNALS.c.seq, FRAMES.c.frame_no, TOOL_CALLS.c.seq)
 
 
@@ -174,7 +174,7 @@ _STUCK = [
 
 
 def _waiting(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Find workflows whose runs no worker takes."""
+    """Find workflows whose runs no worker claims."""
     if not {RUNS.name, WORKERS.name, LEASES.name} <= snapshot.tables:
         return
     told: dict[str, list[str]] = {"warning": [], "info": []}
@@ -188,7 +188,7 @@ def _waiting(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
             yield found(STUCK, severity, str(WORKERS.name), message if severity == "warning" else busy, samples)
 
 
-#: Triggers keep them so, unless somebody switches those off, or writes the leases.
+#: Triggers maintain these rows, unless somebody switches the triggers off or writes the rows.
 _LEASES = [
     Fault(
         AGREEMENT,

@@ -1,4 +1,4 @@
-"""DOC-01 to 03, DOC-05 to 07, DOC-18 and DOC-19: the database as a whole, its engine, and who may use its files."""
+"""DOC-01 to 03, DOC-05 to 07, DOC-18 and DOC-19: the whole database, its engine, and permissions of its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lastlight_state.migrations import check as plan_of, read_state
 from lastlight_state.migrations.state import UNRELEASED
 from lastlight_state.migrations.verification import LOG_LOST, LOG_LOST_TOO
 
-# DOC-01 and DOC-02: whether the database can be reached, and whether its schema is what its revision makes.
+# DOC-01 and DOC-02: whether the database can be reached, and whether its schema matches its revision.
 
 REACH, SCHEMA = "DOC-01", "DOC-02"
 
@@ -35,7 +35,7 @@ _MEANING = {
 
 
 def _reach(look: CheckContext) -> Iterator[Finding]:
-    """Reach the server. Raises what stands in the way, of which the caller makes a finding."""
+    """Connect to the server. An error is raised, and the caller makes a finding of it."""
     if not look.backend.exists:
         message = "there is no database; the command makes one"
         yield found(REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate")
@@ -67,7 +67,7 @@ def _schema(look: CheckContext) -> Iterator[Finding]:
 REACH_CHECKS = (Check(REACH, files=_reach), Check(SCHEMA, files=_schema))
 
 
-# DOC-05: who owns the database file, line files and mailboxes, what others may do with them, and links among them.
+# DOC-05: owners and modes of the database file, line files and mailboxes, and links among them.
 
 PERMISSIONS = "DOC-05"
 
@@ -78,7 +78,7 @@ _FAULTS = _LINK, _OWNER, _FOLDER, _FILE = "link", "owner", "folder", "file"
 
 @dataclass(frozen=True)
 class _Area:
-    """Paths under one rule: the modes of folders and of files, and their owner, None where any user may own them."""
+    """Paths under one rule: the modes of folders and of files, and their owner, None if any user may own them."""
 
     subject: str
     paths: Iterable[Path]
@@ -86,7 +86,7 @@ class _Area:
     owner: int | None
 
     def faults(self, path: Path) -> Iterator[str]:
-        """Yield what is wrong with what is at the path. Nothing, if that is missing, or not to be seen."""
+        """Yield the faults of the file or folder at a path. A missing or hidden path has none."""
         status = _status(path)
         if status is None:
             return
@@ -136,7 +136,7 @@ def _areas(look: CheckContext) -> Iterator[_Area]:
 
 
 def _owner(look: CheckContext) -> int:
-    """Return the user who should own everything: the one who looks, or whose files root looks at."""
+    """Return the user id that should own everything: the current user's, or for root the owner of the files."""
     user = os.geteuid()
     for path in () if user else (*look.backend.files[:1], look.settings.state_dir):
         with suppress(OSError):
@@ -145,13 +145,13 @@ def _owner(look: CheckContext) -> int:
 
 
 def _database(look: CheckContext) -> Iterator[Path]:
-    """Yield the file that a link of the operator's leads to, and what SQLite keeps beside it."""
+    """Yield the database file, behind the operator's links, and SQLite's files beside it."""
     yield from map(files.real, look.backend.files[:1])
     yield from look.backend.files[1:]
 
 
 def _mailboxes(root: Path) -> Iterator[Path]:
-    """Yield the folders of groups, and whole mailboxes in them. What else a group has is left alone."""
+    """Yield the folders of groups, and the mailboxes in them. Other contents of groups are ignored."""
     if root.is_dir():
         yield files.real(root)
     for group in _folders(root):
@@ -162,13 +162,13 @@ def _mailboxes(root: Path) -> Iterator[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder that may be groups or sessions, with links to folders."""
+    """Return the folders in a folder whose names can be groups or sessions, including links to folders."""
     _, names, _ = next(os.walk(folder), ("", [], []))
     return [folder / name for name in sorted(names) if is_name(name)]
 
 
 def _tree(root: Path) -> Iterator[Path]:
-    """Yield a folder and all that is below it. The folder may be reached through a link; below it none is followed."""
+    """Yield a folder and everything below it. The folder itself may be a link; links below it are not followed."""
     root = files.real(root)
     yield root
     for folder, folders, names in os.walk(root):
@@ -176,7 +176,7 @@ def _tree(root: Path) -> Iterator[Path]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return what is at the path, which may be a link; None if that is missing, or not to be seen."""
+    """Return the status of a path, which may be a link; None if it is missing or hidden."""
     with suppress(OSError):
         return path.lstat()
     return None
@@ -187,7 +187,7 @@ PERMISSION_CHECKS = (Check(PERMISSIONS, files=_permissions),)
 
 SETTINGS, GROWTH, INTEGRITY, ENGINE, DISTRIBUTION = "DOC-03", "DOC-06", "DOC-07", "DOC-18", "DOC-19"
 
-#: By setting: the value that is expected, the severity of another one, and what it means.
+#: For each setting: the expected value, the severity of another value, and its meaning.
 _EXPECTED = {
     "wal_autocheckpoint": (1000, "info", "another number of pages is configured than the usual one"),
     "foreign_keys": (True, "error", "foreign keys are not enforced"),
@@ -200,9 +200,9 @@ _EXPECTED = {
     "synchronous_commit": ("on", "warning", "a crash of the server may lose commits"),
 }
 
-#: The WAL is large past this, and large beside its database past the second.
+#: The size from which the WAL is large, and the size from which it is large if it exceeds its database.
 _LARGE_WAL, _WAL_BESIDE = 64 * 1024 * 1024, 16 * 1024 * 1024
-#: Share of free pages worth a vacuum, and from which size on a database or table is worth one.
+#: The share of free pages that is worth a vacuum, and the size from which a database or table is worth one.
 _FREE_SHARE, _WORTH = 0.25, 16 * 1024 * 1024
 
 
@@ -237,13 +237,13 @@ def _integrity(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _engine(look: CheckContext) -> Iterator[Finding]:
-    """Yield the known faults of the engine and its driver."""
+    """Find known faults of the engine and its driver."""
     for version, fault in look.backend.known_faults():
         yield found(ENGINE, "info" if fault.avoided else "warning", fault.product, fault.sentence, [version])
 
 
 def _distribution(look: CheckContext) -> Iterator[Finding]:
-    """Yield what a server that distributes schemas says of itself."""
+    """Find what a server with distributed schemas reports about itself."""
     said = look.backend.distribution()
     if said is not None:
         told, problems = said

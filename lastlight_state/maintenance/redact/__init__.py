@@ -1,4 +1,4 @@
-"""Redact: empties messages of conversations instead of deleting them, with a dry run and a receipt without contents."""
+"""Empties messages of conversations instead of deleting them, with a dry run and a receipt without contents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lastlight_state.receipts import Receipt, Receipts, steps
 
 _MOST = limits_of(MESSAGES)
 
-#: How many messages one transaction looks at.
+#: How many messages one transaction reads.
 LOOK = 200
 #: The most messages that a policy names, and its greatest age in days.
 MOST_IDS, MOST_DAYS = 500, 36_500
@@ -37,7 +37,7 @@ Terms = dict[str, Any]
 
 
 class OlderMessage(IdRow):
-    """A message, and its place in time."""
+    """A message, and its time."""
 
     created_at: datetime
 
@@ -68,18 +68,18 @@ class Redact(Repository):
     def plan(self, policy: RedactPolicy) -> RedactPlan:
         """Return what `run` would empty now, from one snapshot. Writes nothing, and holds no lock.
 
-        Raises `InvalidValue` for a policy that is wrong, and `NotFound` for a session or message that is not there.
+        Raises `InvalidValue` for an invalid policy, and `NotFound` for a missing session or message.
         """
         terms = _terms(policy, self._now())
         return self._viewing(lambda unit: _planned(unit, terms, _chosen(unit, terms)))
 
     def run(self, policy: RedactPolicy, *, actor: str | None = None) -> Receipt:
-        """Empty the messages that the policy names, in short transactions, and return the receipt.
+        """Empty the messages that match the policy, in short transactions, and return the receipt.
 
-        The content becomes ``{"lion_content_pruned": {"at": …, "original_bytes": …}}``; embedding, extra and chunks go.
-        Rows, their order and all other counts stay. Messages in sessions that run or are held stay as they are. Doing
-        it again changes nothing, and goes on where a redaction was interrupted. Raises `Conflict` ``already_running``
-        while another one runs, and as `plan`.
+        The content becomes ``{"lion_content_pruned": {"at": …, "original_bytes": …}}``; embedding, extra and chunks are
+        removed. Rows, their order and all other counts stay. Messages in running or held sessions are left alone.
+        Calling it again changes nothing, and continues an interrupted redaction. Raises `Conflict` ``already_running``
+        while another redaction runs, and the errors of `plan`.
         """
         terms = _terms(policy, self._now())
         ids = self._viewing(lambda unit: _chosen(unit, terms))
@@ -92,7 +92,7 @@ class Redact(Repository):
 
 
 def _terms(policy: RedactPolicy, now: datetime) -> Terms:
-    """Return the policy as a receipt keeps it."""
+    """Return the policy in the form that a receipt keeps."""
     given = valid.group("policy", policy, RedactPolicy)
     if given.older_than is None and given.session_id is None and given.message_ids is None:
         raise InvalidValue("policy", "must have older_than, session_id or message_ids: nothing is emptied by default")
@@ -113,7 +113,7 @@ def _terms(policy: RedactPolicy, now: datetime) -> Terms:
 
 
 def _chosen(unit: Unit, terms: Terms) -> list[str] | None:
-    """Return the ids that a session and a list of messages have in common; None where the policy has neither."""
+    """Return the ids of the messages that match the session and the list of ids; None if the policy has neither."""
     given, session_id = terms["message_ids"], terms["session_id"]
     if given is not None:
         known = {row["id"] for row in rows(unit, _KNOWN, given)}
@@ -131,7 +131,7 @@ def _chosen(unit: Unit, terms: Terms) -> list[str] | None:
 
 
 def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[list[str], Any]:
-    """Return the next messages to look at, and after what to go on."""
+    """Return the ids of the next messages to examine, and the position after them."""
     if ids is not None:
         start = after or 0
         return ids[start : start + LOOK], start + LOOK
@@ -148,7 +148,7 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
 def _parted(
     unit: Unit, terms: Terms, ids: list[str], *, locked: bool
 ) -> tuple[list[messages.FullMessage], Counter[str]]:
-    """Return those of these messages that are to be emptied, and how many are left alone by the reason."""
+    """Return the messages to empty, and counts of messages left alone, by reason."""
     cutoff = None if terms["cutoff"] is None else parse_time(terms["cutoff"])
     found = [
         row
@@ -176,7 +176,7 @@ def _planned(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
 
 
 def _batch(unit: Unit, receipt: Receipt, terms: Terms, ids: list[str] | None, at: datetime) -> tuple[Receipt, bool]:
-    """Empty the next messages. Everything is looked at again here, under their locks."""
+    """Empty the next messages. Each is read again here, under its lock."""
     steps.confirm(unit, receipt)
     look, after = _next(unit, terms, ids, receipt.cursor)
     found, _ = _parted(unit, terms, look, locked=True)

@@ -1,4 +1,4 @@
-"""Messages of conversations are emptied: content, embedding and extra go; the row, its place and its size stay."""
+"""Empties messages of conversations: content, embedding and extra are removed; the row, its place and its size stay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.declarations import contents, emptied
 from lastlight_state.db.units.unit import Unit
 
-# Chunks of messages, branches and sessions, which repeat their texts: removed when the texts are emptied.
+# Chunks of messages, branches and sessions repeat their texts. They are removed when the texts are emptied.
 
 
 class Space(TypedDict):
@@ -32,7 +32,7 @@ class Space(TypedDict):
 
 
 class ChunkOf(IdRow):
-    """A chunk, and what it is of."""
+    """A chunk, and the id of its message, branch or session."""
 
     of: str
 
@@ -41,7 +41,7 @@ _b, _n, _v = BRANCHES.c, NAMESPACES.c, VECTORS.c
 
 _within = _v.namespace == bind("namespace", _v.namespace)
 _SPACES = prepared(sa.select(_n.namespace).order_by(_n.namespace), Space)
-#: The chunks of these keys in a namespace, and what each is of: its document, and without one what has its id.
+#: Finds the chunks of these keys in a namespace, with their owners: a chunk's document, or the row with the chunk's id.
 FOUND = family(
     lambda keys: sa.union_all(
         sa.select(_v.id, _v.document_id.label("of")).where(_within, _v.document_id.in_(keys)),
@@ -54,7 +54,7 @@ BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)
 
 
 def with_chunks(unit: Unit, keys: Iterable[str]) -> set[str]:
-    """Return those of these messages, branches and sessions that have chunks."""
+    """Return the messages, branches and sessions among these that have chunks."""
     return {of for _, _, of in _found(unit, keys)}
 
 
@@ -64,7 +64,7 @@ def counted(unit: Unit, keys: Iterable[str]) -> int:
 
 
 def remove(unit: Unit, keys: Iterable[str]) -> int:
-    """Remove the chunks of these messages, branches and sessions; how many there were."""
+    """Remove the chunks of these messages, branches and sessions, and return their number."""
     found: dict[str, list[str]] = {}
     for namespace, key, _ in _found(unit, keys):
         found.setdefault(namespace, []).append(key)
@@ -72,13 +72,13 @@ def remove(unit: Unit, keys: Iterable[str]) -> int:
 
 
 def places(unit: Unit, sessions: Iterable[str]) -> set[str]:
-    """Return what chunks can be of, beside messages: these sessions and their branches."""
+    """Return the other possible owners of chunks, besides messages: these sessions and their branches."""
     given = set(sessions)
     return given | {row["id"] for row in rows(unit, BRANCHES_OF, given)}
 
 
 def _found(unit: Unit, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Return each chunk's namespace, id and what it is of. The indexes of chunks begin with the namespace."""
+    """Yield each chunk's namespace, id and owner. Searches by namespace, because the indexes begin with it."""
     given = list(some(keys))
     for space in unit.rows(_SPACES) if given else ():
         for few in given:
@@ -96,10 +96,10 @@ def _removed(unit: Unit, namespace: str, ids: list[str]) -> int:
 
 
 class RedactPlan(Record):
-    """The plan of a redaction as of now, for which nothing is written.
+    """The plan of a redaction. Nothing is written for a plan.
 
-    ``counts`` are rows by table: messages that are emptied, and chunks of them that go. ``bytes`` is the size of the
-    contents. ``protected`` says how many messages stay as they are, by the reason.
+    ``counts`` are rows by table: messages to empty, and their chunks to remove. ``bytes`` is the size of the contents.
+    ``protected`` is the number of messages left alone, by reason.
     """
 
     counts: Mapping[str, int]
@@ -108,25 +108,26 @@ class RedactPlan(Record):
 
 
 class ErasePlan(RedactPlan):
-    """The plan of an erasure. ``counts`` are rows by table: messages, executions and changes of status that are
-    emptied, sessions and branches that forget the person, and chunks, threads of checkpoints, states and rows of
-    chat connectors that are removed.
+    """The plan of an erasure. Nothing is written for a plan.
+
+    ``counts`` are rows by table. Messages, executions and changes of status are emptied. Sessions and branches forget
+    the person. Chunks, threads of checkpoints, states and rows of chat connectors are removed.
 
     ``agent_sessions`` are the agent's own sessions behind the person's chats and sessions, at most 500: their log files
-    are not touched.
+    are not changed.
     """
 
     agent_sessions: tuple[str, ...]
 
 
-# The policy of a redaction: what callers say.
+# The policy of a redaction, as callers give it.
 
 
 @dataclass(frozen=True)
 class RedactPolicy:
-    """The policy of a redaction: the messages for which all the given conditions hold.
+    """The policy of a redaction: it applies to messages that meet all the given conditions.
 
-    ``older_than`` is the age since a message was created. ``session_id`` names a session whose orders hold the message,
+    ``older_than`` is the age since a message was created. ``session_id`` names a session whose orders have the message,
     ``message_ids`` at most 500 messages. One of the three must be given. ``roles`` narrows them.
     """
 
@@ -137,7 +138,7 @@ class RedactPolicy:
 
 
 class FullMessage(TypedDict):
-    """A message without its content. ``marked`` is taken off: the content of one that may have been emptied."""
+    """A message without its content. ``marked`` is the content if it may be an emptied one; readers remove it."""
 
     id: str
     created_at: datetime
@@ -149,7 +150,7 @@ class FullMessage(TypedDict):
 
 
 class Holder(KeyRow):
-    """A session in which a message stands, and whether it is left alone."""
+    """A session that has a message, with the conditions under which it is left alone."""
 
     user: str | None
     not_ended: bool
@@ -159,7 +160,7 @@ class Holder(KeyRow):
 _m, _s = MESSAGES.c, SESSIONS.c
 
 _text = sa.cast(_m.content, sa.Text)
-#: The content where it begins as one does that was emptied, else None.
+#: The content if it begins like an emptied one, else None.
 _marked = sa.case((_text.like(sa.literal_column(f"'{{\"{REDACTED}\":%'", columns.Text)), _text)).label("marked")
 
 _SHOWN = (_m.id, _m.created_at, _m.role, _m.sender, _m.recipient, bytes_of(_m.content).label("bytes"), _marked)
@@ -168,7 +169,7 @@ _EMPTY = prepared(
     .where(_m.id == bind("id", _m.id))
     .values(
         **emptied(contents(MESSAGES, but=("content",), redacted=True)),
-        content=sa.bindparam("content", type_=columns.Json),  # never sealed: the mark is looked for
+        content=sa.bindparam("content", type_=columns.Json),  # never sealed, so that the mark can be found
         embedding_model=sa.null(),
         revision=_m.revision + 1,
         revised_at=bind("at", _m.created_at),
@@ -193,9 +194,9 @@ FULL, LOCK_FULL = family(_full, FullMessage), family(lambda keys: _full(keys).wi
 
 
 def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[FullMessage]:
-    """Return those of these messages that have their content, without it.
+    """Return the messages among these that are not emptied yet, without their contents.
 
-    ``locked``: until the unit ends, nobody changes them, or begins or holds a session in which one of them stands.
+    ``locked``: until the unit ends, no other call can change them, or begin or hold a session that has one of them.
     """
     if locked:
         list(rows(unit, _LOCK_OWNERS, _owners(unit, ids)))
@@ -204,7 +205,7 @@ def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[FullMessage]
 
 
 def _is_emptied(text: str | None) -> bool:
-    """True if a content is what `empty` leaves, and holds nothing else."""
+    """True if a content is exactly what `empty` leaves."""
     try:
         value = None if text is None else codec.decode(text)
     except ValueError:
@@ -213,7 +214,7 @@ def _is_emptied(text: str | None) -> bool:
 
 
 def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
-    """Return the sessions in which each of these messages stands: with their user, and whether they are left alone."""
+    """Return the sessions that have each of these messages, with their user and whether they are left alone."""
     found = _owners(unit, ids)
     holding: dict[str, list[Holder]] = {key: [] for key in ids}
     for row in rows(unit, _OWNERS, found):
@@ -223,7 +224,7 @@ def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
 
 
 def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
-    """Return the sessions in which these messages stand, each with those that it has."""
+    """Return the ids of the sessions that have these messages, each with the ids of its messages."""
     orders: dict[str, set[str]] = {}
     for held in rows(unit, HOLDERS, ids):
         orders.setdefault(held["progression_id"], set()).add(held["key"])
@@ -236,12 +237,12 @@ def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
 
 
 def reason(sessions: Sequence[Values], reasons: Iterable[str] = PROTECTIONS) -> str | None:
-    """Return why a message that stands in these sessions is left alone, or None."""
+    """Return the reason for which a message in these sessions is left alone, else None."""
     return next((name for name in reasons for row in sessions if row.get(name)), None)
 
 
 def empty(unit: Unit, found: Iterable[FullMessage], at: datetime) -> None:
-    """Replace the contents of these messages by a mark with the time and the bytes that were there."""
+    """Replace the contents of these messages by a mark with the time and the number of bytes."""
     for row in found:
         mark = {REDACTED: {"at": iso_text(at), "original_bytes": row["bytes"]}}
         unit.change(_EMPTY, {"id": row["id"], "content": codec.encode_sound(mark).decode(), "at": at})

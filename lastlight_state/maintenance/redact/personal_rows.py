@@ -1,4 +1,4 @@
-"""Rows of a person beside messages: inboxes, threads, states, histories, orders and executions."""
+"""Handles a person's other rows, besides messages: inboxes, threads, states, histories, orders and executions."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from lastlight_state.receipts import Receipt
 from lastlight_state.states.models import STATES
 from lastlight_state.workflows.tables import EXECUTIONS
 
-# What the exchange holds of a person: an inbox, memberships in channels, and the name beside what others have.
+# Rows of a person in the exchange: an inbox, memberships in channels, and the name in others' deliveries.
 
 _d = DELIVERIES.c
 _other = DELIVERIES.alias("other")
 _person = sa.bindparam("person", type_=columns.Text)
 
-#: The messages that were delivered to nobody but the person.
+#: Finds the messages that were delivered only to the person.
 DELIVERED = prepared(
     sa.select(_d.message_id.label("key"))
     .where(
@@ -49,14 +49,14 @@ DELIVERED = prepared(
     KeyRow,
 )
 _LOCK = prepared(sa.select(INBOXES.c.owner).where(INBOXES.c.owner == _person).with_for_update())
-#: What bears the person's name as its key, in the order in which it goes.
+#: The columns with the person's name as a key, in the order in which rows are deleted.
 _OWN = {DELIVERIES: _d.owner, INBOXES: INBOXES.c.owner, MEMBERS: MEMBERS.c.member}
 _COUNT = {
     str(table.name): prepared(sa.select(sa.func.count()).select_from(table).where(name == _person))
     for table, name in _OWN.items()
 }
 _REMOVE = {str(table.name): prepared(sa.delete(table).where(name == _person)) for table, name in _OWN.items()}
-#: Finds them by a scan: a person is erased rarely.
+#: Finds the rows by a scan, because erasing is rare.
 _UNNAME = prepared(
     sa.update(DELIVERIES)
     .where(sa.or_(*(column == _person for column in names(DELIVERIES))))
@@ -70,9 +70,9 @@ def count_inboxes(unit: Unit, person: str) -> Counter[str]:
 
 
 def forget_in_inboxes(unit: Unit, person: str) -> Counter[str]:
-    """Remove the person's inbox and memberships, and the name from deliveries of others. Return how many, by table.
+    """Remove the person's inbox and memberships, and the name from others' deliveries. Return the rows by table.
 
-    All of it happens in the transaction of the unit, however many deliveries there are.
+    All of it is one transaction, however many deliveries there are.
     """
     values = {"person": person}
     unit.row(_LOCK, values)
@@ -80,12 +80,12 @@ def forget_in_inboxes(unit: Unit, person: str) -> Counter[str]:
     return +Counter({table: unit.change(statement, values) for table, statement in _REMOVE.items()})
 
 
-# The threads of checkpoints and the states of a person, which go whole: nobody here can read what is in them.
+# A person's threads of checkpoints and states are removed completely, because this library cannot read their contents.
 
 _thread_c = THREADS.c
 
 
-#: Found by a scan: a person is erased rarely.
+#: Finds the rows by a scan, because erasing is rare.
 _THREAD_OWN = prepared(
     sa.select(_thread_c.id.label("key")).where(_thread_c.user == _person).order_by(_thread_c.id), KeyRow
 )
@@ -143,7 +143,7 @@ def remove_states(person: str, keys: Collection[str], unit: Unit, _receipt: Rece
     return Counter({str(STATES.name): unit.change(statement, {**named, "person": person})})
 
 
-# Histories of sessions and branches: who changed a status and what was said of it is emptied, the change stays.
+# Histories of sessions and branches: a change's actor and texts are emptied, and the change stays.
 
 _t, _transition_s, _b = TRANSITIONS.c, SESSIONS.c, BRANCHES.c
 
@@ -192,7 +192,7 @@ _p, _order_s, _order_b = PROGRESSIONS.c, SESSIONS.c, BRANCHES.c
 _ORDER_TEXTS = contents(PROGRESSIONS)
 _order_is_full = sa.or_(*(column.is_not(None) for column in _ORDER_TEXTS))
 _is_held = PROTECTIONS["held"]
-#: An order stays as it is where a session has it that is held or another person's.
+#: Selects orders to leave alone: a held session or another person's session has the order.
 _stays = sa.exists().where(_order_s.progression_id == _p.id, sa.or_(_order_s.user != _person, _is_held))
 
 _branch_orders = (
@@ -231,7 +231,7 @@ def count_orders(unit: Unit, person: str) -> int:
 
 
 def empty_session_orders(unit: Unit, sessions: Collection[str], person: str) -> int:
-    """Empty the orders of these sessions of the person, and of their branches that are not another user's."""
+    """Empty the orders of these sessions of the person, and of their branches except another user's."""
     return _run(unit, _EMPTY_OF_SESSIONS, sessions, person)
 
 
@@ -251,7 +251,7 @@ def _run(unit: Unit, statements: Any, keys: Collection[str], person: str) -> int
 _e, _c, _s = EXECUTIONS.c, CHATS.c, SESSIONS.c
 
 
-#: What the agent said, and what was said to it or of it.
+#: The columns with texts by the agent, to it or about it.
 _TEXTS = contents(EXECUTIONS)
 _is_full = sa.or_(*(column.is_not(None) for column in _TEXTS))
 
@@ -263,7 +263,7 @@ EMPTY = family(
         .values(emptied(_TEXTS))
     )
 )
-#: The agent sessions that stand behind chats or sessions of others, too.
+#: Finds which of these agent sessions are also behind other people's chats or sessions.
 OTHERS = family(
     lambda keys: sa.union(
         sa.select(_c.agent_session_id.label("key")).where(_c.agent_session_id.in_(keys), _c.user_id != _person),
@@ -274,7 +274,7 @@ OTHERS = family(
 
 
 def own_executions(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
-    """Return those of these agent sessions that no other user's chat or session has."""
+    """Return the agent sessions among these that no other user's chat or session has."""
     others: set[str] = set()
     for some in chunks(agent_sessions):
         statement, values = OTHERS.of(some)
@@ -288,5 +288,5 @@ def count_executions(unit: Unit, agent_sessions: Collection[str]) -> int:
 
 
 def empty_executions(unit: Unit, agent_sessions: Collection[str]) -> int:
-    """Empty the texts of the executions of these agent sessions. Returns how many had any."""
+    """Empty the texts of the executions of these agent sessions. Return how many had texts."""
     return sum(unit.change(*EMPTY.of(some)) for some in chunks(agent_sessions))
