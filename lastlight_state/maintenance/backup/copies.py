@@ -69,8 +69,7 @@ def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
     """Copy every file below the directory into a folder of a backup, except links and temporary files.
 
     A file that is pruned meanwhile is left out. A file that is packed or moved meanwhile is copied under its new name.
-    Yields the other files that are left out, with the reason: not a regular file, a name that is not UTF-8, or too
-    deep.
+    Yields other files that are left out, with the reason: not a regular file, a name that is not UTF-8, or too deep.
     """
     known: set[str] = set()
     told: dict[str, str] = {}

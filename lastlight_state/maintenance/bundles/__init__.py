@@ -154,7 +154,7 @@ class Bundles(Repository):
         The whole bundle is verified before the first write. Rows and files that exist with the same contents are left
         alone, so that loading twice changes nothing and leaves one receipt. A row or file that exists with other
         contents raises `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` keeps it and adds the
-        others.
+        rest.
 
         With ``new_ids``, everything gets a new id, and each load adds one more independent run or session. Not copied
         are deliveries to others, the key of a run, and permissions that nobody has used yet. If such a load was

@@ -120,14 +120,14 @@ class Imports(Repository):
     ) -> ImportReport:
         """Import what is new in a source, each unit in one transaction, and return the counts with the receipt.
 
-        The source is at a path or at a Postgres URL. A server is read in one snapshot (kinds ``lastlight-db`` and
-        ``smithers-db``).
+        The source is at a path or at a Postgres URL. A server (kinds ``lastlight-db`` and ``smithers-db``) is read in
+        one snapshot.
 
         A unit that fails is not stored; the report names it with the reason, and the other units go on. An unchanged
-        unit is left alone. Of a unit that has grown, the new rows are appended. A unit belongs to the source that it
-        came from. A unit of the same name with other content fails, and so does a unit that changed both here and in
-        its source. With ``scope``, the names of a source get it as a prefix, if its units have no ids of their own
-        (kinds ``openai-agents-db``, ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``).
+        unit is left alone. If a unit has grown, its new rows are appended. A unit belongs to the source that it came
+        from. A unit of the same name with other content fails, and so does a unit that changed both here and in its
+        source. With ``scope``, the names of a source get it as a prefix, if its units have no ids of their own (kinds
+        ``openai-agents-db``, ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``).
 
         What was erased, deleted or pruned here stays away, also as a part of a unit that is still here. It comes back
         if ``revive`` is True or names the unit; a name that is not a unit is among the failures. A text that was

@@ -1,8 +1,8 @@
-"""Prune: removes records that ended long ago, each whole with everything that belongs to it, and leaves a receipt.
+"""Removes records that ended long ago, each completely with all rows that belong to it, and leaves a receipt.
 
-Nothing else in this library deletes what happened. A prune is a series of short transactions: one that is killed has
-removed whole records only, its receipt says exactly which rows, and it can be resumed. Some kinds remove the beginnings
-of what belongs to a record instead (`sweeps`), or log files beside the database (`files`).
+Nothing else in this library deletes history. A prune is a series of short transactions. If it is killed, it has removed
+only complete records, its receipt has the exact numbers of rows, and it can be resumed. Some kinds remove only the
+oldest rows of a record instead (`sweeps`), or log files beside the database (`files`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Prune(Repository):
     def plan(self, policy: PrunePolicy) -> PrunePlan:
         """Return what `run` would remove now, from one snapshot. Writes nothing, and holds no lock.
 
-        Raises `InvalidValue` for a policy that is wrong, and `NotFound` for one of its ``ids`` that is not there.
+        Raises `InvalidValue` for an invalid policy, and `NotFound` if one of its ``ids`` is missing.
         """
         terms = checks.terms(policy, self._now(), self._settings)
         if policy.kind in FILES:
@@ -51,11 +51,11 @@ class Prune(Repository):
         return self._viewing(lambda unit: planned(unit, terms))
 
     def run(self, policy: PrunePolicy, *, actor: str | None = None) -> Receipt:
-        """Remove what the policy names, in short transactions, and return the receipt.
+        """Remove the records that the policy selects, in short transactions, and return the receipt.
 
         The state of the receipt is ``done``, or ``interrupted`` after the policy's ``time_limit``, and also after an
         exception, Ctrl-C included. Raises `Conflict` ``already_running`` while another prune of the kind runs,
-        `ClaimLost` when another process has taken the work over, and as `plan`.
+        `ClaimLost` when another process has taken the work over, and the errors of `plan`.
         """
         terms = checks.terms(policy, self._now(), self._settings)
         if policy.kind in FILES:
@@ -67,12 +67,11 @@ class Prune(Repository):
         return self._carried_on(receipt, policy.time_limit)
 
     def resume(self, receipt_id: str, *, time_limit: float | None = None) -> Receipt:
-        """Go on with a prune that was interrupted, under its policy and with its cutoff.
+        """Continue an interrupted prune, under its policy and with its cutoff.
 
         After a process was killed, its receipt says ``running``. It can be taken over at once on the machine of that
-        process, and elsewhere after ten minutes. Raises
-        `NotFound`, `Conflict` for a prune that has ended or is going on, and `InvalidValue` where logs are to go and
-        their folder is not on this machine.
+        process, and elsewhere after ten minutes. Raises `NotFound`, `Conflict` for a prune that has ended or is
+        running, and `InvalidValue` if logs are to be removed and their folder is not on this machine.
         """
         checks.limit(time_limit)
         known = self._receipts.get(receipt_id)
@@ -139,7 +138,7 @@ class Prune(Repository):
         return self._writing(lambda unit: sweeping.batch(unit, receipt, place, look, self._now()))
 
     def _filed(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
-        """Name the logs that go next in the receipt, remove them, and count them with the next ones."""
+        """Prune log files in batches: name the next logs in the receipt, then remove and count them."""
         tree, cutoff = sweeping.tree_of(self._settings, receipt.policy), parse_time(receipt.policy["cutoff"])
         with jobs.interruptible(self._receipts, lambda: receipt, again=self._again(receipt)):
             receipt = self._filed_on(receipt, tree, cutoff)
@@ -152,14 +151,14 @@ class Prune(Repository):
             return self._receipts.finish(receipt)
 
     def _filed_on(self, receipt: Receipt, tree: Tree, cutoff: datetime) -> Receipt:
-        """Remove the logs that the receipt names, unless somebody needs them now."""
+        """Remove the logs that the receipt names, except logs that are needed now."""
         going = sweeping.left(receipt)
         kept = self._reading(lambda unit: tree.protected(unit, list(going)))
         gone = sweeping.removed(tree, going, kept, cutoff)
         return self._writing(lambda unit: sweeping.counted(unit, receipt, tree, gone, self._now()))
 
     def _again(self, receipt: Receipt) -> str:
-        """Return the command that goes on with a prune."""
+        """Return the command that resumes a prune."""
         return self._backend.command("prune", "--resume", receipt.id)
 
     def _archiver(self, receipt: Receipt) -> Archiver | None:
@@ -175,7 +174,7 @@ _OUT_OF_TIME = "the time limit was reached"
 
 
 def _timer(seconds: float | None) -> Callable[[], bool]:
-    """Return whether there is time left."""
+    """Return a function that returns whether there is time left. It always is if ``seconds`` is None."""
     if seconds is None:
         return lambda: True
     end = time.monotonic() + seconds

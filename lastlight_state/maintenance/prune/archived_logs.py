@@ -1,7 +1,7 @@
-"""The agents' logs of what was archived: they go after their records, unless anything that is stored names them.
+"""Removes the agents' logs of archived records after the records, unless a stored row still names the log.
 
-A log goes whole, with its folder, and only if every file of it is in a bundle byte for byte, and none has changed since
-the cutoff: then somebody still writes to it, whatever the records say. The bundles are read again before.
+A log is removed completely, with its folder. Each of its files must be in a bundle byte for byte, and unchanged since
+the cutoff: after a change somebody still writes the log, whatever the records say. The bundles are read again before.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Log(NamedTuple):
 
     @classmethod
     def at(cls, name: str) -> Log:
-        """Return the log to which a file belongs; ``name`` is its path below the directory of projects."""
+        """Return the log that a file belongs to; ``name`` is its path below the directory of projects."""
         slug, file, *_ = name.split("/")
         return cls(slug, file.removesuffix(paths.LOG_SUFFIX))
 
@@ -80,12 +80,12 @@ class ArchivedLogs:
         return {log for log in self._logs if log.session_id not in used}
 
     def remove(self, free: Collection[Log], settings: Settings, cutoff: datetime) -> Counter[str]:
-        """Remove these logs. Return the count of their files that are gone, those of an earlier, killed call included.
+        """Remove these logs. Return counts of their files that are gone, also through an earlier, killed call.
 
         Raises `BackendBusy` if another process holds a log's lock too long, `BackendUnavailable`, `UnsafePath`.
         """
         for log in sorted(free):
-            with suppress(UnsafePath):  # a link stands in its way: what is behind it is not ours to remove
+            with suppress(UnsafePath):  # a link is in the way: its target is not ours to remove
                 repair.remove(log.path(settings), partial(self._may_go, log, cutoff))
         projects = _projects(settings)
         gone = [
@@ -100,7 +100,7 @@ class ArchivedLogs:
         return _is_unfinished(name) or raw.digest_of(file, path) in self._digests.get(str(path), ())
 
 
-#: By the kind of record: the agents' sessions that records name, and how often.
+#: Counts how often records name each agent session, by kind of record.
 NAMED_BY = {
     "runs": family(
         lambda keys: (
@@ -122,7 +122,7 @@ NAMED_BY = {
 
 
 def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
-    """Return the agents' sessions that these records name, and how often."""
+    """Return how often these records name each agent session."""
     found: Counter[str] = Counter()
     for row in rows(unit, NAMED_BY[kind], keys):
         found[row["key"]] += row["rows"]
@@ -130,7 +130,7 @@ def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
 
 
 def measured(unit: Unit, named: Counter[str], settings: Settings, cutoff: datetime) -> Counter[str]:
-    """Return the logs that would go with the records that name them so often: nothing else names them."""
+    """Return the counts of log files to remove with records that name them this often: no other record names them."""
     in_all = run_tables.named(unit, named)
     free = [session_id for session_id, often in named.items() if in_all[session_id] == often]
     return _counted([size for log in _there(settings, free) for size in _going(log, settings, cutoff)])
@@ -141,14 +141,14 @@ def _there(settings: Settings, session_ids: Iterable[str]) -> list[Log]:
 
 
 def _going(log: Log, settings: Settings, cutoff: datetime) -> Iterator[int]:
-    """Return the bytes of the files that would go with a log."""
+    """Yield the sizes of the files that would be removed with a log."""
     with suppress(UnsafePath):
         judged = repair.judged(log.path(settings), partial(_would_go, cutoff)) or {}
         yield from (size for name, size in judged.items() if not _is_unfinished(name))
 
 
 def _would_go(cutoff: datetime, name: str, file: int) -> bool:
-    """True if a file is old, and would be in a bundle as it is."""
+    """True if a file is old, and would be unchanged in a bundle."""
     return _is_old(file, cutoff) and (_is_unfinished(name) or (_has_a_place(name) and _is_whole(name, file)))
 
 
@@ -157,18 +157,18 @@ def _is_old(file: int, cutoff: datetime) -> bool:
 
 
 def _is_unfinished(name: str) -> bool:
-    """True if this is what a writer left that died, which no bundle has."""
+    """True if the file is an unfinished one of a dead writer, or a lock. No bundle has such files."""
     return name.endswith(row_lines.UNFINISHED)
 
 
 def _has_a_place(name: str) -> bool:
-    """True if a bundle has files of such a path."""
+    """True if a bundle can have a file with such a path."""
     _, *inner = name.split("/")
     return not inner or (len(inner) == 2 and inner[0] in (paths.RAW, paths.SUBAGENTS))
 
 
 def _is_whole(name: str, file: int) -> bool:
-    """True if a bundle has all of the file: it is not empty, and a log has no torn end."""
+    """True if a bundle would have the whole file: it is not empty, and if it is a log, its last line is complete."""
     size = os.fstat(file).st_size
     return size > 0 and (not name.endswith(paths.LOG_SUFFIX) or os.pread(file, 1, size - 1) == _NEWLINE)
 

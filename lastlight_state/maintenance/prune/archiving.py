@@ -1,8 +1,8 @@
-"""The victims of a prune as bundles: each is written, synced, read again and named before its rows are removed.
+"""Archives the victims of a prune: each bundle is written, synced, verified and renamed before its rows are removed.
 
-The removal is committed when every bundle of the batch was loaded and has brought back what it was made of. A bundle's
-name ends with the beginning of its digest. So a batch that is repeated, because it was killed before its commit, finds
-the file there; and one whose record has changed meanwhile gets another name.
+The removal is committed only after every bundle of the batch was loaded, and has restored its record. A bundle's name
+ends with the beginning of its digest. So a batch that is repeated after being killed finds its file. A record that has
+changed meanwhile gets another name.
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ from lastlight_state.maintenance.copy.tables import Subject
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.settings import Settings
 
-# The proof that a bundle brings its record back: it is loaded, compared cell by cell, and what it stored is undone.
-#
-# The database that removed the rows takes them again, in the same transaction. So whatever could refuse or change a
-# value later has its say now: the types of columns, the guards, the driver.
+# Proves that a bundle restores its record: loads it, compares every cell, and rolls the load back. The same database
+# takes the rows again in the transaction that removed them. So anything that could later refuse or change a value does
+# so now: column types, guards, the driver.
 
 _SAVEPOINT = "lastlight_proof"
 
 
 @contextmanager
 def undone(unit: Unit) -> Iterator[None]:
-    """Undo everything that the block stored. A block that raises leaves that to the transaction, which is lost."""
+    """Roll back everything that the block stores. If the block raises, the transaction is lost anyway."""
     unit.plain(f"SAVEPOINT {_SAVEPOINT}")
     yield
     unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
@@ -54,9 +53,9 @@ def undone(unit: Unit) -> Iterator[None]:
 
 
 def prove(unit: Unit, file: Path, now: datetime) -> None:
-    """Load a bundle whose record was removed, and compare.
+    """Load the bundle of a removed record, and compare.
 
-    Raises `Conflict` ``archive_differs`` with the first cell, and what the load raises.
+    Raises `Conflict` ``archive_differs`` with the first different cell, and the errors of the load.
     """
     with opened(file) as found:
         try:
@@ -77,7 +76,7 @@ def _archived(bundle: OpenBundle, subject: Subject) -> Iterator[bytes]:
 
 
 def _different(file: Path, subject: Subject, archived: bytes | None, loaded: bytes | None) -> Conflict:
-    """Return the error for a row that does not come back as it was. It names the cell, and no value."""
+    """Return the error for a row that is not restored exactly. It names the cell, but no value."""
     was, now = (_row(line) for line in (archived, loaded))
     row = was or now
     key = shown([row.get(column.name) for column in subject.table.primary_key])
@@ -97,7 +96,7 @@ def _row(line: bytes | None) -> dict[str, Any]:
     return {} if line is None else codec.decode(line)
 
 
-#: What a bundle of each kind of record is.
+#: The kinds of bundles, by kind of record.
 BUNDLES = {"runs": "run", "sessions": "session"}
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,120}")
 _DIGITS = 16
@@ -105,9 +104,9 @@ _DIGITS = 16
 
 @dataclass(frozen=True)
 class Archiver:
-    """Writes bundles of one kind into a folder. ``revision`` is that of the schema.
+    """Writes bundles of one kind into a folder. ``revision`` is the revision of the schema.
 
-    ``with_logs`` says that the logs in them go after their records.
+    ``with_logs`` says that the logs in a bundle are removed after its record.
     """
 
     kind: str
@@ -117,10 +116,10 @@ class Archiver:
     with_logs: bool = False
 
     def archive(self, unit: Unit, keys: Sequence[str]) -> tuple[dict[str, str], Counter[str]]:
-        """Write these records; the digest of each one's bundle, and the rows of all by table.
+        """Write these records as bundles. Return the digest of each bundle, and the total rows by table.
 
-        A run that cannot be read is left out. A session that cannot be read is `CorruptData`: others share its rows.
-        Raises `Conflict` ``unregistered_columns`` where tables hold more than a bundle would.
+        A run that cannot be read is left out. A session that cannot be read raises `CorruptData`, because other
+        sessions share its rows. Raises `Conflict` ``unregistered_columns`` if a bundle would lose values.
         """
         digests: dict[str, str] = {}
         rows: Counter[str] = Counter()
@@ -147,22 +146,22 @@ class Archiver:
             )
 
     def name_of(self, key: str, digest: str) -> str:
-        """Return the name of a record's bundle in the folder."""
+        """Return the file name of a record's bundle."""
         return f"{self.kind}-{_name(key)}-{digest[:_DIGITS]}.zip"
 
     def prove(self, unit: Unit, digests: Mapping[str, str], at: datetime) -> None:
-        """Load the bundle of each of these records, which are removed, compare it, and undo that.
+        """Load the bundles of these removed records, compare them, and roll the load back.
 
-        Raises `Conflict` ``archive_differs``, or what refuses the bundle; then nothing may be removed.
+        Raises `Conflict` ``archive_differs``, or an error that refuses the bundle; then nothing may be removed.
         """
         with translated(self.folder), undone(unit):
             for key, digest in digests.items():
                 prove(unit, self.folder / self.name_of(key, digest), at)
 
     def refuse_other(self, archived: Counter[str], removed: Counter[str]) -> None:
-        """Raise `Conflict` if more was removed than archived: somebody added rows to one of the records meanwhile.
+        """Raise `Conflict` if more rows were removed than archived: a call added rows to one of the records meanwhile.
 
-        What is removed of sessions is less: they share orders and messages with those that stay.
+        Fewer rows than archived are removed from sessions, which share orders and messages with remaining sessions.
         """
         if removed - archived:
             raise Conflict(
@@ -188,7 +187,7 @@ class Archiver:
 
 
 def _put(made: Path, target: Path, digest: str) -> None:
-    """Give a bundle its name. One that is there already, of a batch that was killed, must have the same bytes."""
+    """Link a bundle to its name. An existing file, left by a killed batch, must have the same bytes."""
     try:
         link(made, target)
     except AlreadyExists:
@@ -204,6 +203,6 @@ def _name(key: str) -> str:
 
 
 def _rows(bundle: Bundle) -> dict[str, int]:
-    """Return the rows of the record itself by table: an output table's entry in the registry stays."""
+    """Return the rows of the record itself, by table. Entries of output tables in the registry are not removed."""
     tables = {name: part.rows for name, part in bundle.tables.items() if name != REGISTRY.name}
     return {name: rows for name, rows in tables.items() if rows is not None}

@@ -1,4 +1,4 @@
-"""The policy of a prune: what callers say."""
+"""The policy of a prune, as callers give it."""
 
 from __future__ import annotations
 
@@ -15,38 +15,39 @@ from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.db.valid import words
 
-# Places in an order of records by a time and a key, such as that of their ends; as receipts keep them.
+# Places in an order of records by a time and a key, in the form that receipts keep. The time is, for example, when a
+# record ended.
 
 #: The time of a record, and its key.
 Place = tuple[datetime, str]
 
 
 class Ended(TypedDict):
-    """A record, and the time of its place."""
+    """A record, and the time by which it is ordered."""
 
     key: str
     age: datetime
 
 
-#: Before every record.
+#: The place before every record.
 START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
 
 
 def written(place: Place) -> list[str]:
-    """Return a place as JSON."""
+    """Return a place in JSON form."""
     return [exact_iso_text(place[0]), place[1]]
 
 
 def read(value: list[str]) -> Place:
-    """Return a place that was `written`."""
+    """Return a place from its JSON form."""
     moment, key = value
     return parse_time(moment), key
 
 
 def bounded(unit: Unit, boundary: Statement[Ended], terms: Mapping[str, Any], **values: Any) -> Row:
-    """Return the terms with the place ``until`` which records may go: old enough, and not among the newest.
+    """Return the terms with the place ``until``. Records before this place are old enough, and not among the newest.
 
-    ``boundary`` finds the ``age`` and the ``key`` of the record before which ``kept`` others are newer.
+    ``boundary`` finds the ``age`` and the ``key`` of the record that has ``kept`` newer records.
     """
     until = read([terms["cutoff"], ""])
     if terms["keep_n"]:
@@ -57,18 +58,19 @@ def bounded(unit: Unit, boundary: Statement[Ended], terms: Mapping[str, Any], **
 
 # Records of prunes.
 
-#: How the counts of plans and receipts name line files, and their bytes, beside the rows of tables.
+#: The names of line files and of their bytes, in counts beside tables.
 LINE_FILES, LINE_BYTES = "line_files", "line_bytes"
 
 
 class PrunePlan(Record):
-    """The plan of a prune as of now, for which nothing is written.
+    """The plan of a prune. Nothing is written for a plan.
 
     ``counts`` are rows by table, ``records`` the number of records (such as runs) and ``victims`` the ids of the first
-    20, in the order of their end. ``protected`` says how many records are old enough and stay, by the reason why.
-    ``counts`` has ``line_files`` and ``line_bytes``, too, where log files would go.
-    Of the kinds ``exchange``, ``changes`` and ``journal`` a record is an inbox, a feed or a run that loses its oldest
-    rows; of ``orphans`` it is an order or a message, the orders first.
+    20, in the order of their end. ``protected`` is the number of records that are old enough and stay, by reason.
+    ``counts`` also has ``line_files`` and ``line_bytes`` if log files would be removed.
+
+    For the kinds ``exchange``, ``changes`` and ``journal``, a record is an inbox, a feed or a run that loses its oldest
+    rows. For ``orphans`` it is an order or a message, the orders first.
     """
 
     kind: str
@@ -79,7 +81,7 @@ class PrunePlan(Record):
     victims: tuple[str, ...]
 
 
-#: Whether log files go with what is archived.
+#: Whether archived log files are removed, too.
 WithLogs = Literal["no", "yes"]
 WITH_LOGS = words(WithLogs)
 
@@ -91,34 +93,36 @@ class PrunePolicy:
     ``kind`` is ``sessions`` (of conversations), ``runs``, ``executions`` (of no run), ``messaging``, ``fires``,
     ``exchange``, ``changes``, ``journal`` (of runs), ``cache`` (of results), ``checkpoints`` (of threads), ``states``,
     ``workers`` or ``orphans``. A record is removed only if it ended more than ``keep_days`` ago, is not among the
-    ``keep_n`` that ended last, and nothing protects it; a session of a conversation counts from its last change, and
-    running ones count among the last. None means the kind's own: 30 days and 100 records, for ``messaging`` 7 days and
-    0, for ``fires`` 35 days and 0.
+    ``keep_n`` that ended last, and nothing protects it. The age of a conversation's session counts from its last
+    change, and running sessions count among the newest. None means the kind's default: 30 days and 100 records, for
+    ``messaging`` 7 days and 0, for ``fires`` 35 days and 0.
 
-    Of ``exchange`` and ``changes`` the oldest rows of each inbox or feed go, and ``keep_n`` of each stay, 0 by default;
-    the last one always stays. Their records and ``ids`` are the owners of inboxes, and sessions.
+    ``exchange`` and ``changes`` remove the oldest rows of each inbox or feed, and keep the newest ``keep_n`` of each, 0
+    by default; the last row always stays. Their records and ``ids`` are the owners of inboxes, and sessions.
 
-    Entries of the cache count from when they were stored; those that have expired go at any age, and ``keep_n`` counts
-    the others. Threads of checkpoints go likewise, but count from their last change; a thread goes with everything of
-    it.
+    The age of a cache entry counts from when it was stored. Expired entries are removed at any age, and ``keep_n``
+    counts only the others. Threads of checkpoints are treated likewise, but by the age of their last change; a thread
+    is removed with all its rows.
 
-    States go when they have been over for ``keep_days``, 0 by default: one that does not expire stays at any age, and
-    ``keep_n`` is refused. Workers go likewise when they have been gone for so long.
+    States are removed ``keep_days`` after they have expired, 0 by default. A state that does not expire stays at any
+    age, and ``keep_n`` is refused. Workers are likewise removed ``keep_days`` after they have expired.
 
-    Of ``journal`` the records are runs, which stay: of those that a prune of ``runs`` would find old enough events,
-    signals, frames, tool calls and scores go, but for the last event and what the last frame is rebuilt from.
+    ``journal`` removes rows of runs that a prune of ``runs`` would find old enough: events, signals, frames, tool calls
+    and scores. The runs stay, with their last event and the frames needed for the last frame.
 
-    Of ``orphans`` orders go that no session or branch owns, and messages that nothing refers to, by the age of their
-    ``created_at`` alone and never younger than a day: ``keep_n`` is refused. Their ``ids`` are of orders and messages.
+    ``orphans`` removes orders that no session or branch owns, and messages that nothing refers to. Only the age of
+    their ``created_at`` counts, and orphans younger than a day stay: ``keep_n`` is refused. Their ``ids`` are of orders
+    and messages.
 
-    ``agent-logs`` and ``run-logs`` are log files on this machine: of agents' sessions, which count from the last change
-    of any of their files, and of runs, from their last record. Their ``ids`` are sessions of agents, and runs.
+    ``agent-logs`` and ``run-logs`` are log files on this machine. The age of an agent session's log counts from the
+    last change of any of its files, the age of a run's log from its last record. Their ``ids`` are sessions of agents,
+    and runs.
 
-    ``ids`` narrows this to at most 500 records, and never widens it. ``batch_rows`` is how many rows one transaction
-    removes; a record is removed whole, also if it alone has more. After ``time_limit`` seconds the prune stops between
-    two batches, and can be resumed. With ``archive``, a folder, each run or session is written there as a bundle before
-    it is removed; and with ``with_logs="yes"`` beside it, the log files of agents that are in the bundle are removed
-    after their record, unless another record names them or they have changed since the cutoff.
+    ``ids`` narrows the policy to at most 500 records, and never widens it. ``batch_rows`` is how many rows one
+    transaction removes; a record is removed completely, even if it alone has more. After ``time_limit`` seconds the
+    prune stops between two batches, and can be resumed. With ``archive``, a folder, each run or session is written
+    there as a bundle before it is removed. With ``with_logs="yes"`` as well, the agents' log files in the bundle are
+    removed after their record, unless another record names them or they have changed since the cutoff.
     """
 
     kind: str = "sessions"

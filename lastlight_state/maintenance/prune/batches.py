@@ -1,4 +1,4 @@
-"""One batch of a prune: a transaction that removes some records whole, with the step of its receipt."""
+"""Removes one batch of a prune: complete records in one transaction, with the step of the receipt."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from lastlight_state.maintenance.prune.kinds import KINDS, Kind
 from lastlight_state.receipts import Receipt, steps
 from lastlight_state.settings import Settings
 
-# What a prune looks at, and what it would remove.
+# The plan of a prune.
 
-#: How many of the records that would go a plan names.
+#: How many victims a plan names.
 SAMPLES = 20
 
 
 def begin(unit: Unit, terms: Terms) -> Terms:
-    """Return the terms of a prune that begins. Raises `NotFound` for one of the ids that is not there."""
+    """Return the terms of a new prune. Raises `NotFound` if one of the ids is missing."""
     kind = KINDS[terms["kind"]]
     _refuse_unknown(unit, kind.name, tuple(terms["ids"] or ()))
     return candidates.bounded(unit, kind, terms)
 
 
 def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
-    """Return the plan for the records that are old enough and not among the newest. Errors as `begin`."""
+    """Return the plan for the records that are old enough and not among the newest. Raises the errors of `begin`."""
     kind = KINDS[terms["kind"]]
     found = Range.of(kind, begin(unit, terms))
     cutoff = parse_time(terms["cutoff"])
@@ -66,7 +66,7 @@ def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
 
 
 def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[str]]:
-    """Yield the records that nothing protects, a look at a time; the others are counted by the reason."""
+    """Yield the records that nothing protects, in batches; count the others by reason."""
     used = candidates.in_use(unit, found.kind)
     for places in candidates.walk(unit, found):
         keys = [key for _, key in places]
@@ -76,7 +76,7 @@ def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[s
 
 
 def _together(unit: Unit, kind: Kind, going: Iterator[list[str]], protected: Counter[str]) -> Iterable[list[str]]:
-    """Return the records in the groups that are counted: all at once where they share rows."""
+    """Return the records in the groups to count: all in one group if they share rows."""
     if kind.shared is None:
         return going
     waits: dict[str, set[str]] = {}
@@ -97,9 +97,9 @@ def _refuse_unknown(unit: Unit, name: str, keys: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a prune: after which place it goes on, and whether this pass has removed anything.
+    """The progress of a prune: the place to continue after, and whether this pass has removed anything.
 
-    ``archived`` names the bundles of records that are gone and whose logs are to go next.
+    ``archived`` names the bundles of removed records whose logs are to be removed next.
     """
 
     after: Place = START
@@ -108,24 +108,24 @@ class Progress:
 
     @classmethod
     def of(cls, cursor: Any) -> Progress:
-        """Read the progress that a receipt keeps. None is the beginning."""
+        """Return the progress from a receipt's cursor. None is the beginning."""
         if cursor is None:
             return cls()
         return cls(arguments.read(cursor["after"]), cursor["removed"], tuple(cursor.get("archived", ())))
 
     def cursor(self) -> dict[str, Any]:
-        """Return the progress as a receipt keeps it."""
+        """Return the progress as a receipt's cursor."""
         return {"after": arguments.written(self.after), "removed": self.removed, "archived": list(self.archived)}
 
 
 def batch(
     unit: Unit, receipt: Receipt, found: Range, most: int, at: datetime, archiver: Archiver | None = None
 ) -> tuple[Receipt, bool]:
-    """Remove the next records, of at most ``most`` rows together or one record alone. Returns whether any are left.
+    """Remove the next records: at most ``most`` rows together, or one record. Return whether there are more records.
 
-    Everything is looked at again here, under the locks of the records: one that was restarted, or is waited for, since
-    the prune began is none to remove any more. The receipt is locked first, so that work that was taken over ends
-    before anything is removed. With an ``archiver`` each record is a bundle before it is removed.
+    Every record is checked again here, under its lock: a record that was restarted, or is waited for since the prune
+    began, is not removed. The receipt is locked first, so that work that was taken over ends before the first removal.
+    With an ``archiver``, each record is archived in a bundle before it is removed.
     """
     steps.confirm(unit, receipt)
     progress = Progress.of(receipt.cursor)
@@ -155,20 +155,20 @@ def batch(
 
 
 def settled(unit: Unit, receipt: Receipt, removed: Counter[str], at: datetime) -> Receipt:
-    """Count the logs that went after a batch, and forget which they were."""
+    """Count the logs that were removed after a batch, and clear their bundles' names from the cursor."""
     return _stepped(unit, receipt, removed, replace(Progress.of(receipt.cursor), archived=()), at)
 
 
 def _archived(
     unit: Unit, archiver: Archiver, kind: Kind, keys: Sequence[str], outputs: Sequence[str]
 ) -> tuple[dict[str, str], Counter[str]]:
-    """Write these records as bundles. What was written stays as it is until they are removed."""
+    """Write these records as bundles. Locks keep the records unchanged until they are removed."""
     candidates.hold(unit, kind, keys, outputs)
     return archiver.archive(unit, keys)
 
 
 def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
-    """Return for each of these records its rows by table, and about how many it shares."""
+    """Return the rows of each record by table, and an estimate of its shared rows."""
     found = candidates.sizes(unit, kind, keys, outputs)
     if kind.shared is not None:
         for key, rows in kind.shared.sizes(unit, keys).items():
@@ -177,7 +177,7 @@ def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str])
 
 
 def _prefix(sizes: dict[str, Counter[str]], most: int) -> list[str]:
-    """Return the first records that have at most this many rows together, and at least one record."""
+    """Return the first records that have at most ``most`` rows together, but at least one record."""
     taken: list[str] = []
     rows = 0
     for key, counts in sizes.items():
@@ -197,7 +197,7 @@ def _removed(
     at: datetime,
     digests: Mapping[str, str],
 ) -> Counter[str]:
-    """Remove these records with everything that belongs to them, under a permit that ends in this transaction."""
+    """Remove these records with all rows that belong to them, under a permit that ends with this transaction."""
     kind, statements = found.kind, found.statements
     counts: Counter[str] = Counter()
     with permitted(unit, receipt.id):

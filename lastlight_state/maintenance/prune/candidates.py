@@ -1,4 +1,4 @@
-"""Which records of a kind a prune may remove, and what goes with each."""
+"""Finds the records of a kind that a prune may remove, and the rows that belong to each."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lastlight_state.migrations.offline import rights
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.receipts.models import TOMBSTONES
 
-# The statements of a prune, for each kind. Each finds its rows by an index, whatever the number of those that stay.
+# The statements of a prune, for each kind. Each finds its rows by an index, so that remaining rows cost nothing.
 
-#: How many records one look finds.
+#: How many records one statement finds.
 LOOK = 200
 
-#: The tombstone of a record with the digest of its bundle. One that is there already, of an earlier prune, stays.
+#: Inserts the tombstone of a record with the digest of its bundle. An existing tombstone stays.
 BURY_ARCHIVED = prepared(
     insert(TOMBSTONES)
     .values({column.name: bind(column.name, column) for column in TOMBSTONES.columns})
@@ -40,12 +40,12 @@ BURY_ARCHIVED = prepared(
 
 
 class OutputName(TypedDict):
-    """An output table."""
+    """The name of an output table."""
 
     table_name: str
 
 
-#: The output tables that there are, attached ones included.
+#: Finds the registered output tables, attached ones included.
 OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name), OutputName)
 
 
@@ -58,8 +58,8 @@ class MeasuredCount(CountOf):
 class Statements:
     """The statements of one kind.
 
-    ``look`` and ``lock`` find the next records that ended before a moment; the latter passes over locked ones.
-    ``chosen`` and ``lock_chosen`` find them among given keys.
+    ``look`` and ``lock`` find the next records that ended before a moment; ``lock`` skips locked records. ``chosen``
+    and ``lock_chosen`` do the same among given keys.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -70,11 +70,11 @@ class Statements:
         self.lock = prepared(_locking(walked), Ended)
         self.chosen = Family("key", self._among, Ended)
         self.lock_chosen = Family("key", lambda keys: _locking(self._among(keys)), Ended)
-        #: Locks what stays: others may go on referring to it.
+        #: Locks records that stay: foreign keys to them may still be added.
         self.hold_chosen = Family(
             "key", lambda keys: self._among(keys).with_for_update(key_share=True, skip_locked=True), Ended
         )
-        #: The record before which ``keep_n`` others have ended later.
+        #: Finds the record that has ``keep_n`` records with a later end.
         self.boundary = prepared(
             through(sa.select(age.label("age"), key.label("key")), kind.table, kind.index)
             .where(kind.ended)
@@ -88,7 +88,7 @@ class Statements:
         self.protected = Family("key", self._protected)
         self.measured = Family("key", self._measured, MeasuredCount)
         self.children = {str(child.table.name): _removal(child) for child in kind.children}
-        #: Lock those of the rows that go with a record which anybody may change.
+        #: Locks the rows of a record in tables that any caller may change.
         self.held = [_holding(child) for child in kind.children if "UPDATE" in rights()[str(child.table.name)]]
         self.own = _removal(key)
         self.bury = Family("key", self._bury)
@@ -137,7 +137,7 @@ class Statements:
 
 @lru_cache(maxsize=256)
 def output_counts(table: str) -> Family[CountOf]:
-    """Return how many rows of an output table each of these runs has."""
+    """Return a family that counts the rows of each of these runs in an output table."""
     run_id = _run_id_of(table)
     return Family(
         "key",
@@ -150,13 +150,13 @@ def output_counts(table: str) -> Family[CountOf]:
 
 @lru_cache(maxsize=256)
 def output_holding(table: str) -> Family:
-    """Lock the rows of these runs in an output table."""
+    """Return a family that locks the rows of these runs in an output table."""
     return _holding(_run_id_of(table))
 
 
 @lru_cache(maxsize=256)
 def output_removal(table: str) -> Family:
-    """Remove the rows of these runs from an output table."""
+    """Return a family that removes the rows of these runs from an output table."""
     return _removal(_run_id_of(table))
 
 
@@ -182,13 +182,13 @@ def _locking(statement: sa.Select[Any]) -> sa.Select[Any]:
     return statement.with_for_update(skip_locked=True)
 
 
-#: By the name of the kind.
+#: The statements, by name of the kind.
 STATEMENTS = {name: Statements(kind) for name, kind in KINDS.items()}
 
 
 @dataclass(frozen=True)
 class Range:
-    """The records that a prune looks at: those before ``until``, of these keys if any are given."""
+    """The records that a prune reads: those before ``until``, and only these keys if any are given."""
 
     kind: Kind
     until: Place
@@ -196,7 +196,7 @@ class Range:
 
     @classmethod
     def of(cls, kind: Kind, terms: Mapping[str, Any]) -> Range:
-        """Return the range of terms that are `bounded`."""
+        """Return the range for terms that are `bounded`."""
         return cls(kind, arguments.read(terms["until"]), None if terms["ids"] is None else tuple(terms["ids"]))
 
     @property
@@ -207,7 +207,7 @@ class Range:
     def next(self, unit: Unit, after: Place, *, locked: bool) -> list[Place]:
         """Return the next records after a place, at most `LOOK`.
 
-        ``locked``: locks them, and passes over locked ones.
+        ``locked``: lock them, and skip locked records.
         """
         if self.keys == ():
             return []
@@ -224,9 +224,9 @@ class Range:
         return following
 
     def held(self, unit: Unit) -> list[str]:
-        """Return those of at most `LOOK` given records that are in the range, locked so that others may refer to them.
+        """Return the given records (at most `LOOK`) that are in the range, and lock them.
 
-        Those that somebody has locked are passed over.
+        The lock still permits foreign keys to them. Records that another call has locked are skipped.
         """
         if not self.keys:
             return []
@@ -236,18 +236,18 @@ class Range:
 
 
 def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> Row:
-    """Return the terms with the place ``until`` which records are looked at."""
+    """Return the terms with the place ``until``, where the range of records ends."""
     return arguments.bounded(unit, STATEMENTS[kind.name].boundary, terms)
 
 
 def not_ended(unit: Unit, kind: Kind, cutoff: datetime) -> int:
-    """Return how many records are as old and have not ended."""
+    """Return how many records are old enough but have not ended."""
     found = STATEMENTS[kind.name].open
     return 0 if found is None else int(unit.value(found, {"cutoff": cutoff}))
 
 
 def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:
-    """Return those of these records that must stay, each with the first reason."""
+    """Return the records among these that must stay, each with the first reason."""
     found = {key: "in_use" for key in keys if key in in_use}
     if kind.protections:
         for row in unit.rows(*STATEMENTS[kind.name].protected.of(keys)):
@@ -273,7 +273,7 @@ def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -
 
 
 def waits(unit: Unit, kind: Kind, keys: Sequence[str]) -> dict[str, set[str]]:
-    """Return the other records that must be gone before each of these may go."""
+    """Return for each record the other records that must be removed before it."""
     return kind.shared.waits(unit, keys) if kind.shared is not None else {}
 
 
@@ -288,7 +288,7 @@ def free(keys: Sequence[str], waits: dict[str, set[str]]) -> list[str]:
         for other in others:
             waiting.setdefault(other, []).append(key)
     ready = [key for key, others in left.items() if not others]
-    for gone in ready:  # grows
+    for gone in ready:  # ready grows in this loop
         for key in waiting.get(gone, ()):
             left[key].discard(gone)
             if not left[key]:
@@ -298,7 +298,7 @@ def free(keys: Sequence[str], waits: dict[str, set[str]]) -> list[str]:
 
 
 def hold(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> None:
-    """Keep everything that goes with these records as it is until the unit ends."""
+    """Lock all rows that belong to these records, so that they do not change until the unit ends."""
     if not keys:
         return
     for family in STATEMENTS[kind.name].held:
@@ -310,9 +310,9 @@ def hold(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) ->
 
 
 def outputs_of(unit: Unit, kind: Kind) -> list[str]:
-    """Return the output tables whose rows go with the records.
+    """Return the output tables whose rows are removed with the records.
 
-    One that was dropped behind the registry is passed over.
+    A registered table that was dropped is skipped.
     """
     if not kind.has_outputs:
         return []
@@ -321,12 +321,12 @@ def outputs_of(unit: Unit, kind: Kind) -> list[str]:
 
 
 def in_use(unit: Unit, kind: Kind) -> frozenset[str]:
-    """Return the records that something refers to which only a program can follow."""
+    """Return the records with references that only a program can follow."""
     return kind.in_use(unit) if kind.in_use is not None else frozenset()
 
 
 def walk(unit: Unit, found: Range) -> Iterator[list[Place]]:
-    """Yield all records of the range, a look at a time."""
+    """Yield all records of the range, in batches."""
     after = START
     while following := found.next(unit, after, locked=False):
         yield following

@@ -1,4 +1,4 @@
-"""The policy of a prune, checked, as its receipt keeps it."""
+"""Checks the policy of a prune, and converts it to the form that its receipt keeps."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from lastlight_state.maintenance.prune.sweeps.sweep import Sweep
 from lastlight_state.settings import Settings
 from lastlight_state.special_files import DIRECTORY, mismatch_at
 
-#: The most keys that a policy names.
+#: The most ids that a policy names.
 MOST_KEYS = 500
-#: Limits of a policy: days, records that are kept, rows of a batch.
+#: The limits of a policy: days, records to keep, rows of a batch.
 MOST_DAYS, MOST_KEPT, MOST_ROWS = 36_500, 10_000_000, 1_000_000
 #: The most bytes of the path of an archive.
 MOST_PATH = 4_000
 
-#: The days that some kinds keep whatever the policy says.
+#: The least days that some kinds keep, whatever the policy says.
 LEAST_DAYS = {orphans.ORPHANS.name: orphans.LEAST_DAYS}
 
 Terms = dict[str, Any]
 
-#: What a policy may name.
+#: All kinds that a policy may name.
 ALL: Mapping[str, Kind | Sweep | type[Tree]] = {**KINDS, **SWEEPS, **FILES}
 
 
 def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
-    """Return the policy as a receipt keeps it."""
+    """Return the checked policy in the form that a receipt keeps."""
     valid.group("policy", policy, PrunePolicy)
     kind = ALL[valid.word("kind", policy.kind, ALL)]
     days = kind.keep_days if policy.keep_days is None else policy.keep_days
@@ -56,16 +56,16 @@ def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
 
 
 def _kept(kind: Kind | Sweep | type[Tree], given: Any) -> int:
-    """Return how many of the newest are kept."""
+    """Return how many of the newest records are kept."""
     if kind.keep_n is None and given:
         raise InvalidValue("keep_n", f"must be 0: {kind.name} go by their age alone")
     return valid.number("keep_n", kind.keep_n or 0 if given is None else given, most=MOST_KEPT)
 
 
 def _folder(kind: str, folder: Any) -> str:
-    """Return the folder of bundles.
+    """Return the folder for bundles.
 
-    It must be there: a new one where a disk is not mounted would lie on another one.
+    The folder must exist: if a disk is not mounted, a new folder would be on another disk.
     """
     if kind not in BUNDLES:
         raise InvalidValue("archive", f"there are bundles of {' and '.join(BUNDLES)}, not of {kind}")
@@ -84,7 +84,7 @@ def _folder(kind: str, folder: Any) -> str:
 
 
 def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
-    """Return whether logs go, too. Their folder must be there: a machine that has no logs would archive none."""
+    """Return whether logs are removed, too. Their folder must exist: a machine without logs would archive none."""
     if valid.word("with_logs", policy.with_logs, WITH_LOGS) == "no":
         return False
     if policy.archive is None:
@@ -94,7 +94,7 @@ def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
 
 
 def refuse_without_logs(settings: Settings) -> None:
-    """Raise `InvalidValue` where the folder of agents' logs is not there, `BackendUnavailable` if nobody can tell."""
+    """Raise `InvalidValue` if the folder of agents' logs is missing, `BackendUnavailable` if it cannot be read."""
     with translated(settings.agent_sessions):
         is_there = is_directory(settings.agent_sessions)
     if not is_there:
@@ -109,13 +109,13 @@ def _keys(ids: Any) -> list[str] | None:
 
 
 def refuse_missing(record: str, keys: Iterable[str], known: Collection[str]) -> None:
-    """Raise `NotFound` for a key that is not among those that there are."""
+    """Raise `NotFound` for the first key that is not in ``known``."""
     for key in keys:
         if key not in known:
             raise valid.not_found(record, key)
 
 
 def limit(seconds: Any) -> None:
-    """Refuse a time limit that is no number of seconds."""
+    """Raise `InvalidValue` for a time limit that is not a number of seconds."""
     if seconds is not None:
         valid.seconds("time_limit", seconds)

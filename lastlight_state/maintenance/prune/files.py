@@ -1,4 +1,4 @@
-"""What can be pruned beside the database: log files of agents, and of runs."""
+"""Prunes log files beside the database: logs of agents, and of runs."""
 
 from __future__ import annotations
 
@@ -34,68 +34,67 @@ from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.words import LIVE
 
-# A directory of logs that can be pruned: each is one file, or one with a folder.
+# A directory of logs that can be pruned: each log is a file, or a file with a folder.
 
 
 class Size(NamedTuple):
-    """The number of a log's files, and their bytes."""
+    """The number of a log's files, and their total bytes."""
 
     files: int
     bytes: int
 
 
 class LogsByAge(NamedTuple):
-    """A look at a tree: the place of each log in the order of age, the oldest first, and what stays by the reason."""
+    """The logs of a tree at one look: their places by age, the oldest first, and counts by reason of logs that stay."""
 
     logs: Sequence[Place]
     staying: Mapping[str, int]
 
 
 class Tree(Protocol):
-    """One kind. The key of a log tells it from all others; its id is how a policy names it."""
+    """A kind of log files. A log's key is unique; its id is its name in a policy."""
 
-    #: The kind of the policy, and what `NotFound` calls a log.
+    #: The kind in a policy, and the name of a log in `NotFound`.
     name: ClassVar[str]
     record: ClassVar[str]
     keep_days: ClassVar[int]
     keep_n: ClassVar[int]
-    #: Whether a tombstone says of a log that it was pruned. Rows may go on naming it.
+    #: Whether a tombstone records a pruned log. Rows may still name the log.
     buried: ClassVar[bool]
 
-    #: Where the logs are.
+    #: The directory of the logs.
     root: Path
 
     def __init__(self, settings: Settings) -> None:
-        """Note the tree of these settings. Touches no file."""
+        """Create the tree for these settings. Touches no file."""
 
     def seen(self, cutoff: datetime) -> LogsByAge:
-        """Return all logs that may be pruned once old enough, and the number of those as old that stay in any case."""
+        """Return the logs that may be pruned when old enough, and counts of equally old logs that must stay."""
 
     def id_of(self, key: str) -> str:
         """Return the id of a log."""
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> Mapping[str, str]:
-        """Return nothing: the database knows nothing of these logs."""
+        """Return the logs among these that must stay, each with the reason."""
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """Return what would be removed with a log. None for a log that must stay: it is not as old as it seems."""
+        """Return the size of the files to remove with a log, None if the log has newer changes and must stay."""
 
     def remove(self, key: str, cutoff: datetime) -> bool:
-        """Remove a log that is as old. Returns whether it is gone; one that somebody uses at this moment stays."""
+        """Remove a log that is old enough. Return whether it is gone; a log in use stays."""
 
 
-# The logs of agents' sessions with their folders, by the last change of any file. Folders without a log are logs, too.
-#
-# A log stays while an execution that names it is unfinished or its run lives, while its chat session is active, and
-# while its conversation runs, waits to run or is held.
+# The logs of agents' sessions with their folders, by the last change of any file. A folder without a log counts as a
+# log. A log stays while an execution that names it is unfinished or its run is live, while its chat session is active,
+# and while its conversation runs, waits to run or is held.
 
-#: How long a removal waits for an append, in seconds. A log that is old has none.
+#: How long a removal waits for a lock, in seconds. An old log has no appends.
 _WAIT = 1.0
 _unfinished = sa.and_(EXECUTIONS.c.finished_at.is_(None), EXECUTIONS.c.success.is_(None))
 
 
 def _using(column: sa.Column[Any], source: Any, **reasons: sa.ColumnElement[bool]) -> Family:
-    """Return whether the rows that name a session need its log, by the reason."""
+    """Return a family that tells, by reason, whether rows that name a session need its log."""
     columns = (condition.label(reason) for reason, condition in reasons.items())
     found = sa.select(column.label("key"), *columns).select_from(source)
     return family(lambda keys: found.where(column.in_(keys)))
@@ -114,7 +113,7 @@ USING = (
 
 
 class AgentLogs:
-    """The kind ``agent-logs``. The key of a log is its project directory and its session."""
+    """The kind ``agent-logs``. The key of a log has its project directory and its session."""
 
     name: ClassVar[str] = "agent-logs"
     record: ClassVar[str] = "agent_session"
@@ -127,15 +126,15 @@ class AgentLogs:
         self._tree = LogTree(settings.agent_sessions)
 
     def seen(self, cutoff: datetime) -> LogsByAge:
-        """Return all logs that may be pruned once old enough, and the number of those as old that stay in any case."""
+        """Return the logs that may be pruned when old enough. None is counted as staying."""
         return LogsByAge(sorted(self._logs()), {})
 
     def id_of(self, key: str) -> str:
-        """Return the session."""
+        """Return the session's id from a key."""
         return key.partition("/")[2]
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
-        """Return nothing: the database knows nothing of these logs."""
+        """Return the logs that are in use, each with the first reason."""
         sessions = {self.id_of(key) for key in keys}
         found: dict[str, str] = {}
         for using in USING:
@@ -147,14 +146,14 @@ class AgentLogs:
         return {key: found[self.id_of(key)] for key in keys if self.id_of(key) in found}
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """Return the files of a log, if all of them are as old, and none is a link."""
+        """Return the size of a log with its folder, if all files are old enough and none is a link; else None."""
         with suppress(UnsafePath):
             found = repair.judged(self._path(key), partial(_is_old, cutoff))
             return None if found is None else Size(len(found), sum(found.values()))
         return None
 
     def remove(self, key: str, cutoff: datetime) -> bool:
-        """Remove a log with its folder."""
+        """Remove a log with its folder. Return whether it is gone."""
         with suppress(UnsafePath, BackendBusy):
             return repair.remove(self._path(key), partial(_is_old, cutoff), lock_timeout=_WAIT)
         return False
@@ -164,7 +163,10 @@ class AgentLogs:
         return self._tree.projects / slug / (session_id + paths.LOG_SUFFIX)
 
     def _logs(self) -> Iterator[Place]:
-        """Yield each log, and each folder without its log. A project directory that is a link has another name."""
+        """Yield each log, and each folder without its log.
+
+        A project directory that is a link is skipped, because it is found under its own name.
+        """
         for slug in self._tree.slugs()[0]:
             directory = self._tree.projects / slug
             if not directory.is_symlink():
@@ -174,7 +176,7 @@ class AgentLogs:
 
 
 def _folders(directory: Path) -> dict[str, datetime]:
-    """Return the folders of what can be the name of a log, and when one of their names changed last."""
+    """Return the folders that are named like a log, each with the last change of the folder itself."""
     found: dict[str, datetime] = {}
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -190,11 +192,11 @@ def _is_old(cutoff: datetime, _name: str, file: int) -> bool:
     return os.fstat(file).st_mtime < cutoff.timestamp()
 
 
-# The logs of runs that have ended, by the time of their last record. A log whose writer lives stays.
+# The logs of ended runs, by the time of their last record. A log with a living writer stays.
 
 
 class RunLogs:
-    """The kind ``run-logs``. The key of a log is its run. No row of the database names one."""
+    """The kind ``run-logs``. The key of a log is its run. No row of the database names such a log."""
 
     name: ClassVar[str] = "run-logs"
     record: ClassVar[str] = run_log_paths.RUN
@@ -210,7 +212,7 @@ class RunLogs:
         self._upkeep = Upkeep(self._tree, heads, self._lists, LOCK_TIMEOUT)
 
     def seen(self, cutoff: datetime) -> LogsByAge:
-        """Return all logs that may be pruned once old enough, and the number of those as old that stay in any case."""
+        """Return the logs of ended runs, and counts of equally old logs that must stay."""
         entries, unreadable = self._lists.entries(RunFilter())
         ended = [(entry.last_ts, file.run_id) for file, entry in entries if entry.state == "ended" and entry.last_ts]
         others = [entry for _, entry in entries if entry.state != "ended" or entry.last_ts is None]
@@ -218,21 +220,21 @@ class RunLogs:
         return LogsByAge(sorted(ended), {"not_ended": waiting, "unreadable": unreadable})
 
     def id_of(self, key: str) -> str:
-        """Return the run."""
+        """Return the run's id, which is the key."""
         return key
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
-        """Return nothing: the database knows nothing of these logs."""
+        """Return an empty dict, because no row of the database names these logs."""
         return {}
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """Return the bytes of the log, as it is or packed."""
+        """Return the size of the log in bytes, packed or not; None if it is missing."""
         file = self._tree.find(key)
         found = None if file is None else size_of(file)
         return None if found is None else Size(1, found)
 
     def remove(self, key: str, cutoff: datetime) -> bool:
-        """Remove a log that has got no later records."""
+        """Remove a log, unless it has newer records. Return whether it is gone."""
         file = self._tree.find(key)
         return file is None or self._upkeep.remove(file, cutoff) is not None
 

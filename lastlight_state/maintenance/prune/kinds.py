@@ -1,4 +1,4 @@
-"""What can be pruned: each kind of record with its age, what goes with it, and what protects it."""
+"""The kinds of records that can be pruned: their age, their other rows, and what protects them."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ from lastlight_state.workflows.indexes import EXECUTION_ENDED_AT, RUN_ENDED_AT
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RUNS
 from lastlight_state.workflows.words import LIVE, TERMINAL
 
-# A kind of record that can be pruned, as data.
+# A kind of record that can be pruned, declared as data.
 
 
 class Shared(Protocol):
-    """What several records of a kind refer to, and which goes with the last of them."""
+    """Rows that several records of a kind share. They are removed with the last of these records."""
 
-    #: The tables that `release` removes rows of.
+    #: The tables that `release` removes rows from.
     tables: tuple[str, ...]
 
     def waits(self, unit: Unit, keys: Sequence[str]) -> dict[str, set[str]]:
-        """Return the other records that must be gone before each of these may go."""
+        """Return for each record the other records that must be removed before it."""
 
     def lock(self, unit: Unit, keys: Sequence[str]) -> None:
-        """Keep others from referring to what belongs to these records, until the unit ends."""
+        """Lock these records, so that no call can add references to their rows until the unit ends."""
 
     def sizes(self, unit: Unit, keys: Sequence[str]) -> dict[str, int]:
-        """Return about how many shared rows go with each record, which bounds a batch."""
+        """Return an estimate of the shared rows to remove with each record, which limits a batch."""
 
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """Return how many shared rows go with all these records together, by table."""
+        """Return how many shared rows are removed with all these records together, by table."""
 
     def hold(self, unit: Unit, keys: Sequence[str]) -> None:
-        """Keep what these records refer to as it is, until the unit ends."""
+        """Lock the rows that these records refer to, so that they do not change until the unit ends."""
 
     def held(self, unit: Unit, keys: Sequence[str]) -> Any:
-        """Return what these records refer to, for `release`."""
+        """Return the keys of the rows that these records refer to, for `release`."""
 
     def release(self, unit: Unit, held: Any) -> Counter[str]:
-        """Remove what nobody refers to any more, after the records are gone. Returns the rows by table."""
+        """Remove the rows that have no reference left, after the records are removed. Return the rows by table."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """A table of records with one key column, and the tables whose rows go with them.
 
-    ``age``          when a record ended; in this order, then by key, prune walks through ``index``
-    ``ended``        the records that prune looks at, the predicate of that index
-    ``open``         records that are as old and have not ended: never removed, only counted, as ``not_ended``. None for
-                     a kind whose ``protections`` tell them
-    ``children``     for each table the column that holds the key of the record that its rows belong to
-    ``has_outputs``  rows of output tables go, too; they hold the key in ``run_id``
-    ``protections``  conditions under which a record stays, by the reason
-    ``in_use``       keys that stay because something refers to them that only a program can follow
-    ``record``       what `NotFound` calls one, and its tombstone
-    ``shared``       what records refer to together
-    ``buried``       whether a tombstone keeps an import from bringing it back
+    ``age``          when a record ended. Prune walks by age and key through ``index``
+    ``ended``        the condition for records that prune reads; the predicate of that index
+    ``open``         the condition for records that have not ended. Old ones are only counted, as ``not_ended``. None
+                     if ``protections`` cover them
+    ``children``     the column with the record's key, for each table with rows of the records
+    ``has_outputs``  whether rows of output tables are removed, too; they have the key in ``run_id``
+    ``protections``  conditions under which a record stays, by reason
+    ``in_use``       returns keys that stay because of references that only a program can follow
+    ``record``       the name of a record in `NotFound` and in tombstones
+    ``shared``       rows that several records refer to
+    ``buried``       whether a tombstone stops imports from restoring a record
     """
 
     name: str
@@ -92,17 +92,17 @@ class Kind:
 
     @property
     def table(self) -> sa.Table:
-        """Return the table of the records themselves."""
+        """Return the table of the records."""
         table: sa.Table = self.key.table
         return table
 
     @property
     def table_name(self) -> str:
-        """Return the name of that table."""
+        """Return the name of the table of the records."""
         return str(self.table.name)
 
 
-# Chat sessions that are over, with their messages.
+# Chat sessions that have ended, with their messages.
 
 CHATS = Kind(
     name="messaging",
@@ -119,7 +119,7 @@ CHATS = Kind(
 )
 
 
-# Fires of crons that are over.
+# Fires of crons that have ended.
 
 _later = FIRES.alias("later")
 
@@ -132,7 +132,7 @@ FIRES_KIND = Kind(
     open=IS_RUNNING,
     open_age=FIRES.c.started_at,
     index="ix_cron_fires_newest",
-    #: A backfill reaches back 31 days, and goes by the fires that are there.
+    #: A backfill reaches back 31 days, and depends on the existing fires.
     keep_days=35,
     keep_n=0,
     buried=False,
@@ -152,7 +152,7 @@ FIRES_KIND = Kind(
 )
 
 
-# Runs with all that belongs to them, and executions that belong to no run.
+# Runs with all their rows, and executions without a run.
 
 _child, _parent = RUNS.alias("child"), RUNS.alias("parent")
 _is_live = among(RUNS.c.status, LIVE)
@@ -173,7 +173,7 @@ class RunOf(IdRow):
     workflow_run_id: str | None
 
 
-#: Live runs whose scratch names an execution whose output they read.
+#: Finds live runs whose scratch names an execution with an output that they will read.
 _POINTING = prepared(
     sa.select(RUNS.c.id, RUNS.c.scratch).where(
         _is_live, sa.cast(RUNS.c.scratch, sa.Text).like(sa.literal_column(f"'%{POINTER}%'"))
@@ -188,7 +188,7 @@ _RUN_OF = Family(
 
 
 def pointers(unit: Unit) -> dict[str, list[str]]:
-    """Return the executions whose output live runs will read, as their scratch says. A damaged scratch names none."""
+    """Return the executions whose output live runs will read, by run. A damaged scratch names none."""
     found: dict[str, list[str]] = {}
     for row in unit.sound(_POINTING)[0]:
         scratch = row["scratch"]
@@ -205,7 +205,7 @@ def executions_in_use(unit: Unit) -> frozenset[str]:
 
 
 def runs_in_use(unit: Unit) -> frozenset[str]:
-    """Return the runs of these executions."""
+    """Return the runs of the executions whose output live runs will read."""
     names = sorted(executions_in_use(unit))
     found: set[Any] = set()
     for at in range(0, len(names), 200):
@@ -252,7 +252,7 @@ EXECUTIONS_KIND = Kind(
 )
 
 
-# Conversation sessions, with their branches, orders, and the messages that nothing else refers to.
+# Conversation sessions with their branches, their orders, and messages without other references.
 
 SESSIONS_KIND = Kind(
     name="sessions",

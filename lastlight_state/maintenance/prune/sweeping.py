@@ -1,4 +1,4 @@
-"""How a sweep is planned and carried out: it looks without a lock, and removes in short transactions."""
+"""Plans and carries out a sweep: it reads without a lock, and removes in short transactions."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Remova
 from lastlight_state.receipts import Receipt, steps
 from lastlight_state.settings import Settings
 
-# How log files are planned and pruned: the receipt first names the logs that go next, and then counts those that went.
-#
-# Files take no part in transactions. So what a kill leaves is in the receipt, and is looked at again by whoever goes
-# on: what is gone counts as removed, and what has changed since stays.
+# Prunes log files: the receipt first names the next logs, then counts the removed ones. Files do not take part in
+# transactions. After a kill, the receipt still names the logs, and the next call checks them again: missing logs count
+# as removed, and changed logs stay.
 
-#: How many logs a receipt names at a time, and how many of them a plan. As many fit a receipt, however long their
-#: names are: two of 255 bytes each, of which JSON may write every one as six.
+#: How many logs a receipt names at a time, and how many a plan names. So many fit into a receipt even with the longest
+#: names: two of 255 bytes each, of which JSON may write every byte as six.
 TOGETHER, _SAMPLES = 20, 20
-#: Logs by their keys, with what goes of each.
+#: Logs to remove, by key, with their sizes.
 Going: TypeAlias = dict[str, Size]
 
 
 def begin_files(settings: Settings, terms: Terms) -> Terms:
-    """Return the terms of a prune that begins: the place until which logs go, and the directory where they are.
+    """Return the terms of a new prune: the place until which logs are removed, and their directory.
 
-    Raises `InvalidValue` where that is not there, and `NotFound` for one of the ids.
+    Raises `InvalidValue` if the directory is missing, and `NotFound` if one of the ids is missing.
     """
     tree = tree_of(settings, terms)
     return _bounded(tree, tree.seen(parse_time(terms["cutoff"])), terms)
 
 
 def plan_files(unit: Unit, settings: Settings, terms: Terms) -> PrunePlan:
-    """Return the plan of a prune of logs. Raises as `begin`."""
+    """Return the plan of a prune of logs. Raises the errors of `begin_files`."""
     tree, cutoff = tree_of(settings, terms), parse_time(terms["cutoff"])
     seen = tree.seen(cutoff)
     staying, found = Counter(seen.staying), Going()
@@ -61,7 +60,7 @@ def plan_files(unit: Unit, settings: Settings, terms: Terms) -> PrunePlan:
 def tree_of(settings: Settings, terms: Terms) -> Tree:
     """Return the logs on this machine.
 
-    Raises `InvalidValue` where their directory is not there, or was another one before.
+    Raises `InvalidValue` if their directory is missing, or is not the directory of the terms.
     """
     tree = FILES[terms["kind"]](settings)
     if not tree.root.is_dir():
@@ -72,14 +71,14 @@ def tree_of(settings: Settings, terms: Terms) -> Tree:
 
 
 def chunks(tree: Tree, seen: LogsByAge, terms: Terms) -> Iterator[list[str]]:
-    """Return the logs that are old enough, the oldest first, some at a time."""
+    """Yield the keys of logs that are old enough, the oldest first, in batches."""
     until, ids = arguments.read(terms["until"]), terms["ids"]
     old = [log[1] for log in seen.logs if log < until and (ids is None or tree.id_of(log[1]) in ids)]
     return (old[at : at + TOGETHER] for at in range(0, len(old), TOGETHER))
 
 
 def going(unit: Unit, tree: Tree, keys: Sequence[str], cutoff: datetime, staying: Counter[str]) -> Going:
-    """Return the logs that nothing protects, and count the others by their reason."""
+    """Return the logs that nothing protects, and count the others by reason."""
     kept = tree.protected(unit, keys)
     sizes = {key: tree.size(key, cutoff) for key in keys if key not in kept}
     staying.update(kept.values())
@@ -88,12 +87,12 @@ def going(unit: Unit, tree: Tree, keys: Sequence[str], cutoff: datetime, staying
 
 
 def removed(tree: Tree, going: Going, kept: Collection[str], cutoff: datetime) -> Going:
-    """Remove these logs but for those that are kept now; those that are gone."""
+    """Remove these logs except those in ``kept``. Return the logs that are gone."""
     return {key: size for key, size in going.items() if key not in kept and tree.remove(key, cutoff)}
 
 
 def counted(unit: Unit, receipt: Receipt, tree: Tree, gone: Going, at: datetime) -> Receipt:
-    """Count the logs that are gone, and remember that nobody lost them."""
+    """Count the removed logs in the receipt, and write a tombstone for each if the kind has them."""
     for session_id in sorted({tree.id_of(key) for key in gone} if tree.buried else ()):
         entry = {"kind": tree.record, "id": session_id, "receipt_id": receipt.id, "digest": None, "deleted_at": at}
         unit.change(sql.BURY_ARCHIVED, entry)
@@ -102,12 +101,12 @@ def counted(unit: Unit, receipt: Receipt, tree: Tree, gone: Going, at: datetime)
 
 
 def cursor(going: Going) -> Any:
-    """Return the logs that go next, for a receipt."""
+    """Return the receipt's cursor that names the next logs."""
     return {"going": [[key, *size] for key, size in going.items()]}
 
 
 def left(receipt: Receipt) -> Going:
-    """Return the logs that a receipt says go next."""
+    """Return the logs that a receipt's cursor names."""
     found = {} if receipt.cursor is None else receipt.cursor
     return {key: Size(files, size) for key, files, size in found.get("going", ())}
 
@@ -126,12 +125,12 @@ def _counted(going: Going) -> dict[str, int]:
     return {LINE_BYTES: size, LINE_FILES: files} if going else {}
 
 
-#: After how many looks that found nothing the receipt shows life.
+#: After how many looks without findings the receipt is updated.
 QUIET = 50
 
 
 class Place(NamedTuple):
-    """After which place of which stage a sweep goes on, and whether this pass has removed anything."""
+    """The position of a sweep: the place to continue after, whether this pass has removed anything, and the stage."""
 
     after: Any = None
     removed: bool = False
@@ -139,7 +138,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, receipt: Receipt) -> Place:
-        """Return where the work of a receipt goes on."""
+        """Return the position in a receipt's cursor."""
         return cls() if receipt.cursor is None else cls(**receipt.cursor)
 
 
@@ -157,23 +156,23 @@ def plan(unit: Unit, terms: Terms) -> PrunePlan:
 
 
 def begin(unit: Unit, terms: Terms) -> Terms:
-    """Return the terms of a sweep that begins. Raises `NotFound` for one of the ids that is not there."""
+    """Return the terms of a new sweep. Raises `NotFound` if one of the ids is missing."""
     sweep, keys = SWEEPS[terms["kind"]], terms["ids"] or ()
     refuse_missing(sweep.record, keys, sweep.known(unit, keys))
     return dict(sweep.bounded(unit, terms))
 
 
 def look(unit: Unit, receipt: Receipt, place: Place) -> CandidatePage:
-    """Return what is next at a place."""
+    """Return the next candidates at a position."""
     return _stage(receipt, place).look(unit, receipt.policy, place.after)
 
 
 def batch(
     unit: Unit, receipt: Receipt, place: Place, look: CandidatePage, at: datetime
 ) -> tuple[Receipt, Place | None]:
-    """Remove what a look found, or as much of it as fits a batch. Returns where to go on, None at the end.
+    """Remove the candidates of a look, or as many as fit into a batch. Return the next position, None at the end.
 
-    A pass that has removed anything is followed by another one, which finds what was locked.
+    A pass that has removed anything is followed by another pass, which finds rows that were locked before.
     """
     steps.confirm(unit, receipt)
     removal = Removal(Counter())
@@ -188,7 +187,7 @@ def batch(
 
 
 def _following(receipt: Receipt, place: Place, more: bool) -> Place | None:
-    """Return this place, or the beginning of the next pass after the last record of one."""
+    """Return this position, or after the last record the beginning of the next pass or stage; None at the end."""
     if more or place.after is not None:
         return place
     if place.removed:

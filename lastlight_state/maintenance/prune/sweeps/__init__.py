@@ -1,4 +1,4 @@
-"""What is pruned in a way of its own: beginnings of inboxes, feeds and journals, what expires, orphans."""
+"""Kinds that are pruned by sweeps: the oldest rows of inboxes, feeds and journals, expired records, orphans."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Records that may expire: those that have, at any age, and those that are old. Results, and threads of checkpoints.
+"""Sweeps of results and threads of checkpoints that may expire: expired ones of any age, and old ones.
 
-States go by their expiry alone: one that has none stays, however old it is.
+States are removed by their expiry alone: a state without expiry stays, however old it is.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from lastlight_state.workflows.tables import WORKERS
 
 @dataclass(frozen=True)
 class Source:
-    """A table of records that may expire, and how they are found.
+    """A table of records that may expire, with its columns and indexes.
 
-    ``newest`` is the index of ages, ``expiry`` that of what expires. ``children`` are the columns that hold the key in
-    the tables whose rows go with a record.
+    ``newest`` is the index by age, and ``expiry`` the index by expiry. ``children`` are columns of other tables with
+    the record's key: their rows are removed with the record.
     """
 
     key: sa.Column[Any]
@@ -43,31 +43,31 @@ class Source:
 
     @property
     def expired(self) -> sa.ColumnElement[bool]:
-        """True if a record has expired."""
+        """Return the condition that a record has expired."""
         return sa.and_(self.expires_at.is_not(None), self.expires_at <= bind("now", self.expires_at))
 
     @property
     def valid(self) -> sa.ColumnElement[bool]:
-        """True if a record has not expired."""
+        """Return the condition that a record has not expired."""
         return sa.or_(self.expires_at.is_(None), self.expires_at > bind("now", self.expires_at))
 
     @property
     def old(self) -> sa.ColumnElement[bool]:
-        """True if a record is old enough, and not among the newest."""
+        """Return the condition that a record is old enough, and not among the newest."""
         until_age, until_key = exactly("until_age", self.age), bind("until_key", self.key)
         return sa.and_(self.age <= until_age, sa.tuple_(self.age, self.key) < sa.tuple_(until_age, until_key))
 
     def by_expiry(self, statement: sa.Select[Any]) -> sa.Select[Any]:
-        """Return the statement about what has expired."""
+        """Return the statement restricted to expired records, using the index by expiry."""
         return through(statement.where(self.expired), self.key.table, self.expiry)
 
     def by_age(self, statement: sa.Select[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-        """Return the statement about records with these conditions, by their ages."""
+        """Return the statement with these conditions, using the index by age."""
         return through(statement.where(*conditions), self.key.table, self.newest)
 
 
 class Statements:
-    """The statements about one table. A record that has expired counts as such, however old it is."""
+    """The statements for one table. An expired record counts as expired, however old it is."""
 
     def __init__(self, source: Source) -> None:
         key, age = source.key, source.age
@@ -80,7 +80,8 @@ class Statements:
             return keys.where(key.in_(several), either).order_by(key)
 
         self.known = family(lambda several: keys.where(key.in_(several)), KeyRow)
-        #: The last of the valid records that are kept. It reads the expired ones between them, too, which all go.
+        #: Finds the last of the valid records to keep. It also reads expired records between them, which are all
+        #: removed.
         self.boundary = prepared(
             source.by_age(sa.select(age.label("age"), key.label("key")), source.valid)
             .order_by(age.desc(), key.desc())
@@ -100,7 +101,7 @@ class Statements:
         going = (source.by_expiry(keys), source.by_age(keys, source.old, source.valid))
         self.count_expired = prepared(source.by_expiry(own))
         self.count_old = prepared(source.by_age(own, source.old, source.valid))
-        #: How many rows go with what has expired, and with what is old, by table.
+        #: Counts the rows removed with expired records, and with old records, by table.
         self.count_children = {
             str(child.table.name): [prepared(amount.select_from(child.table).where(child.in_(one))) for one in going]
             for child in source.children
@@ -122,7 +123,7 @@ def _locking(statement: sa.Select[Any]) -> sa.Select[Any]:
 
 
 class Expiring(OneStage):
-    """A kind whose records expire. Whoever puts a new one in place of an expired one meanwhile keeps it."""
+    """A kind whose records expire. If a caller replaces an expired record meanwhile, the new one stays."""
 
     keep_days = 30
     keep_n = 100
@@ -135,22 +136,25 @@ class Expiring(OneStage):
         self._table = self.tables[-1]
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these records that there are."""
+        """Return the keys among these that exist."""
         return {row["key"] for row in rows(unit, self.statements.known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """Return the terms with the place before which records are old enough, and not among the newest valid ones."""
+        """Return the terms with the place ``until``.
+
+        Records before it are old enough, and not among the newest valid records.
+        """
         return arguments.bounded(unit, self.statements.boundary, terms, now=_now(terms))
 
     def look(self, unit: Unit, terms: Terms, _after: Any) -> CandidatePage:
-        """Return the next batch of removable records. It needs no cursor: removed ones are not found again."""
+        """Return the next batch of removable records. Needs no cursor: removed records are not found again."""
         s = self.statements
         return CandidatePage(_next(unit, terms, s.look_expired, s.look_old, s.chosen), None)
 
     def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
-        """Remove records of about ``most`` rows that may go now. Those that somebody has locked are passed over.
+        """Remove about ``most`` rows of records that may be removed now. Locked records are skipped.
 
-        A record goes whole, also if it alone has more.
+        A record is removed completely, even if it alone has more rows.
         """
         s, gone = self.statements, Counter[str]()
         whole = len(self.tables) > 1
@@ -166,7 +170,7 @@ class Expiring(OneStage):
         return Removal(+gone, more=gone.total() >= most)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return the records that would go."""
+        """Return the records that would be removed, with their rows by table."""
         found, s, values = Tally(), self.statements, _values(terms)
         if terms["ids"] is None:
             looks = (s.look_expired, s.look_old)
@@ -184,7 +188,7 @@ class Expiring(OneStage):
 
 
 class OverStatements:
-    """The statements about records that go by their expiry alone."""
+    """The statements for records that are removed by their expiry alone."""
 
     def __init__(self, key: sa.Column[Any], expires_at: sa.Column[Any], expiry: str) -> None:
         over = sa.and_(expires_at.is_not(None), expires_at <= bind("cutoff", expires_at))
@@ -206,7 +210,7 @@ class OverStatements:
 
 
 class Over(OneStage):
-    """A kind whose records go ``keep_days`` after they have expired, one row each."""
+    """A kind whose records are removed ``keep_days`` after they have expired. Each is one row."""
 
     keep_days = 0
     keep_n = None
@@ -218,26 +222,26 @@ class Over(OneStage):
         self.statements = statements
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these records that there are."""
+        """Return the keys among these that exist."""
         return {row["key"] for row in rows(unit, self.statements.known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """Return the terms as they are: nothing else is fixed when the prune begins."""
+        """Return the terms unchanged: nothing more is fixed when the prune begins."""
         return terms
 
     def look(self, unit: Unit, terms: Terms, _after: Any) -> CandidatePage:
-        """Return the next batch of removable records. It needs no cursor: removed ones are not found again."""
+        """Return the next batch of removable records. Needs no cursor: removed records are not found again."""
         return CandidatePage(self._keys(unit, terms, self.statements.look, self.statements.chosen), None)
 
     def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
-        """Remove up to ``most`` records that may go now. Those that somebody has locked are passed over."""
+        """Remove up to ``most`` records that may be removed now. Locked records are skipped."""
         gone = 0
         while gone < most and (keys := self._keys(unit, terms, self.statements.lock, self.statements.lock_chosen)):
             gone += unit.change(*self.statements.remove.of(keys[: most - gone]))
         return Removal(+Counter({self.tables[0]: gone}), more=gone >= most)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return the records that would go."""
+        """Return the records that would be removed."""
         found = Tally()
         if terms["ids"] is None:
             found.add(self._keys(unit, terms, self.statements.look, self.statements.chosen))
@@ -257,7 +261,7 @@ class Over(OneStage):
 def _next(
     unit: Unit, terms: Terms, expired: Statement[KeyRow], old: Statement[KeyRow], chosen: Family[KeyRow]
 ) -> list[str]:
-    """Return some records that may go, those that have expired first."""
+    """Return the next removable records, expired ones first."""
     values = _values(terms)
     if terms["ids"] is not None:
         return [row["key"] for row in rows(unit, chosen, terms["ids"], values)][:LOOK]

@@ -1,7 +1,7 @@
-"""The journals of runs that ended long ago: the run and its numbers stay, and what is needed to see how it ended.
+"""Sweeps the journals of runs that ended long ago. The run, its numbers, and the rows that show its end stay.
 
-The last event of a run stays, and its last frame with those that it is rebuilt from. Whoever sends into the run, or
-goes on with it, gets numbers that were never given.
+The last event of a run stays, and its last frame with the frames that it is rebuilt from. A caller that later adds rows
+to the run gets numbers that were never used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ALL = 2**62
 _MOST = sa.bindparam("most", type_=sa.BigInteger())
 _RUN = bind("run_id", RUNS.c.id)
 
-#: Finds what tells a row of one run: its first one, the first that stays, or the first that does not fit a batch.
+#: Returns an expression for a row of one run: its first row, the first that stays, or the first beyond a batch.
 Finds = Callable[[sa.ColumnElement[Any]], sa.ColumnElement[Any]]
 
 _event, _signal, _call = EVENTS.alias("other"), SIGNALS.alias("other"), TOOL_CALLS.alias("other")
@@ -52,43 +52,43 @@ def _one(statement: sa.Select[Any]) -> sa.ColumnElement[Any]:
 
 
 def _first(column: sa.Column[Any]) -> Finds:
-    """Return the first number of a run.
+    """Return an expression for the first number of a run.
 
-    Found in order: for EXISTS Postgres 15 may read the table where its statistics know few runs, each with many rows.
+    It sorts by number. For EXISTS, Postgres 15 may read the whole table if its statistics know few runs with many rows.
     """
     return lambda run: _one(_numbers(column, run).order_by(column))
 
 
 def _last(column: sa.Column[Any], *conditions: sa.ColumnElement[bool]) -> Finds:
-    """Return the last number of a run."""
+    """Return an expression for the last number of a run."""
     return lambda run: _one(_numbers(column, run, *conditions).order_by(column.desc()))
 
 
 def _after_most(column: sa.Column[Any]) -> Finds:
-    """Return the first number of a run that does not fit a batch."""
+    """Return an expression for the first number of a run beyond a batch."""
     return lambda run: _one(_numbers(column, run).order_by(column).offset(_MOST))
 
 
 def _whole_after_most(run: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Return the first whole frame of a run that does not fit: what is left begins with one, and can be read."""
+    """Return the first complete frame of a run beyond a batch. Later frames can be read without the removed ones."""
     beyond = _anchor.c.frame_no >= _after_most(_frame.c.frame_no)(run)
     return _one(_numbers(_anchor.c.frame_no, run, _is_whole, beyond).order_by(_anchor.c.frame_no))
 
 
 def _scores(run: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Return the scores of a run, in the order of their index."""
+    """Return a SELECT of a run's scores, in the order of their index."""
     found = sa.select(_score.c.id).where(Leading(_score.c.run_id, run)).correlate(RUNS)
     return found.order_by(_score.c.run_id.desc(), _score.c.scored_at.desc(), _score.c.id.desc())
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of a run in one table, of which the first ones go.
+    """The rows of a run in one table. The first rows are removed.
 
-    ``key``    tells the rows of a run apart
+    ``key``    the column that is unique among the rows of a run
     ``first``  the first row of a run
-    ``stays``  the first row that stays; None where all may go
-    ``cut``    before which row as many are as fit a batch: at most the one that stays. None where rows have no number
+    ``stays``  the first row that stays; None if all rows may be removed
+    ``cut``    the first row beyond a batch, at most the row that stays. None if rows have no number
     """
 
     key: sa.Column[Any]
@@ -103,20 +103,23 @@ class Part:
 
     @property
     def goes(self) -> sa.ColumnElement[bool]:
-        """Return whether any rows of a run may go."""
+        """Return the condition that a run has rows to remove."""
         first = self.first(RUNS.c.id)
         return first.is_not(None) if self.stays is None else first < self.stays(RUNS.c.id)
 
     @property
     def amount(self) -> sa.ColumnElement[int]:
-        """Return how many rows of a run may go. Where none may, nothing is counted, as that may read the table, too."""
+        """Return the number of a run's rows to remove.
+
+        It counts nothing if there are none, because counting may read the whole table.
+        """
         found = sa.select(sa.func.count()).select_from(self.key.table).where(self.key.table.c.run_id == RUNS.c.id)
         going = found if self.stays is None else found.where(self.key < self.stays(RUNS.c.id))
         return sa.case((self.goes, going.correlate(RUNS).scalar_subquery()), else_=number(0))
 
     @cached_property
     def remove(self) -> Statement:
-        """Remove the first rows of a run that may go, about as many as fit."""
+        """Return a statement that removes the first removable rows of a run, about as many as fit into a batch."""
         of_run = self.key.table.c.run_id == _RUN
         if self.cut is None:
             return prepared(sa.delete(self.key.table).where(of_run, AmongFew(self.key, _scores(_RUN).limit(_MOST))))
@@ -139,7 +142,7 @@ def _of_runs(columns: Iterable[sa.ColumnElement[Any]]) -> Any:
 
 
 def _loose(stream: Stream, seq: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Return whether a run has numbers that its counter does not know: another program brought the rows in."""
+    """Return the condition that a run has numbers beyond its counter: another program brought the rows in."""
     here = (SEQUENCES.c.run_id == RUNS.c.id, SEQUENCES.c.stream == constant(stream.name))
     known = sa.select(SEQUENCES.c.next_seq).where(*here).correlate(RUNS).scalar_subquery()
     return _last(seq)(RUNS.c.id) >= sa.func.coalesce(known, number(0))
@@ -161,7 +164,7 @@ LOOSE = _of_runs(loose.label(name) for name, (_, loose) in _LOOSE.items())
 
 
 class Journal(OneStage):
-    """The kind ``journal``. Its records are the runs that the kind ``runs`` would look at."""
+    """The kind ``journal``. Its records are the runs that the kind ``runs`` would read."""
 
     name = "journal"
     record = RUNS_KIND.record
@@ -170,15 +173,18 @@ class Journal(OneStage):
     keep_n = RUNS_KIND.keep_n
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these runs that there are."""
+        """Return the runs among these that exist."""
         return {row["key"] for row in rows(unit, STATEMENTS[RUNS_KIND.name].known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """Return the terms with the place of the end before which runs are old enough, and not among the newest."""
+        """Return the terms with the place ``until``.
+
+        Runs that ended before it are old enough, and not among the newest.
+        """
         return candidates.bounded(unit, RUNS_KIND, terms)
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> CandidatePage:
-        """Return the next runs of whose journals something may go, in the order of their ends."""
+        """Return the next runs whose journals have removable rows, in the order of their ends."""
         start = START if after is None else arguments.read(after)
         found = Range.of(RUNS_KIND, terms).next(unit, start, locked=False)
         free = _free(unit, [key for _, key in found], Counter())
@@ -186,7 +192,7 @@ class Journal(OneStage):
         return CandidatePage(keys, arguments.written(found[-1]) if len(found) == LOOK else None)
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
-        """Remove journals of these runs, or the beginnings of them: about ``most`` rows."""
+        """Remove about ``most`` rows from the journals of these runs, the oldest first."""
         here = Range.of(RUNS_KIND, {**terms, "ids": keys}).held(unit)
         free = _free(unit, here, Counter())
         _settle(unit, free)
@@ -199,7 +205,7 @@ class Journal(OneStage):
         return Removal(+counts)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return the runs whose journals would lose rows, and those that are as old and stay whole."""
+        """Return the runs whose journals would lose rows, and counts of equally old runs that keep all rows."""
         found = Tally(protected=Counter(not_ended=candidates.not_ended(unit, RUNS_KIND, cutoff(terms))))
         for some in candidates.walk(unit, Range.of(RUNS_KIND, terms)):
             for row in rows(unit, AMOUNTS, _free(unit, [key for _, key in some], found.protected)):
@@ -210,9 +216,9 @@ class Journal(OneStage):
 
 
 def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]:
-    """Return those of these runs that nothing protects; the others are counted by the reason.
+    """Return the runs among these that nothing protects; count the others by reason.
 
-    That a live run reads the output of one is no reason here: it is in an execution, and stays.
+    It does not matter if a live run reads the output of one: outputs are in executions, which stay.
     """
     kept = candidates.protected(unit, RUNS_KIND, keys, frozenset()) if keys else {}
     protected.update(kept.values())
@@ -220,7 +226,7 @@ def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]
 
 
 def _going(unit: Unit, keys: Sequence[str]) -> Iterator[tuple[str, Part]]:
-    """Return the parts of these runs of which rows may go."""
+    """Yield each run with each part that has removable rows."""
     for row in rows(unit, SOME, keys):
         for part in PARTS:
             if row[part.name]:
@@ -228,7 +234,7 @@ def _going(unit: Unit, keys: Sequence[str]) -> Iterator[tuple[str, Part]]:
 
 
 def _settle(unit: Unit, keys: Sequence[str]) -> None:
-    """Let the counters of these runs know all numbers. A row that is gone cannot refuse its number any more."""
+    """Raise the counters of these runs above all their numbers, so that no removed row's number is used again."""
     for row in rows(unit, LOOSE, keys):
         for name, (stream, _) in _LOOSE.items():
             if row[name]:

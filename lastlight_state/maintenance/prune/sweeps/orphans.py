@@ -1,7 +1,7 @@
-"""Orders that nobody owns, with their links, and then messages that nothing refers to, such as those of these orders.
+"""Sweeps orders without an owner, with their links, then messages without references, such as those of these orders.
 
-A writer may store a message or an order first and refer to it later: younger ones than a day always stay, and of the
-others those that somebody has locked. Whoever refers to one that has gone meanwhile is told by its foreign key.
+A writer may store a message or an order first and refer to it later. So rows younger than a day always stay, and also
+older rows that are locked. If a row was removed meanwhile, a foreign key refuses the reference.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Keys, Removal, Tally, Terms, cutoff
 
-#: The days after which a writer is not expected to refer to what it has stored.
+#: The days after which no writer is expected to refer to a stored row.
 LEAST_DAYS = 1
 
 
 def _old_and_alone(table: sa.Table, referring: Iterable[sa.Column[Any]]) -> Family:
-    """Return those of these rows that are old enough, and which no other row names in one of the columns."""
+    """Return a family of rows that are old enough, and that no row names in these columns."""
     key, made = table.c.id, table.c.created_at
     old = unindexed(made < bind("cutoff", made))
-    # One probe of an index for each row and column. For NOT EXISTS, Postgres may read the referring table whole.
+    # One index probe for each row and column. For NOT EXISTS, Postgres may read the whole referring table.
     probes = (sa.select(number(1)).where(column == key).limit(number(1)).scalar_subquery() for column in referring)
     alone = [probe.is_(None) for probe in probes]
     return family(lambda keys: sa.select(key.label("key")).where(key.in_(keys), old, *alone).order_by(key))
 
 
 class Stage:
-    """The rows of a table that are old and that nothing refers to, each with the rows that it owns."""
+    """The rows of a table that are old and have no reference, each with the rows that it owns."""
 
     def __init__(
         self, table: sa.Table, referring: Iterable[sa.Column[Any]], owned: Sequence[sa.Column[Any]] = ()
@@ -49,20 +49,20 @@ class Stage:
 
     @property
     def table(self) -> str:
-        """Return the table of the rows themselves."""
+        """Return the name of the table."""
         return [*self.removals][-1]
 
     def look(self, unit: Unit, terms: Terms, after: str | None) -> CandidatePage:
-        """Return those of the next rows after a key that may go."""
+        """Return the removable rows among the next rows after a key."""
         keys, ends = self.keys.next(unit, terms, after)
         return CandidatePage(self.judged(unit, terms, keys), ends)
 
     def judged(self, unit: Unit, terms: Terms, keys: Iterable[str]) -> list[str]:
-        """Return those of these rows that may go."""
+        """Return the keys among these that may be removed."""
         return [row["key"] for row in rows(unit, self.judge, keys, {"cutoff": cutoff(terms)})]
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
-        """Remove those of these rows that may go and that nobody has locked, each whole: about ``most`` rows."""
+        """Remove rows among these that may go and are not locked, with their owned rows: about ``most`` rows."""
         going = self.judged(unit, terms, self.keys.locked(unit, keys))
         taken = self._first(unit, going, most)
         counts: Counter[str] = Counter()
@@ -71,21 +71,21 @@ class Stage:
         return Removal(+counts, len(taken) < len(going))
 
     def all(self, unit: Unit, terms: Terms) -> Iterator[list[str]]:
-        """Return all rows that may go, a look at a time."""
+        """Yield all removable rows, in batches."""
         look = CandidatePage([], "")
         while look.after is not None:
             look = self.look(unit, terms, look.after)
             yield look.keys
 
     def counted(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """Return how many rows go with these and their own, by table."""
+        """Return how many rows would be removed with these, by table."""
         counts = Counter({self.table: len(keys)})
         for table, sizes in self.measures.items():
             counts[table] += sum(row["rows"] for row in rows(unit, sizes, keys))
         return +counts
 
     def _first(self, unit: Unit, keys: list[str], most: int) -> list[str]:
-        """Return the first of these that have at most so many rows together, and at least one."""
+        """Return the first keys that have at most ``most`` rows together, but at least one key."""
         sizes = dict.fromkeys(keys, 1)
         for measure in self.measures.values():
             for row in rows(unit, measure, keys):
@@ -104,12 +104,12 @@ def _removal(column: sa.Column[Any]) -> Family:
 
 ORDERS = Stage(PROGRESSIONS, OWNING, owned=[LINKS.c.progression_id])
 ALONE = Stage(MESSAGES, REFERRING)
-#: Those of these messages that would go if no order held them.
+#: Finds which of these messages could be removed if no order had them.
 LOOSE = _old_and_alone(MESSAGES, [column for column in REFERRING if column.table is not LINKS])
 
 
 class Orphans:
-    """The kind: orders first, because messages may have stood in them alone."""
+    """The kind ``orphans``. Orders come first, because some messages may be only in these orders."""
 
     name = "orphans"
     record = f"{MESSAGE} or {PROGRESSION}"
@@ -119,16 +119,16 @@ class Orphans:
     keep_n = None
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these keys that an order or a message has."""
+        """Return the keys among these that are of existing orders or messages."""
         asked = list(keys)
         return {key for stage in self.stages for key in stage.keys.among(unit, asked)}
 
     def bounded(self, _unit: Unit, terms: Terms) -> Terms:
-        """Return the terms as they are: orphans go by their age alone."""
+        """Return the terms unchanged: orphans are removed by their age alone."""
         return terms
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return the orders that would go, and the messages with those that they free."""
+        """Return the orders that would be removed, and the messages, including those that these orders free."""
         found, orders = Tally(), set[str]()
         for keys in ORDERS.all(unit, terms):
             found.add(keys)
@@ -141,7 +141,7 @@ class Orphans:
 
 
 def _freed(unit: Unit, terms: Terms, orders: set[str]) -> list[str]:
-    """Return the messages that go once these orders are gone."""
+    """Return the messages that may be removed once these orders are removed."""
     held = {row["message_id"] for order in orders for row in links(unit, order)}
     if terms["ids"] is not None:
         held &= set(terms["ids"])

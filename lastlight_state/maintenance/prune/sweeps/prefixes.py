@@ -1,4 +1,4 @@
-"""Sweeps that remove the first of an owner's numbered rows. The newest rows always stay."""
+"""Sweeps that remove the oldest of an owner's numbered rows, a prefix. The newest rows always stay."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Keys, 
 
 #: How many rows of a prefix one statement reads.
 _READ = 2_000
-#: More rows than anybody has, and a number that no row has.
+#: A limit for rows, and a number larger than any row's.
 _ALL = 2**62
 _MOST = sa.bindparam("most", type_=sa.BigInteger())
 
 
 @dataclass(frozen=True)
 class PrefixReferences:
-    """What the rows of a prefix alone may hold: their column for it, how it is counted, and how it goes."""
+    """References that only a prefix may have: their column, and functions that count and remove the referenced rows."""
 
     table: str
     column: sa.Column[Any]
@@ -42,15 +42,15 @@ class PrefixReferences:
 class Heads(OneStage):
     """The owners of numbered rows.
 
-    ``key``          the owner's key, in the table of owners
-    ``owner``        the column of the rows that holds it, with ``number`` their primary key
-    ``counter``      what gives the next number of an owner
-    ``age``          from when on a row is not needed any more; one that has none ends the prefix
-    ``waits``        rows that have no age although they are as old: an owner whose first row is one counts as
+    ``key``          the key column in the table of owners
+    ``owner``        the column of the rows with the owner's key; with ``number`` their primary key
+    ``counter``      the counter of an owner's next number
+    ``age``          the time since which a row is not needed; a row without one ends the prefix
+    ``waits``        the condition for old rows without an age. An owner whose first row meets it counts as
                      ``not_ended``
-    ``protections``  conditions under which nothing of an owner goes, by the reason
-    ``locks``        whether an owner is locked while its rows go
-    ``freed``        what goes with the last row that refers to it
+    ``protections``  conditions under which all rows of an owner stay, by reason
+    ``locks``        whether an owner is locked while its rows are removed
+    ``freed``        rows that are removed with the last row that refers to them
     """
 
     name: str
@@ -69,7 +69,7 @@ class Heads(OneStage):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Return the tables that rows are removed of."""
+        """Return the tables that rows are removed from."""
         return (self._table, *(() if self.freed is None else (self.freed.table,)))
 
     @property
@@ -77,22 +77,22 @@ class Heads(OneStage):
         return str(self.owner.table.name)
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these owners that there are."""
+        """Return the owners among these that exist."""
         return self.keys.among(unit, keys)
 
     def bounded(self, _unit: Unit, terms: Terms) -> Terms:
-        """Return the terms as they are: what is kept is counted for each owner."""
+        """Return the terms unchanged: the rows to keep are counted for each owner."""
         return terms
 
     def look(self, unit: Unit, terms: Terms, after: str | None) -> CandidatePage:
-        """Return the next owners after a key of which a prefix may go."""
+        """Return the next owners after a key that have a removable prefix."""
         keys, ends = self.keys.next(unit, terms, after)
         judged = self._judged(unit, terms, keys, Counter())
         found = [key for key, _ in self._going(unit, terms, judged, most=1)]
         return CandidatePage(found, ends)
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
-        """Remove the prefixes of these owners in their order, or the beginnings of them: about ``most`` rows."""
+        """Remove about ``most`` rows from the prefixes of these owners, in the owners' order."""
         here = self.keys.locked(unit, keys) if self.locks else keys
         left = most if self.freed is None else max(1, most // 2)
         counts: Counter[str] = Counter()
@@ -115,7 +115,7 @@ class Heads(OneStage):
         return Removal(+counts, more)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return the owners of which a prefix would go, and those whose first row is old and stays."""
+        """Return the owners that would lose a prefix, and counts of owners whose first row is old but stays."""
         found, limits, after = Tally(), dict[str, int](), ""
         last: str | None = after
         while last is not None:
@@ -131,7 +131,7 @@ class Heads(OneStage):
         return found
 
     def _judged(self, unit: Unit, terms: Terms, keys: Iterable[str], protected: Counter[str]) -> Iterator[str]:
-        """Return the owners whose first row is old enough, and which nothing protects. The others are counted."""
+        """Yield the owners whose first row is old enough and that nothing protects. Count the others by reason."""
         for row in rows(unit, self.statements.judge, keys, {"cutoff": cutoff(terms)}):
             key, old, waits = row.pop("key"), row.pop("old"), row.pop("waiting")
             reason = next((reason for reason, holds in row.items() if holds), None)
@@ -141,7 +141,7 @@ class Heads(OneStage):
                 yield key
 
     def _going(self, unit: Unit, terms: Terms, keys: Iterable[str], most: int = _ALL) -> Iterator[tuple[str, int]]:
-        """Return before which number the rows of each owner go, if any do. At most so many of each go."""
+        """Yield each owner with removable rows, and the number before which they are removed. At most ``most`` each."""
         values = {"cutoff": cutoff(terms), "kept": max(terms["keep_n"], 1) - 1, "most": most}
         for row in rows(unit, self.statements.limits, keys, values):
             if row["newest"] is not None:
@@ -150,12 +150,12 @@ class Heads(OneStage):
                     yield row["key"], limit
 
     def _settle(self, unit: Unit, keys: list[str]) -> None:
-        """Let the counters of these owners know all numbers. A row that is gone cannot refuse its number any more."""
+        """Raise the counters of these owners above all their numbers, so that no removed row's number is used again."""
         for row in rows(unit, self.statements.late, keys):
             unit.row(self.counter.mend, {"key": row["key"]})
 
     def _cut(self, unit: Unit, key: str, limit: int, most: int) -> int:
-        """Return the number before which at most so many rows are, and not beyond the limit."""
+        """Return the number that at most ``most`` rows are below, but not more than ``limit``."""
         found = unit.value(self.statements.cut, {"owner": key, "most": most})
         return limit if found is None else min(limit, found)
 
@@ -170,12 +170,12 @@ class Heads(OneStage):
 
     @cached_property
     def keys(self) -> Keys:
-        """Return the keys of its owners."""
+        """Return the keys of the owners."""
         return Keys(self.key)
 
     @cached_property
     def statements(self) -> Statements:
-        """Return its statements."""
+        """Return the statements of this kind."""
         return Statements(self)
 
 
@@ -195,7 +195,10 @@ class Statements:
 
 
 def _late(counter: Numbering) -> sa.Select[Any]:
-    """Return the owners whose counter is behind: another program brought rows in, or a row was restored by hand."""
+    """Return a SELECT of owners whose counter is behind.
+
+    Another program brought rows in, or a row was restored by hand.
+    """
     return sa.select(counter.key.label("key")).where(counter.behind)
 
 
@@ -205,14 +208,17 @@ def _of_owners(heads: Heads, values: Mapping[str, sa.ColumnElement[Any]]) -> Fam
 
 
 def _first_rows(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
-    """Return whether the first row of an owner is old, whether it waits, and what protects the owner."""
+    """Return expressions for an owner: whether its first row is old, whether it waits, and what protects the owner."""
     old = heads.age < bind("cutoff", heads.age)
     waiting = sa.false() if heads.waits is None else _first(heads, heads.waits)
     return {"old": _first(heads, old), "waiting": waiting, **heads.protections}
 
 
 def _ends(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
-    """Return an owner's first number, and those that end its prefix: of a batch, of what is old, of what may go."""
+    """Return expressions for an owner's first number, and for the numbers that end its prefix.
+
+    ``cut`` is the end of a batch, ``stop`` the first row that is not old, and ``newest`` the first row to keep.
+    """
     at, rows = heads.number, sa.select(heads.number).where(heads.owner == heads.key).limit(number(1))
     cut = rows.order_by(at).offset(_MOST).correlate(heads.key.table).scalar_subquery()
     young = unindexed(sa.or_(heads.age.is_(None), heads.age >= bind("cutoff", heads.age)))
@@ -237,13 +243,13 @@ def _held(heads: Heads, *conditions: sa.ColumnElement[bool]) -> Statement:
     return prepared(found.order_by(at).limit(number(_READ)))
 
 
-# The first deliveries of inboxes, and the first entries of feeds.
+# Prefixes of inboxes' deliveries, and of feeds' entries.
 
 _d, _c = DELIVERIES.c, CHANGES.c
 
 
 class DeliveryOf(OwnerOf):
-    """A delivery of a message."""
+    """A delivery of a message, with its position."""
 
     ord: int
 
@@ -254,7 +260,7 @@ _DELIVERED = family(
 
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
-    """Return how many of these messages nothing refers to once the deliveries before these positions are gone."""
+    """Return how many of these messages have no reference left without the deliveries before these positions."""
     staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
     staying.update(row["key"] for row in rows(unit, POINTING, messages))
     for one in rows(unit, _DELIVERED, messages - staying):

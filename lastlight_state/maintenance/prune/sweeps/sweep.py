@@ -1,7 +1,7 @@
-"""A kind of prune that goes its own way through its records, such as one that removes parts of them.
+"""A sweep is a kind of prune with its own walk through records, such as one that removes parts of them.
 
-A sweep looks through its records in an order of its own, some at a time and without a lock, and removes what it found
-in short transactions that judge it again.
+A sweep reads its records in its own order, in batches and without a lock. It removes candidates in short transactions
+that check them again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Terms = Mapping[str, Any]
 
 
 class CandidatePage(NamedTuple):
-    """The records from which something may go, and the place after which the next look begins: None at the end.
+    """The next candidates for removal, and the place after which the next look begins: None at the end.
 
-    A place is what the sweep makes it, as JSON can hold it.
+    Each sweep defines its places, as JSON values.
     """
 
     keys: list[str]
@@ -36,7 +36,7 @@ class CandidatePage(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The numbers of rows removed, by table, and whether the next look begins at the same place, as more may go."""
+    """The numbers of removed rows, by table, and whether the next look begins at the same place for more rows."""
 
     counts: Counter[str]
     more: bool = False
@@ -44,7 +44,7 @@ class Removal(NamedTuple):
 
 @dataclass
 class Tally:
-    """The tally of a sweep: the records, the rows by table, and how many records stay by the reason."""
+    """The tally of a sweep: the records, the rows by table, and how many records stay, by reason."""
 
     records: int = 0
     samples: list[str] = field(default_factory=list)
@@ -52,25 +52,25 @@ class Tally:
     protected: Counter[str] = field(default_factory=Counter)
 
     def add(self, keys: Iterable[str]) -> None:
-        """Count these records, and name the first."""
+        """Count these records, and keep the first keys as samples."""
         for key in keys:
             self.records += 1
             if self.records <= SAMPLES:
                 self.samples.append(key)
 
 
-#: How many of the records from which something would go a plan names.
+#: How many records a plan names at most.
 SAMPLES = 20
 
 
 class Stage(Protocol):
-    """One walk through records."""
+    """A stage of a sweep: one walk through records."""
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> CandidatePage:
-        """Return the next records after a place, from the beginning after None."""
+        """Return the next candidates after a place; after None, the first."""
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
-        """Remove what may go from these records, about ``most`` rows, after judging them again."""
+        """Remove about ``most`` rows of these records, after checking them again."""
 
 
 class OneStage:
@@ -78,53 +78,53 @@ class OneStage:
 
     @property
     def stages(self) -> tuple[Self, ...]:
-        """Return this sweep as its only kind."""
+        """Return this sweep as its only stage."""
         return (self,)
 
 
 class Sweep(Protocol):
-    """One kind. Its ``keep_n`` is None where records go by their age alone."""
+    """A kind of prune. Its ``keep_n`` is None if records are removed by their age alone."""
 
     @property
     def name(self) -> str:
-        """Return the kind of the policy."""
+        """Return the kind's name in a policy."""
 
     @property
     def record(self) -> str:
-        """Return what `NotFound` calls one of its records."""
+        """Return the name of a record in `NotFound`."""
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Return the tables that it removes rows of."""
+        """Return the tables that the sweep removes rows from."""
 
     @property
     def keep_days(self) -> int:
-        """Return the days that are kept unless a policy says more or less."""
+        """Return the default number of days that records are kept."""
 
     @property
     def keep_n(self) -> int | None:
-        """Return how many of the newest are kept unless a policy says more or less."""
+        """Return the default number of newest records that are kept."""
 
     @property
     def stages(self) -> Sequence[Stage]:
-        """Return the stages of this sweep. One begins when nothing is left to remove for the one before."""
+        """Return the stages of this sweep. A stage begins when the stage before has nothing left to remove."""
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
         """Return the given keys that exist."""
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """Return the terms with what is fixed when a prune begins, such as which of the newest are kept."""
+        """Return the terms with values that are fixed when a prune begins, such as the newest records to keep."""
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return what would go, in one snapshot."""
+        """Return the records and rows that would be removed, from one snapshot."""
 
 
 def cutoff(terms: Terms) -> datetime:
-    """Return the moment before which records may go."""
+    """Return the time before which records may be removed."""
     return parse_time(terms["cutoff"])
 
 
-# The rows of a table by their keys: the next ones, those that there are, and those that nobody else has locked.
+# The rows of a table by their keys: the next keys, the existing keys, and the keys that can be locked.
 
 
 class Keys:
@@ -139,7 +139,7 @@ class Keys:
         )
 
     def next(self, unit: Unit, terms: Terms, after: str | None) -> tuple[list[str], str | None]:
-        """Return the next keys after one, and the last of them unless they are the last of all."""
+        """Return the next keys after a key, and the last of them, or None if there are no more."""
         since = after or ""
         if terms["ids"] is None:
             keys = [row["key"] for row in unit.rows(self.walk, {"after": since})]
@@ -148,9 +148,9 @@ class Keys:
         return keys, keys[-1] if len(keys) == LOOK else None
 
     def among(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these keys that a row has."""
+        """Return the keys among these that exist."""
         return {row["key"] for row in rows(unit, self.known, keys)}
 
     def locked(self, unit: Unit, keys: Iterable[str]) -> list[str]:
-        """Return those of these keys whose rows nobody has locked; they are locked until the unit ends."""
+        """Return the keys among these whose rows could be locked. The locks last until the unit ends."""
         return [row["key"] for row in rows(unit, self.lock, keys)]
