@@ -218,7 +218,7 @@ class Chats(Repository):
         return log.path if log else None
 
     def _joined(self, threads: Sequence[ThreadUsage]) -> tuple[ChatThread, ...]:
-        """Return these threads as records, with one more statement for all of them."""
+        """Return records of these threads, with one more statement for all of them."""
         if not threads:
             return ()
         known = self._reading(lambda unit: known_threads(unit, [thread.trigger_id for thread in threads]))

@@ -1,8 +1,8 @@
 """Finds counters that are behind the rows that they number, and raises them.
 
 A counter falls behind if another program brought rows in, or if a row was restored by hand. Then its next number is
-taken already, and the call fails. No counter is ever lowered, and no row gets another number. Missing rows beside
-running runs, by which those runs are found, are also written again.
+taken already, and the call fails. No counter is ever lowered, and no row gets another number. Rows of `run_leases` that
+running runs lack are written again, too: without them nobody finds the runs.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class LostLeases:
     mend = run_leases.MEND
 
 
-#: What a repair mends, in this order.
+#: The counters and leases that a repair mends, in this order.
 MENDED: tuple[Counter | LostLeases, ...] = (*COUNTERS, LostLeases())
 
 

@@ -92,7 +92,7 @@ _OWN = family(
     lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person)),
     filters.IdRow,
 )
-#: The columns that a redacted message keeps: its metadata.
+#: The columns that redaction does not empty: a message's metadata.
 _LEFT = contents(MESSAGES, but=("content",))
 _TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)), filters.IdRow)
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
@@ -232,7 +232,7 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
 def _parted(
     unit: Unit, person: str, ids: Collection[str], *, locked: bool
 ) -> tuple[set[str], list[messages.FullMessage], Counter[str]]:
-    """Return the messages to empty, those of them with contents, and counts of the reasons for which others stay.
+    """Return the messages to erase, those of them with contents, and counts of the reasons for which others stay.
 
     A redacted message has no contents, but may have metadata and chunks.
     """

@@ -55,7 +55,7 @@ def refused(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
 def ended(
     receipts: Receipts, receipt: Receipt, step: Callable[[Receipt], tuple[Receipt, bool]], *, again: str
 ) -> Receipt:
-    """Run steps until one returns False, and return the finished receipt. Fails as `interruptible` does."""
+    """Run steps until one says that nothing is left, and return the finished receipt. Fails as `interruptible` does."""
     going_on = True
     with interruptible(receipts, lambda: receipt, again=again):
         while going_on:

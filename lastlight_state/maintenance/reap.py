@@ -121,7 +121,7 @@ class Reap(Repository):
         steps.confirm(unit, receipt)
         now, counts = self._now(), Counter(receipt.counts)
         why = statuses.reason("reason", Reason(SILENT_STATUS, source="system", actor=receipt.actor), status)
-        for one in sorted(found, key=lambda one: one.id):  # in the order in which all calls lock several sessions
+        for one in sorted(found, key=lambda one: one.id):  # in the order of ids, in which all calls lock sessions
             rows, _ = unit.sound(statuses.LOCK, {"session_id": one.id})
             seen = one.last_sign
             done = [statuses.retire(unit, self._listeners, row, status, why, now, seen=seen) for row in rows]

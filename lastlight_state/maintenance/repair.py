@@ -44,8 +44,8 @@ class LineFileScan(Record):
 
     Kinds: ``record``; ``recovered`` and ``glued``, which are records in damaged lines; ``blank``; ``torn_tail``; and
     damage: ``torn``, ``nul_bytes``, ``bad_utf8``, ``bad_json``, ``not_object``, ``oversize``. ``samples`` are the first
-    20 damaged parts. ``problem`` says why a file below a directory could not be read: such a file is not ``sound``, and
-    its sections are unknown.
+    20 parts that are not sound. ``problem`` says why a file below a directory could not be read: such a file is not
+    ``sound``, and its sections are unknown.
     """
 
     path: Path
@@ -109,7 +109,7 @@ class Repair:
         path = Path(path)
         if not path.is_symlink() and not path.is_file():
             raise NotFound("line file", str(path), reason=mismatch_at(path))
-        path = files.real(path.parent) / path.name  # as for `salvage`
+        path = files.real(path.parent) / path.name  # resolve links of folders, as `salvage` does
         return _liveness(path) != "held" and repair.seal(path)
 
     def salvage(self, path: Path | str, *, to: Path | str | None = None, replace: bool = False) -> Repaired:

@@ -4,10 +4,10 @@
 its whole key. Columns that all rows of one table lack get their defaults. Tables may come in any order: rows are stored
 in the order of foreign keys. An output table must exist and be registered. To use it, within one unit each:
 
-    planned = {table: len(rows) for table, rows in missing(view, given).items()}    # writes nothing
-    added = place(unit, given)                                                      # a Counter by table
+    planned = {table: len(rows) for table, rows in missing_rows(view, given).items()}  # writes nothing
+    added = insert_missing(unit, given)  # a Counter by table
 
-If another call has stored a row after the look, the insert raises `Conflict` (code ``unique``): do the unit again.
+If another call has stored a row after this lookup, the insert raises `Conflict` (code ``unique``): do the unit again.
 """
 
 from __future__ import annotations

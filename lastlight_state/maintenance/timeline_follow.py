@@ -2,7 +2,7 @@
 
 Five lists of a run are numbered in the order of its commits: its transitions, its inputs, the signals it received, its
 events and its phases. A reader who has seen a number has seen all lower numbers of that list, so a cursor is five
-numbers. Entries of different lists that were new at one look are ordered by time.
+numbers. New entries of different lists that are read together are ordered by time.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ _inputs = sa.select(sa.func.count()).select_from(INPUTS).where(INPUTS.c.run_id =
 
 
 class FollowPosition(TypedDict):
-    """A run, with the total number of its entries ever."""
+    """A run, and the number of its entries so far."""
 
     id: str
     told: int
 
 
-#: Counts the entries ever of these runs. The count grows with each entry of each list.
+#: Counts the entries of these runs so far, in all lists.
 TOLD = prepared(
     sa.select(
         RUNS.c.id,
@@ -138,7 +138,7 @@ class _Place(NamedTuple):
 
 
 def _order(place: _Place) -> tuple[datetime, bool, int, int]:
-    """Return the sort key of a row. At one moment, a phase ended before its run continued or ended."""
+    """Return the sort key of a row. At equal times phases come first: a phase ends before its run continues or ends."""
     return place.at, place.rank != _PHASES, place.rank, place.number
 
 

@@ -46,7 +46,7 @@ AT_REST = Options(read_only=True, glance=True)
 
 
 def damages(path: Path, options: Options = AT_REST) -> list[str]:
-    """Return the damages that the database finds in a copy."""
+    """Return the damage that the database itself finds in a copy, one text for each fault."""
     progress.tell("examining the copy", 0)
     with closing(open_backend(path, options)) as backend, Checkout(Mode.READ, backend) as checkout:
         return backend.damages(checkout, deep=True)
@@ -140,7 +140,7 @@ def _listed(root: Path) -> tuple[list[str], list[str]]:
 
 
 def _refuse_unread(error: OSError) -> None:
-    """Raise for a folder whose files would be missing silently. A vanished folder is accepted."""
+    """Raise the error of an unreadable folder, so that no file is missing silently. A vanished folder is accepted."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
@@ -163,7 +163,7 @@ def _copy(reading: BinaryIO, target: Path) -> None:
 
 
 def whole(path: Path, size: int) -> int:
-    """Return the number of bytes up to the last newline, of the first ``size``."""
+    """Return how many of the first ``size`` bytes of a file end with a newline: the size of its whole lines."""
     with open_binary(path) as file:
         end = size
         while end > 0:
@@ -182,7 +182,7 @@ def whole(path: Path, size: int) -> int:
 
 #: Options for the copy of a file that another party wrote.
 _FOREIGN = Options(read_only=True, glance=True, across_mounts=True, read_seconds=60.0)
-#: Why a file is left out, by the reason in the error.
+#: The reason for leaving out a file, by the reason in the error.
 _LEFT_OUT = {
     "not_a_database": "is no database",
     NOT_REGULAR: "expected regular files here and beside it, found something else",

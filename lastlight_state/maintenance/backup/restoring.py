@@ -125,7 +125,7 @@ def compare(folder: Path, manifest: Manifest) -> None:
 
 
 def damaged(path: str, problem: str) -> Conflict:
-    """Return the error for a backup that must not be restored."""
+    """Return a `Conflict` ``damaged_backup`` for a backup that must not be restored."""
     return Conflict(f"the backup is damaged: {path} {problem}", code="damaged_backup", path=path)
 
 

@@ -37,8 +37,8 @@ from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.receipts.models import State
 
 # A load under new ids may be interrupted after its commit. The same load then finishes it, and makes no second copy.
-# Its receipt has the digest of the bundle, and the seed of the new ids. The seed gives the names of the missing log
-# files again.
+# Its receipt has the digest of the bundle, and the seed of the new ids. From the seed come the new names of log files
+# that are still missing.
 
 #: The states of receipts whose loads have not ended.
 _UNFINISHED: tuple[State, ...] = ("running", "interrupted")
@@ -152,9 +152,8 @@ class Bundles(Repository):
         """Add the missing parts of a bundle: its rows in one transaction, then its log files.
 
         The whole bundle is verified before the first write. Rows and files that exist with the same contents are left
-        alone, so that loading twice changes nothing and leaves one receipt. A row or file that exists with other
-        contents raises `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` keeps it and adds the
-        rest.
+        alone, so that loading twice changes nothing and leaves one receipt. A row or file with other contents raises
+        `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` keeps it and adds the rest.
 
         With ``new_ids``, everything gets a new id, and each load adds one more independent run or session. Not copied
         are deliveries to others, the key of a run, and permissions that nobody has used yet. If such a load was

@@ -35,7 +35,7 @@ _UNIX = 3
 
 
 class Archive:
-    """A bundle that is being written, part by part. Leave its context before closing its file."""
+    """A bundle that is being written, part by part. End its ``with`` block before closing its file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)

@@ -1,8 +1,8 @@
 """Prepares a bundle's rows for loading: refuses bad rows, gives new ids, and compares rows with stored rows.
 
-Where they are stored, inboxes fill, deliveries are acknowledged and chunks are replaced. So stored rows of these tables
-never change, whatever the bundle has. Refused are only a delivery at a position where the inbox has another message,
-and chunks for a namespace whose embeddings have another length.
+Stored inboxes fill, stored deliveries are acknowledged, and stored chunks are replaced. So rows of these tables may
+differ from the bundle, and stay as they are stored. Refused are only a delivery at a position where the inbox has
+another message, and chunks for a namespace whose embeddings have another length.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class References:
         self._seen: dict[sa.Column[Any], set[Any]] = {target: set() for target in _TARGETS}
 
     def confirm(self, table: sa.Table, given: Iterable[Row]) -> None:
-        """Raise `Conflict` ``damaged_bundle`` if a row's foreign key is neither in the bundle nor stored."""
+        """Raise `Conflict` ``damaged_bundle`` if a foreign key's row is neither in the bundle nor stored."""
         for target in _TARGETS:
             if target.table is table:
                 self._seen[target].update(row.get(target.name) for row in given)
@@ -122,8 +122,8 @@ def refuse_unknown_words(table: sa.Table, given: Iterable[Row]) -> None:
 
 
 # A bundle under new ids: a run or session that is independent of the original. Every row gets a new id, and columns
-# that refer to it change along. Ids outside of the bundle, such as a parent run's, stay. Texts by people and models are
-# not searched for ids.
+# that refer to the row get it, too. Ids from outside of the bundle, such as a parent run's, stay. Texts by people and
+# models are not searched for ids.
 
 _b, _c, _renaming_d, _e = talks.BRANCHES.c, talks.CHANGES.c, talks.DELIVERIES.c, EXECUTIONS.c
 _m, _s, _renaming_t = talks.MESSAGES.c, talks.SESSIONS.c, talks.TRANSITIONS.c
@@ -143,7 +143,7 @@ _OWN: tuple[tuple[str, sa.Column[Any]], ...] = (
     ("message", _m.id),
     ("transition", _renaming_t.id),
 )
-#: The columns that refer to one of these ids.
+#: The columns with an id of a bundle, including foreign keys and other references.
 _NAMING: tuple[tuple[str, sa.Column[Any]], ...] = (
     *_OWN,
     *(("run", column) for column in RUN_TABLES),
@@ -167,7 +167,7 @@ _NAMING: tuple[tuple[str, sa.Column[Any]], ...] = (
     *(("message", column) for column in (talks.LINKS.c.message_id, _c.message_id, _renaming_d.message_id)),
 )
 _RUN_ID = "run_id"
-#: The name recorded as the user of a permission that was given to the original.
+#: The recorded user of an unused permission in a copy: only the original may use it.
 _COPIED = "bundle"
 
 
@@ -268,7 +268,7 @@ def _keys(rows: Iterator[Row]) -> set[str]:
 
 
 def _is_unused_permission(row: Row) -> bool:
-    """Return whether a gate permits an action that was not done yet. The permission is for the original only."""
+    """Return whether a gate permits an action that was not done yet. Only the original may use the permission."""
     used = row.get("consumed_by") is not None
     return row.get("status") == "approved" and row.get("action_digest") is not None and not used
 
@@ -316,9 +316,9 @@ def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
 
 
 def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) -> list[Row]:
-    """Return the links without those that stored orders in ``held`` lack.
+    """Return the links that can be stored. An order in ``held`` that was stored before gets no new link.
 
-    Raises `AlreadyExists` if there is such a link, unless ``keeps``.
+    Raises `AlreadyExists` if such an order lacks a link, unless ``keeps``.
     """
     asked = {LINKS.name: [row for row in given if row["progression_id"] in held]}
     lacking = row_merge.missing_rows(unit, asked, keeps=True).get(LINKS.name, [])
@@ -336,7 +336,7 @@ def raise_numbers(unit: Unit, inboxes: Iterable[Row]) -> None:
 
 
 def raise_counters(unit: Unit, keys: Iterable[str]) -> None:
-    """Raise the counters of these runs or sessions above their rows: the bundle added rows but kept the counters."""
+    """Raise the counters of these runs or sessions above their rows' numbers, after a load that kept counters."""
     for key in sorted(keys):
         for counter in _OWN_COUNTERS:
             unit.row(counter.mend, {"key": key})

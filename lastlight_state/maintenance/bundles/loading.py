@@ -82,7 +82,7 @@ class Loading:
         cut_off: Receipt | None = None,
     ) -> None:
         self._bundle = bundle
-        #: Whether an interrupted load, which this one finishes, has stored the rows.
+        #: Whether the rows were stored by an interrupted load, which this load finishes.
         self.is_stored = cut_off is not None
         #: The seed of the new ids.
         self.seed: str = new_id() if cut_off is None else cut_off.policy["seed"]
@@ -107,7 +107,7 @@ class Loading:
         return row_lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
 
     def counted(self, view: Unit) -> Counter[str]:
-        """Return how many rows `store` would add, by table. Raises for a bundle that `store` cannot add.
+        """Return how many rows `store` would add, by table. Raises if `store` cannot add the bundle.
 
         Does everything that `store` does, except the write.
         """
@@ -155,7 +155,7 @@ class Loading:
         numbers: Callable[[set[str]], dict[str, int]],
         held: set[str],
     ) -> dict[str, list[row_lines.Row]]:
-        """Return the rows that can be stored, with the numbers that this database has for the classes of messages.
+        """Return the rows in the form in which they can be stored. A message's class becomes this database's number.
 
         ``held`` collects the orders that were stored before: a bundle adds no message to such an order.
         """

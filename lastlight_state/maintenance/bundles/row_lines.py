@@ -56,7 +56,7 @@ def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str,
 
 
 def session_of(name: str) -> str | None:
-    """Return the agent's session of a log with this name in a bundle; None for any other name."""
+    """Return the id of the agent's session whose log has this name in a bundle; None for any other name."""
     if not name.startswith(f"{LINES[0]}/"):
         return None
     _, _, session, *rest = PurePosixPath(name).relative_to(LINES[0]).parts
@@ -99,7 +99,7 @@ def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Cal
 
 @contextmanager
 def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) -> Iterator[list[Staged]]:
-    """Write these logs under temporary names for the length of the block. Temporary names are removed at its end."""
+    """Write these logs under temporary names, which exist for the length of the ``with`` block."""
     made: list[Staged] = []
     with translated(settings.state_dir):
         try:
@@ -185,7 +185,7 @@ def refuse_nulls(table: sa.Table, row: Row) -> None:
 
 
 def _needed(table: sa.Table) -> Iterator[str]:
-    """Yield the columns that every line must have: the key, the column of the order, and a message's class."""
+    """Yield the columns that every line must have: the key, the sort column, and a message's class."""
     yield from (column.name for column in table.primary_key)
     if table.name in DEPTHS:
         yield DEPTHS[table.name]

@@ -48,7 +48,7 @@ from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 
 _d, _v, _n = DELIVERIES.c, VECTORS.c, NAMESPACES.c
 
-#: The tables of these rows.
+#: The tables of deliveries, inboxes, memberships, and chunks with their namespaces.
 RELATED_TABLES = (INBOXES, DELIVERIES, MEMBERS, NAMESPACES, VECTORS)
 
 _DELIVERED = family(lambda keys: sa.select(_d.message_id).where(_d.owner.in_(keys)))
@@ -197,7 +197,7 @@ def left_columns(unit: Unit, kind: str) -> list[str]:
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
-    """Return the number of each class, -1 for a class that the database does not know."""
+    """Return this database's number of each class, -1 for an unknown class."""
     known = {row["lion_class"]: row["type_id"] for row in unit.rows(_CLASSES)}
     return {name: known.get(name, -1) for name in names}
 

@@ -45,7 +45,7 @@ _OF_TABLE: dict[sa.Table, str] = {
     **dict.fromkeys((EXECUTIONS, NODES, SANDBOXES, MOVES), "metadata"),
     **dict.fromkeys((SESSIONS, BRANCHES, PROGRESSIONS, MESSAGES, TRANSITIONS), "metadata"),
 }
-#: Columns with a redaction of their own. An embedding is left out with its text, because it reveals the text.
+#: Columns with their own redaction. An embedding is left out with its text, because it reveals the text.
 _OWN: dict[str, tuple[sa.Column[Any], ...]] = {
     "scratch": (_r.scratch,),
     "content": (MESSAGES.c.content, MESSAGES.c.embedding),
@@ -77,8 +77,8 @@ def _is_content(column: sa.Column[Any]) -> bool:
 
 #: The columns that each redaction leaves out.
 _COLUMNS = {name: columns for name in sorted(REDACTIONS) if (columns := _columns_of(name))}
-#: The tables that a redaction leaves out: a mark would be no valid output, no chunk of a text, and no frame that the
-#: next one can change.
+#: The whole tables that a redaction leaves out. A mark instead of a value would make an invalid output or chunk, or a
+#: frame that the next frame cannot change.
 _TABLES: dict[str, tuple[sa.Table, ...]] = {
     "content": (NAMESPACES, VECTORS),
     "outputs": (HISTORY,),

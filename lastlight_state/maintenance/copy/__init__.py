@@ -267,7 +267,7 @@ def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
 
 
 def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: str | None) -> Receipt:
-    """Begin a receipt in a target that is still empty. From now on nobody can open the target."""
+    """Begin the receipt of a copy in the target, which must still be empty. From now on nobody can open the target."""
     _refuse(source, unit)
     policy = {"source": plan.source, "revision": plan.revision, "left_columns": list(plan.left_columns)}
     receipts = Receipts(context.within(TransactionScope(unit, context.scope.metrics)))

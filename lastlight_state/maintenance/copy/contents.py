@@ -1,4 +1,4 @@
-"""Reads tables in a form equal on every database: digests, and values that another database cannot hold."""
+"""Reads a table's rows in a form equal on every database: for its digest, and to check the target's limits."""
 
 from __future__ import annotations
 
@@ -79,15 +79,16 @@ _TO_SQLITE: tuple[tuple[type, Convert], ...] = (
 
 #: How many rows are decoded together.
 _ROWS = 500
-#: How many rows of one table are named.
+#: How many problem rows of one table are named.
 MOST_NAMED = 20
 
 _MODULUS = 2**256
 _NO_LIMIT = 2**40
-#: Deeper than this library writes JSON, but not deeper than the codec can write it.
+#: The depth limit for checking JSON: deeper than this library writes it, but not deeper than the codec can.
 _DEEPEST = 200
 
-#: Returns what the target cannot hold of a row, else None. There is no judge if the target holds everything.
+#: Returns the reason why the target cannot hold a row, else None. No such function is needed if the target holds
+#: everything.
 Judge = Callable[[Subject, Row], str | None]
 
 

@@ -133,7 +133,7 @@ class Subject:
         self.columns = tuple(column for column in table.columns if column.name not in apart)
         self.names = tuple(str(column.name) for column in self.columns)
         carried = _CARRIED.get(self.name, {})
-        #: The columns to read.
+        #: The columns or expressions to read.
         self.shown = tuple(
             carried[column.name].label(column.name) if column.name in carried else column for column in self.columns
         )
@@ -158,7 +158,7 @@ class Subject:
         return tuple(map(_sorted, self.order))
 
     def key(self, row: Row) -> list[Any]:
-        """Return a row's values of the columns in the ORDER BY."""
+        """Return a row's values of the columns that rows are sorted by."""
         return [row[place] for place in self._places]
 
     def stream(self, unit: Unit, after: Sequence[Any] | None = None) -> Iterator[Row]:

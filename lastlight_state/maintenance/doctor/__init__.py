@@ -78,7 +78,7 @@ class Doctor(Repository):
         """Run a check and add its findings. Return the reason if the check failed, else None."""
         work = check.rows
         try:
-            if check.id == server.REACH:  # it was run first
+            if check.id == server.REACH:  # the check was run first
                 return None
             if check.files is not None:
                 findings += check.files(look)
@@ -92,7 +92,7 @@ class Doctor(Repository):
 
 
 def _with_whole_remedy(finding: Finding, look: CheckContext) -> Finding:
-    """Return the finding with the examined database's name in its command, if it is a command of ours.
+    """Complete the command in a finding with the name of the examined database, and return the finding.
 
     A repair of files has no database, and a backup is made of this database's original.
     """

@@ -104,7 +104,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in rows of a table, found by a statement. Its first columns name the row. ``subject`` is the table."""
+    """A fault in rows of a table, and a statement that finds them. The statement's columns name a row."""
 
     check: str
     severity: str
@@ -158,5 +158,5 @@ def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
 
 
 def named(row: Mapping[str, object]) -> str:
-    """Return the values of a row's columns as one text, to name the row."""
+    """Return the values of a row in one text, to name the row in a finding."""
     return " ".join(str(value)[:80] for value in row.values())

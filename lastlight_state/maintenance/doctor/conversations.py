@@ -155,7 +155,7 @@ _RUNNING = prepared(
 
 
 _d = DELIVERIES.c
-#: An open delivery that many readers took and none ended.
+#: Finds open deliveries that many readers took and none acknowledged.
 STUCKS = (
     Fault(
         STUCK,

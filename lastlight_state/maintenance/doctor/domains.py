@@ -87,7 +87,8 @@ def _written(info: MailboxInfo) -> float:
 _SEQUENCE = "DOC-12"
 
 _c, _base = VALUES.c, VALUES.alias("base")
-#: How many numbers a value is after its complete value. Clearing the lowest bit gives the base of its change.
+#: How many numbers a value is after its last complete value. Clearing the lowest bit of it gives the number of the
+#: base.
 _behind = _c.number - _c.anchor
 
 
@@ -209,7 +210,7 @@ def _nowhere(named: sa.Column[str]) -> sa.ColumnElement[bool]:
     return sa.not_(sa.exists(sa.select(number(1)).where(named == OVERRIDES.c.name)))
 
 
-#: Crons may be kept elsewhere: then their fires show their names.
+#: Finds overrides of unknown crons. Crons may be kept elsewhere: then their fires show their names.
 UNKNOWN = Fault(
     ORPHANS,
     "info",

@@ -76,7 +76,7 @@ SPACE, LINES = "DOC-04", "DOC-11"
 
 #: How many line files are examined without ``deep``: those written last.
 NEWEST = 2_000
-#: The command that opens the database for writing, and otherwise does nothing that matters to such a file.
+#: The command that only opens the database for writing, which mends such a file.
 _OPENED = "lastlight-state checkpoint"
 _LEFT = (
     "a writer died and left this beside the database, which is whole only together with it: move, copy or delete"

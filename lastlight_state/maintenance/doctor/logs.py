@@ -116,7 +116,7 @@ def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[s
 
 
 def _logs_there(look: CheckContext) -> tuple[dict[str, list[str]], bool]:
-    """Return the logs of agent sessions by session, without logs of sub-agents, and whether these are all logs."""
+    """Return the log files of each agent session, without logs of sub-agents, and whether all log files were read."""
     logs: dict[str, list[str]] = {}
     files = line_files(look)
     for path in files:

@@ -188,7 +188,7 @@ def _waiting(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
             yield found(STUCK, severity, str(WORKERS.name), message if severity == "warning" else busy, samples)
 
 
-#: Triggers maintain these rows, unless somebody switches the triggers off or writes the rows.
+#: Triggers maintain `run_leases`. It differs only if somebody switches the triggers off or writes its rows.
 _LEASES = [
     Fault(
         AGREEMENT,

@@ -35,7 +35,7 @@ _MEANING = {
 
 
 def _reach(look: CheckContext) -> Iterator[Finding]:
-    """Connect to the server. An error is raised, and the caller makes a finding of it."""
+    """Connect to the server. The caller makes a finding of any error."""
     if not look.backend.exists:
         message = "there is no database; the command makes one"
         yield found(REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate")
@@ -200,7 +200,7 @@ _EXPECTED = {
     "synchronous_commit": ("on", "warning", "a crash of the server may lose commits"),
 }
 
-#: The size from which the WAL is large, and the size from which it is large if it exceeds its database.
+#: The size from which the WAL is large in any case, and the size from which it is large if it exceeds its database.
 _LARGE_WAL, _WAL_BESIDE = 64 * 1024 * 1024, 16 * 1024 * 1024
 #: The share of free pages that is worth a vacuum, and the size from which a database or table is worth one.
 _FREE_SHARE, _WORTH = 0.25, 16 * 1024 * 1024

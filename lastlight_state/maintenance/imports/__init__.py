@@ -234,7 +234,7 @@ def _compared(look: UnitLookup, piece: Piece) -> Outcome:
     """Compare a unit with the store and return its outcome; note if the unit shows that its source has moved."""
     outcome, rows, noticed = piece.compared(look)
     kept = piece.kept
-    if outcome == "unchanged" and pieces.is_same(look, piece):  # another digest is an older state: no proof
+    if outcome == "unchanged" and pieces.is_same(look, piece):  # with another digest it is an older state: no proof
         origins.note_moved(look)
     elif outcome == "pruned":
         kept = [*kept, *origins.removed_of_another(look, piece)]

@@ -82,7 +82,7 @@ def _draft(source: Foreign, name: Any, row: Row | None, scope: str, lenient: boo
 
 
 def _gave_later(source: Foreign, number: int, at: datetime) -> bool:
-    """Return whether an item with at most this number was created after a moment."""
+    """Return whether an item numbered up to ``number`` was created after ``at``."""
     [(newest,)] = source.read(f"SELECT max(created_at) FROM {_ITEMS} WHERE id <= ?", (number,))
     found = moment_of(newest)
     return found is not None and found > at

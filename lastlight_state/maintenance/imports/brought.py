@@ -1,7 +1,7 @@
-"""Writes and reads what a unit brought in at its last import, as the unit's line in the ledger.
+"""The ledger's record of the rows that a unit brought in at its last import.
 
-Rows that the line has and this store lacks were removed here. A line is the digest of the unit, then a JSON object. The
-object has short digests of the rows' keys, so that it names nobody who was erased.
+Rows in this record that are missing here were removed here. A line of the ledger is the digest of the unit, then a JSON
+object. The object has short digests of the rows' keys, so that it names nobody who was erased.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _FIELDS = ("name", "user", *checks.PROVENANCE, "project", "agent_session_id", "s
 _ENDS = ("ended_at", "ended_at_is_approximate")
 _BRANCH_FIELDS = ("name", "user", "node_metadata", "extra", *branching.HINTS, "system_msg_id")
 
-#: A change of status, and its reason in the form that statements take.
+#: A change of status, with its reason in the form that statements take.
 Checked = tuple[Change, statuses.StatusReason]
 
 
@@ -341,7 +341,7 @@ def _digests(body: Values) -> tuple[str, ...]:
 
 
 def _follow(look: UnitLookup, found: SessionDifference, stored: WholeMessageRow) -> None:
-    """Mark a stored message for revision, unless someone has revised it here since the last import."""
+    """Mark a stored message for revision, unless it was revised here since the last import."""
     message_id, revision = stored["id"], stored["revision"]
     if revision in (0, pieces.revision(look, message_id)):
         found.revised[message_id] = revision

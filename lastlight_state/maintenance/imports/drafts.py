@@ -33,7 +33,7 @@ class StoredBranch(TypedDict):
 
 
 class StoredRow(TypedDict):
-    """The row stored under an id."""
+    """The id of a stored row."""
 
     id: str
 
@@ -83,10 +83,10 @@ BRANCHES_OF = prepared(
 
 # The versions that an import leaves of a session. They show the next import what has changed here since.
 
-#: Returns whether a file gave a number up to this one after a moment.
+#: Returns whether a source file gave a message number up to the given one after the given time.
 GaveLater: TypeAlias = Callable[[int, datetime], bool]
 
-#: The version recorded for a part that already differed from the source before this import. No row has it.
+#: The version recorded for a part that differs from the source since before this import. No row has this version.
 DIFFERS = -1
 
 

@@ -52,7 +52,7 @@ def copy(file: BinaryIO, to: BinaryIO, begin: int, size: int, expected: str) -> 
 
 
 class SourceWritten(Conflict):
-    """A source file was written during reading, although it was opened as one that nobody writes."""
+    """A source file was written during reading, although it was opened as a file that nobody writes."""
 
 
 Row = dict[str, Any]
@@ -127,7 +127,7 @@ class Foreign:
         return int(next(iter(self.read(statement, (key,))))[0])
 
     def confirm(self) -> None:
-        """Raise `Conflict` ``damaged_source`` if the file was written since it was opened as one that nobody uses."""
+        """Raise `Conflict` ``damaged_source`` if another program has written the file since it was opened as unused."""
         if self._checkout.backend.disturbed:
             raise SourceWritten("the source was written while it was read: import it again", code="damaged_source")
 
@@ -152,7 +152,7 @@ class Foreign:
 def opened(path: Path, options: Options = _AT_REST, *, follow: bool = True) -> Iterator[Foreign]:
     """Open a file for reading, in one snapshot.
 
-    Pass ``follow=False`` for a file in a folder that was named: then a link in its place is refused.
+    Pass ``follow=False`` for a file inside a folder that the caller named: then a link in its place is refused.
     """
     with (
         closing(open_backend(files.real(path) if follow else path.absolute(), options)) as backend,

@@ -18,10 +18,10 @@ from lastlight_state.maintenance.imports.comparing import SessionDifference
 from lastlight_state.maintenance.imports.drafts import GaveLater, ImportedVersions
 from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
 
-# A source file numbers its messages itself. So two files have the same names for different messages, and so has a file
-# that was begun anew. A session belongs to the source if it began at the same time, if both have a message in common,
-# and if all common messages are equal. If the source took back every message, the session goes on with higher numbers
-# than the last import had. For a file gives no number twice, and a file that was begun anew gave the lower numbers
+# A source file numbers its messages itself. So two files can have the same ids for different messages, and so can a
+# file that was begun anew. A session belongs to the source if it began at the same time, if both have a message in
+# common, and if all common messages are equal. If the source took back every message, the session goes on with higher
+# numbers than the last import had: a file gives no number twice, and a file that was begun anew gave the lower numbers
 # later. In this case it must be the file of the last import.
 
 _BESIDE = ": a scope keeps both"
@@ -45,12 +45,12 @@ class LastImport:
 
     @classmethod
     def of(cls, known: Sequence[Any] | None, stored: WholeSessionRow) -> LastImport:
-        """Return what the ledger recorded. Without a record, make one from the stored session."""
+        """Return the ledger's record of the last import. Without one, make it from the stored session."""
         return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored["created_at"]), -1, "")
 
 
 def told(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
-    """Return what the ledger is to record of a session. ``known`` is the previous record."""
+    """Return the new record of a session for the ledger. ``known`` is the previous record."""
     [branch] = plan.branches
     number, at = known[3:5] if known else (-1, "")
     if branch.order and _number(branch, branch.order[-1]) >= number:

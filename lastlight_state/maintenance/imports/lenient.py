@@ -49,7 +49,7 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
 
     With ``noticed``, NaN and numbers beyond all floats are read as texts, and counted.
 
-    Raises `InvalidValue` for any other text.
+    Raises `InvalidValue` for a text that is not JSON.
     """
     try:
         return codec.decode(text)
@@ -70,7 +70,7 @@ def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
         value = json.loads(text, parse_constant=word, parse_float=real)
     except (ValueError, TypeError, RecursionError):
         raise InvalidValue(where, problem) from None
-    if not odd:  # refused for another reason
+    if not odd:  # refused, but not for NaN or a large number
         raise InvalidValue(where, problem)
     noticed[ADAPTED] += len(odd)
     return value

@@ -30,7 +30,7 @@ from lastlight_state.special_files import DIRECTORY
 # followed, and nothing but regular files is read.
 
 _BOXES = (INBOX, OUTBOX)
-#: The files and folders of a mailbox. Everything else in its folder is left.
+#: The files and folders of a mailbox. Other entries of its folder are not imported.
 _OURS = frozenset(
     [HEARTBEAT, *_BOXES]
     + [name + ending for name in (INBOUND_DB, OUTBOUND_DB) for ending in ("", "-journal", "-wal", "-shm")]
@@ -220,7 +220,7 @@ class CopyPiece:
 
 
 class AdoptedPiece:
-    """A mailbox that is already below our root. Missing parts are added. Its later traffic is not a change."""
+    """A mailbox that is already below our root. Missing parts are added. Its later messages are not a change."""
 
     kept: Sequence[str] = ()
 

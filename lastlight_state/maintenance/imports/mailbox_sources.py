@@ -54,7 +54,7 @@ Files: TypeAlias = Mapping[str, Foreign]
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a mailbox's files: columns, checksums of the rows, numbers of messages, and counts of notes."""
+    """The contents of a mailbox's files: columns, checksums of rows, numbers of messages, counts for ``noticed``."""
 
     shapes: dict[str, Shape]
     sums: dict[str, str]

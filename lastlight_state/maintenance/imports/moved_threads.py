@@ -22,7 +22,7 @@ def last(context: Context, key: str, namespace: str) -> str | None:
 
 
 def note(context: Context, key: str, namespace: str, checkpoint_id: str) -> None:
-    """Record that a checkpoint was moved. There is no receipt, because a move is a call of a saver."""
+    """Record that a checkpoint was moved. A move has no receipt, because it is a call of a checkpoint saver."""
     at, target = context.clock.now(), (_TARGET, key)
     context.scope.writing(
         lambda unit: pieces.note_unit(_look(unit, key, namespace), target, checkpoint_id, "imported", at),

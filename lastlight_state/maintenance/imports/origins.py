@@ -63,7 +63,7 @@ def is_of_file(look: UnitLookup) -> bool:
 
 
 def is_shown(look: UnitLookup) -> bool:
-    """Return whether the unit is surely of this file. The inode alone, as with a file in WAL mode, is no proof."""
+    """Return whether the unit is provably of this file. The inode alone, as in WAL mode, is no proof."""
     return is_of_file(look) and (last_source(look) in look.moved or not any(look.file[3:]))
 
 
@@ -101,7 +101,7 @@ def _last_policy(look: UnitLookup) -> dict[str, Any]:
 
 
 def note_moved(look: UnitLookup) -> None:
-    """Note that the source has moved here or was written anew in its place, as an unchanged unit shows."""
+    """Note that the source was moved here or written anew in its place. An unchanged unit is the proof."""
     found = last_source(look)
     if found is not None and (found == look.source or (found.startswith(os.sep) and not os.path.lexists(found))):
         look.moved.add(found)

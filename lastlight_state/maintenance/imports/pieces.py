@@ -96,7 +96,7 @@ class ImportTarget:
     scope: str | None = None
 
     def scoped(self, *names: str) -> str:
-        """Return the id of these names of the source, with the scope as a prefix."""
+        """Return the id made from names of the source, with the scope as its prefix."""
         return composed(*names) if self.scope is None else composed(self.scope, *names)
 
 
@@ -138,7 +138,7 @@ class Piece(Protocol):
         """Return the differences that stay, because they were changed here, too. The report names them."""
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return what storing this unit would do: the outcome, counts of added rows by table, and counts of notes.
+        """Return what storing this unit would do: the outcome, added rows by table, and counts for ``noticed``.
 
         The outcome is ``imported``, ``grown``, ``unchanged`` or ``pruned``. Raises an error of the library if the unit
         is refused. Writes nothing.
@@ -156,8 +156,8 @@ Read = Callable[[ImportTarget], Piece]
 class Part:
     """A part of a source: its name there, and how to read it.
 
-    ``read`` is None if it is not to be read. With ``left``, the part is not a unit but a number of rows that cannot be
-    stored here: a report counts them in ``noticed`` as ``<key>_left``.
+    ``read`` is None if the part is not imported. With ``left``, the part is not a unit but a number of rows that cannot
+    be stored here: a report counts them in ``noticed`` as ``<key>_left``.
     """
 
     key: str
@@ -288,7 +288,7 @@ def is_brought(view: Unit, target: tuple[str, str]) -> bool:
 
 
 class OtherSource(AlreadyExists):
-    """A unit was refused, because no unit has shown yet that it has the source of its last import. A later unit may."""
+    """A unit was refused, because its source may not be that of its last import. A later unit may prove that it is."""
 
 
 def refuse_other(piece: Piece, problem: str) -> NoReturn:

@@ -42,7 +42,7 @@ class RemovedParts:
         self.left = _of(going) - self._placed
 
     def note_absent(self, absent: Collection[str]) -> None:
-        """Set ``messages``: those of the messages that are not stored which were removed here."""
+        """Set ``messages`` to the messages that were removed here. ``absent`` are all messages that are not stored."""
         self._absent, systems = absent, {branch.system for branch in self.plan.branches}
         self.messages = set().union(*self._orders.values()) & set(absent) - systems
         if self._shorter:  # nobody knows if a message in no order now was removed here

@@ -87,7 +87,7 @@ class RowPiece:
         return self._kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         head = {self.draft.head: self._given[self.draft.head][:1]}
         stored_head = [stored for _, _, stored in row_merge.stored_pairs(look.view, head)]
         found = pieces.outcome(look, self, is_stored=bool(stored_head))
@@ -187,7 +187,7 @@ def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, n
     keys = {f"key_{column.name}": row[column.name] for column in table.primary_key}
     seen = {f"seen_{name}": stored[name] for name in growth.seen}
     if names and not view.change(_changed(table, tuple(names), growth.seen), {**values, **keys, **seen}):
-        # the row was changed after the look: the unit begins again
+        # the row was changed since the comparison: the unit begins again
         raise Conflict(f"a row of {table.name} was changed meanwhile", code="unique")
 
 

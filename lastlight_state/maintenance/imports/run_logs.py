@@ -236,7 +236,7 @@ class StatePiece:
         os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
 
     def _continues(self, stored: SessionState, before: str | None) -> bool:
-        """Return whether the stored snapshot is as imported from here, or this one has everything that it has.
+        """Return whether the stored snapshot is unchanged since its import from here, or this one includes all of it.
 
         The second case covers a killed import, whose snapshot is not in the ledger.
         """

@@ -99,7 +99,7 @@ class SessionPiece:
         self._begun = {one: checks.created(f"progressions {one!r:.80}.created_at", at, into.now) for one, at in begun}
         self._locks = sessions.Locks()
         self._look: UnitLookup
-        self._stored: WholeSessionRow | None = None  # its row, set by `compared`
+        self._stored: WholeSessionRow | None = None  # the session's row, set by `compared`
         self._base = ImportedVersions("")
         self._found = SessionDifference()
         self._changes: Row = {}
@@ -108,7 +108,7 @@ class SessionPiece:
         self._is_changed_here = False  # since the last import, or before it
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the session, the number of rows to add by table, and counts of notes."""
+        """Return the outcome of the session, the number of rows to add by table, and counts for ``noticed``."""
         self.digest, self.kept, self._look = self._draft.digest, (), look
         self._stored = look.view.row(session_sql.GET, {"session_id": self.plan.session["id"]})
         found = pieces.outcome(look, self, is_stored=self._stored is not None)
@@ -176,7 +176,7 @@ class SessionPiece:
         return [f"{what}: {', '.join(sorted(row))}" for what, row in told.items() if row]
 
     def _marks(self) -> Row:
-        """Return the bookmarks of the session. A removed message is replaced by the end of the order."""
+        """Return ``first_msg_id`` and ``last_msg_id`` of the session. The order's end replaces a removed message."""
         pool, gone = self._draft.pool, self._found.removed_messages
         if pool is not None:
             first, last = (None if one in gone else one for one in (pool.first, pool.last))
@@ -203,7 +203,7 @@ class SessionPiece:
         saving = TreeSave(plan, listeners, known, last, replaces=not is_new, following=beside)
         done = saving.part(view, plan.branches, self._locks)[1]
         if bool(done["session_created"]) != is_new:
-            # stored by another call after the look: the unit begins again, and is refused
+            # stored by another call since the comparison: the unit begins again, and is refused
             raise Conflict(f"session {session_id!r:.80} was changed meanwhile", code="unique")
         if self._draft.pool is None:
             self._pool(view, last)
@@ -211,7 +211,7 @@ class SessionPiece:
         self._leave(view)
 
     def _refuse_changed(self, view: Unit, stored: WholeSessionRow) -> None:
-        """Lock a stored session. Raises `Conflict` if it was changed after the look, so that the unit begins again."""
+        """Lock a stored session. Raises `Conflict` if it was changed since the comparison: the unit begins again."""
         self._locks.first(view, stored["id"])
         row = view.row(session_sql.LOCK, {"session_id": stored["id"]})
         if row is None or row["version"] != stored["version"]:

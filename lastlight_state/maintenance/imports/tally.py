@@ -29,7 +29,7 @@ _UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
 
 
 class Outcome(NamedTuple):
-    """The result of a unit: its outcome, counts of rows by table, counts of notes, and differences that stay."""
+    """The result of a unit: its outcome, counts of rows by table, counts for ``noticed``, and differences that stay."""
 
     outcome: str
     rows: Counter[str]

@@ -171,7 +171,7 @@ class TeamPiece:
         return self._found.kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         team, self._takes_scope = self._team, look.kind.partition(" ")[0] == _WITH_SCOPES
         look = self._renamed(look)
         is_same = pieces.known_target(look) == team.id
@@ -335,7 +335,7 @@ def _mark_in(noted: str) -> str:
 
 
 def _marks(seed: str, letters: Sequence[Letter]) -> Iterator[str]:
-    """Yield the digests of no message, of the first message, of the first two, and so on."""
+    """Yield a running digest of the messages: of none, of the first, of the first two, and so on."""
     seen = hashlib.sha256(seed.encode())
     yield seen.hexdigest()
     for letter in letters:

@@ -89,7 +89,7 @@ class ChatPiece(RowPiece):
         self._keeps_numbers = True
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         [session] = self.draft.given["messaging_sessions"]
         rival = {**session, "thread": session["thread_id"] or ""}
         is_rival = bool(session["active"]) and look.view.row(_RIVAL, rival) is not None

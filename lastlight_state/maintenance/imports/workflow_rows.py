@@ -250,7 +250,7 @@ def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFiel
 
 
 def chat(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a chat session. Its metadata does not have its messages' values yet, and its messages are counted anew."""
+    """Return a chat session. Its metadata still lacks texts kept for its messages, which are counted anew."""
     others = {name: value for name, value in found.items() if name != "message_count"}
     return _checked(chats.SESSIONS, limits, others, aside)
 
@@ -296,7 +296,8 @@ def _override_growth() -> Growth:
     return Growth(lambda stored, row: stored["updated_at"] < row["updated_at"], frozenset(), ("updated_at",))
 
 
-#: How stored rows may follow their source. A run's context also has its error, and this store counts restarts itself.
+#: The rules by which stored rows follow their source. A run's context stays, because the source adds the error to it.
+#: Restarts are counted separately here.
 GROWTHS = {
     "workflow_runs": Growth(
         is_open,

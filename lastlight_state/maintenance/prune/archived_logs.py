@@ -1,7 +1,8 @@
 """Removes the agents' logs of archived records after the records, unless a stored row still names the log.
 
 A log is removed completely, with its folder. Each of its files must be in a bundle byte for byte, and unchanged since
-the cutoff: after a change somebody still writes the log, whatever the records say. The bundles are read again before.
+the cutoff: after a change somebody still writes the log, whatever the records say. The bundles are read again before
+the removal.
 """
 
 from __future__ import annotations
@@ -130,7 +131,10 @@ def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
 
 
 def measured(unit: Unit, named: Counter[str], settings: Settings, cutoff: datetime) -> Counter[str]:
-    """Return the counts of log files to remove with records that name them this often: no other record names them."""
+    """Return counts of the log files that would be removed with these records.
+
+    ``named`` is how often the records name each log. A log that other rows name, too, stays.
+    """
     in_all = run_tables.named(unit, named)
     free = [session_id for session_id, often in named.items() if in_all[session_id] == often]
     return _counted([size for log in _there(settings, free) for size in _going(log, settings, cutoff)])
@@ -157,7 +161,7 @@ def _is_old(file: int, cutoff: datetime) -> bool:
 
 
 def _is_unfinished(name: str) -> bool:
-    """True if the file is an unfinished one of a dead writer, or a lock. No bundle has such files."""
+    """True if the file is a dead writer's temporary file or lock. No bundle has such files."""
     return name.endswith(row_lines.UNFINISHED)
 
 

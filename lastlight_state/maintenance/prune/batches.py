@@ -76,7 +76,7 @@ def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[s
 
 
 def _together(unit: Unit, kind: Kind, going: Iterator[list[str]], protected: Counter[str]) -> Iterable[list[str]]:
-    """Return the records in the groups to count: all in one group if they share rows."""
+    """Return the records in groups for counting: in one group if they share rows, else as they come."""
     if kind.shared is None:
         return going
     waits: dict[str, set[str]] = {}
@@ -123,9 +123,9 @@ def batch(
 ) -> tuple[Receipt, bool]:
     """Remove the next records: at most ``most`` rows together, or one record. Return whether there are more records.
 
-    Every record is checked again here, under its lock: a record that was restarted, or is waited for since the prune
-    began, is not removed. The receipt is locked first, so that work that was taken over ends before the first removal.
-    With an ``archiver``, each record is archived in a bundle before it is removed.
+    Every record is checked again here, under its lock. A record is not removed if it was restarted since the prune
+    began, or if another record waits for it now. The receipt is locked first, so that work that was taken over ends
+    before the first removal. With an ``archiver``, each record is archived in a bundle before it is removed.
     """
     steps.confirm(unit, receipt)
     progress = Progress.of(receipt.cursor)

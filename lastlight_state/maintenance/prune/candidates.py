@@ -70,7 +70,7 @@ class Statements:
         self.lock = prepared(_locking(walked), Ended)
         self.chosen = Family("key", self._among, Ended)
         self.lock_chosen = Family("key", lambda keys: _locking(self._among(keys)), Ended)
-        #: Locks records that stay: foreign keys to them may still be added.
+        #: Locks records that will stay. Other calls can still insert rows that refer to them.
         self.hold_chosen = Family(
             "key", lambda keys: self._among(keys).with_for_update(key_share=True, skip_locked=True), Ended
         )
@@ -137,7 +137,7 @@ class Statements:
 
 @lru_cache(maxsize=256)
 def output_counts(table: str) -> Family[CountOf]:
-    """Return a family that counts the rows of each of these runs in an output table."""
+    """Return a `Family` that counts the rows of each of these runs in an output table."""
     run_id = _run_id_of(table)
     return Family(
         "key",
@@ -150,13 +150,13 @@ def output_counts(table: str) -> Family[CountOf]:
 
 @lru_cache(maxsize=256)
 def output_holding(table: str) -> Family:
-    """Return a family that locks the rows of these runs in an output table."""
+    """Return a `Family` that locks the rows of these runs in an output table."""
     return _holding(_run_id_of(table))
 
 
 @lru_cache(maxsize=256)
 def output_removal(table: str) -> Family:
-    """Return a family that removes the rows of these runs from an output table."""
+    """Return a `Family` that removes the rows of these runs from an output table."""
     return _removal(_run_id_of(table))
 
 
@@ -226,7 +226,7 @@ class Range:
     def held(self, unit: Unit) -> list[str]:
         """Return the given records (at most `LOOK`) that are in the range, and lock them.
 
-        The lock still permits foreign keys to them. Records that another call has locked are skipped.
+        Other calls can still insert rows that refer to them. Records that another call has locked are skipped.
         """
         if not self.keys:
             return []
@@ -321,7 +321,7 @@ def outputs_of(unit: Unit, kind: Kind) -> list[str]:
 
 
 def in_use(unit: Unit, kind: Kind) -> frozenset[str]:
-    """Return the records with references that only a program can follow."""
+    """Return the records that are in use through references other than foreign keys, such as a run's scratch."""
     return kind.in_use(unit) if kind.in_use is not None else frozenset()
 
 

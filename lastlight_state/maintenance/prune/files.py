@@ -45,7 +45,7 @@ class Size(NamedTuple):
 
 
 class LogsByAge(NamedTuple):
-    """The logs of a tree at one look: their places by age, the oldest first, and counts by reason of logs that stay."""
+    """The logs found in a tree: their places by age, the oldest first, and counts by reason of logs that stay."""
 
     logs: Sequence[Place]
     staying: Mapping[str, int]
@@ -94,7 +94,7 @@ _unfinished = sa.and_(EXECUTIONS.c.finished_at.is_(None), EXECUTIONS.c.success.i
 
 
 def _using(column: sa.Column[Any], source: Any, **reasons: sa.ColumnElement[bool]) -> Family:
-    """Return a family that tells, by reason, whether rows that name a session need its log."""
+    """Return a `Family` that tells, by reason, whether rows that name a session need its log."""
     columns = (condition.label(reason) for reason, condition in reasons.items())
     found = sa.select(column.label("key"), *columns).select_from(source)
     return family(lambda keys: found.where(column.in_(keys)))

@@ -24,8 +24,8 @@ from lastlight_state.settings import Settings
 # transactions. After a kill, the receipt still names the logs, and the next call checks them again: missing logs count
 # as removed, and changed logs stay.
 
-#: How many logs a receipt names at a time, and how many a plan names. So many fit into a receipt even with the longest
-#: names: two of 255 bytes each, of which JSON may write every byte as six.
+#: How many logs a receipt names at a time, and how many a plan names. A receipt can hold this many even with the
+#: longest names: two of 255 bytes each, where JSON may write each byte as six.
 TOGETHER, _SAMPLES = 20, 20
 #: Logs to remove, by key, with their sizes.
 Going: TypeAlias = dict[str, Size]

@@ -138,7 +138,7 @@ class RedactPolicy:
 
 
 class FullMessage(TypedDict):
-    """A message without its content. ``marked`` is the content if it may be an emptied one; readers remove it."""
+    """A message without its content. ``marked`` is the content if it begins like an emptied one; `full` removes it."""
 
     id: str
     created_at: datetime

@@ -91,7 +91,7 @@ class ChunkPiece(RowPiece):
     """
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         [head] = self.draft.given[str(NAMESPACES.name)]
         namespace = head["namespace"]
         self._space = replace(look, key=key_of((str(NAMESPACES.name), namespace)))
@@ -128,9 +128,9 @@ class ChunkPiece(RowPiece):
 
 
 def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """Return a cron.
+    """Return a cron of this library.
 
-    The next look for due crons here plans it, so that it does not fire for missed times.
+    The next search for due crons here plans it, so that it does not fire for missed times.
     """
     found = SourceRow(terms, "_smithers_cron", row, "cron_id", adapts=True)
     created = found.must("created_at_ms", moment)
@@ -155,7 +155,7 @@ def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """Return an entry of the cache, with its key unchanged."""
+    """Return a row for the cache, with its key unchanged."""
     found = SourceRow(terms, "_smithers_cache", row, "cache_key")
     for name in ("tools_sig", "jj_pointer"):
         terms.noticed[f"{name}_left"] += row.get(name) is not None
@@ -174,7 +174,7 @@ def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """Return a chunk of text with its embedding, and its namespace, which begins with its first chunk."""
+    """Return rows for a chunk of text with its embedding, and for its namespace, which begins with its first chunk."""
     found = SourceRow(terms, "_smithers_vectors", row, "id", adapts=True)
     embedding = found.must("embedding", checks.vector)
     dimensions = len(embedding) // 4

@@ -52,7 +52,7 @@ class AbsentRows:
     def left_out(self, given: Given, outputs: Collection[str]) -> Given:
         """Return the rows without those that were removed here.
 
-        Raises `AlreadyExists` if the source gave a new row a number that was given here to a row that is gone.
+        Raises `AlreadyExists` for a new row of the source if its number was given here to a row that is gone.
         """
         found = dict(given)
         for stream, table, number in _STREAMS:

@@ -147,7 +147,7 @@ _STATES = {
     "waiting-timer": "waiting_timer",
     **dict.fromkeys(_WAITS, "pending"),
 }
-#: The columns of a run that have a column here. Values of other columns go to the run's context.
+#: The columns of a run that have a place here. Values of other columns go to the run's context.
 _PLACED_RUN = {
     *("run_id", "parent_run_id", "workflow_name", "workflow_path", "workflow_hash", "status", "created_at_ms"),
     *("started_at_ms", "finished_at_ms", "heartbeat_at_ms", "cancel_requested_at_ms", "error_json"),
@@ -241,7 +241,7 @@ def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
 
 
 def _placed(row: Row) -> set[str]:
-    """Return the columns of an attempt that have a column here.
+    """Return the columns of an attempt that have a place here.
 
     A state that has no word here is kept in the details.
     """
@@ -294,7 +294,7 @@ def loop(terms: Terms, row: Row) -> Row:
 
 
 def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: bool, others: Iterable[Row]) -> Row:
-    """Return the run completed from its other rows: its phase, what it waits for, and its last sign of life."""
+    """Return the run with facts from its other rows: its phase, what it waits for, and its last sign of life."""
     last = max(nodes, key=lambda one: (one["updated_at"], one["node_id"]), default=None)
     phase = (
         last["node_id"] if last is not None and valid.is_identifier(last["node_id"], _RUN.current_phase) else _NO_PHASE
@@ -310,7 +310,7 @@ def _is_sign(name: str, value: Any) -> bool:
 
 
 def _wait(their_status: str, nodes: Sequence[Row], is_asked: bool) -> Row:
-    """Return why a run is paused. A question has its own row; a waiting node has the timer or signal."""
+    """Return the reason for which a run is paused. A question has a row; a waiting node has the timer or signal."""
     if is_asked:
         return {"pause_reason": "gate"}
     wanted, reason = {

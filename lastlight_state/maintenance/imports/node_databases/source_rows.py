@@ -25,7 +25,7 @@ _ID = 256
 
 
 class Terms:
-    """How to read the rows of one unit, with counts of notes."""
+    """How to read the rows of one unit, with counts for ``noticed``."""
 
     def __init__(self, limits: Limits, *, lenient: bool) -> None:
         self.limits = limits
@@ -80,7 +80,7 @@ class SourceRow:
         return self.may(name, check)
 
     def others(self, placed: Collection[str], max_bytes: int) -> Row | None:
-        """Return the values of columns without a place of their own, and `kept`; None if there are none."""
+        """Return the values of columns that have no column here, with adapted values; None if there are none."""
         found: Row = {}
         for name, value in self.row.items():
             if name in placed or value is None:

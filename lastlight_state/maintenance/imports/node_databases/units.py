@@ -142,7 +142,7 @@ class RunPiece(RowPiece):
         self._calls = sorted(calls, key=lambda row: (row["started_at"], row["call_id"]))
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit, the number of rows to add by table, and counts of notes."""
+        """Return the outcome of the unit, the number of rows to add by table, and counts for ``noticed``."""
         held = values.fitting(look.view, self._produced)
         run = self.draft.given["workflow_runs"][0]
         rows = {name: values.made(table, self._produced[name], run) for name, table in held.items()}

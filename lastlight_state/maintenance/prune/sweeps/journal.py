@@ -109,7 +109,7 @@ class Part:
 
     @property
     def amount(self) -> sa.ColumnElement[int]:
-        """Return the number of a run's rows to remove.
+        """Return an expression for the number of a run's rows to remove.
 
         It counts nothing if there are none, because counting may read the whole table.
         """
@@ -218,7 +218,7 @@ class Journal(OneStage):
 def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]:
     """Return the runs among these that nothing protects; count the others by reason.
 
-    It does not matter if a live run reads the output of one: outputs are in executions, which stay.
+    A run whose output a live run reads is not protected here: outputs are in executions, which stay.
     """
     kept = candidates.protected(unit, RUNS_KIND, keys, frozenset()) if keys else {}
     protected.update(kept.values())

@@ -27,7 +27,7 @@ LEAST_DAYS = 1
 
 
 def _old_and_alone(table: sa.Table, referring: Iterable[sa.Column[Any]]) -> Family:
-    """Return a family of rows that are old enough, and that no row names in these columns."""
+    """Return a `Family` that finds rows that are old enough, and that no row refers to in these columns."""
     key, made = table.c.id, table.c.created_at
     old = unindexed(made < bind("cutoff", made))
     # One index probe for each row and column. For NOT EXISTS, Postgres may read the whole referring table.

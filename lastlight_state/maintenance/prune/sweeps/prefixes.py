@@ -23,7 +23,7 @@ from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Keys, 
 
 #: How many rows of a prefix one statement reads.
 _READ = 2_000
-#: A limit for rows, and a number larger than any row's.
+#: Larger than any number of rows and any row's number: no limit.
 _ALL = 2**62
 _MOST = sa.bindparam("most", type_=sa.BigInteger())
 
@@ -155,7 +155,7 @@ class Heads(OneStage):
             unit.row(self.counter.mend, {"key": row["key"]})
 
     def _cut(self, unit: Unit, key: str, limit: int, most: int) -> int:
-        """Return the number that at most ``most`` rows are below, but not more than ``limit``."""
+        """Return the number before which at most ``most`` rows can be removed, but not more than ``limit``."""
         found = unit.value(self.statements.cut, {"owner": key, "most": most})
         return limit if found is None else min(limit, found)
 
@@ -260,7 +260,7 @@ _DELIVERED = family(
 
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
-    """Return how many of these messages have no reference left without the deliveries before these positions."""
+    """Return how many of these messages lose their last reference with the deliveries before these positions."""
     staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
     staying.update(row["key"] for row in rows(unit, POINTING, messages))
     for one in rows(unit, _DELIVERED, messages - staying):

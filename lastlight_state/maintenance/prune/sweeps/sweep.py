@@ -67,7 +67,7 @@ class Stage(Protocol):
     """A stage of a sweep: one walk through records."""
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> CandidatePage:
-        """Return the next candidates after a place; after None, the first."""
+        """Return the next candidates after the place ``after``, or the first candidates if it is None."""
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
         """Remove about ``most`` rows of these records, after checking them again."""
