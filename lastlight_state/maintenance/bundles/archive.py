@@ -103,7 +103,7 @@ def new_file(place: Path) -> Iterator[BinaryIO]:
 
 
 def link(made: Path, place: Path) -> None:
-    """Link a file to its name. Raises `AlreadyExists` if the name is taken by now: a rename would replace that file."""
+    """Link a file to its name. Raises `AlreadyExists` if another file has the name, which a rename would replace."""
     try:
         os.link(made, place)
     except FileExistsError as error:

@@ -178,7 +178,10 @@ class Copy(Repository):
     def _planned(
         self, source: Unit, context: Context, tell: OnProgress | None, leave_columns: Collection[str] | None
     ) -> tuple[CopyPlan, list[Subject], dict[str, int | None]]:
-        """Return the plan, the tables in order, and the result of `numbers`. A role may lack the right for that."""
+        """Return the plan, the tables in order, and the last generated number of each table.
+
+        A role may lack the right to read the numbers.
+        """
         copied, problems = _copied_tables(source)
         left = copy_tables.filled(source, [one.table for one in copied if not one.is_output])
         problems += _unnamed(left, leave_columns)

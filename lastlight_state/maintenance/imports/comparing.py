@@ -267,7 +267,7 @@ def _pool(
     here: list[str],
     removed: RemovedParts,
 ) -> None:
-    """Set the order of all messages in ``found``. Messages that only branches have come at its end."""
+    """Set the order of all messages in ``found``. Messages that are only in branches come at its end."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
     as_left = stored is None or may_change(look, stored["progression_id"], base, here, pool.ids)
     ids = removed.order("", pool.ids, here, is_as_left=as_left)

@@ -215,7 +215,7 @@ def _first_rows(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
 
 
 def _ends(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
-    """Return expressions for an owner's first number, and for the numbers that end its prefix.
+    """Return expressions for an owner's first number, and for numbers that limit its prefix.
 
     ``cut`` is the end of a batch, ``stop`` the first row that is not old, and ``newest`` the first row to keep.
     """

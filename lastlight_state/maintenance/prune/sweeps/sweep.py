@@ -36,7 +36,7 @@ class CandidatePage(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The numbers of removed rows, by table, and whether the next look begins at the same place for more rows."""
+    """The numbers of removed rows, by table. ``more`` says that the same place may have more rows to remove."""
 
     counts: Counter[str]
     more: bool = False
