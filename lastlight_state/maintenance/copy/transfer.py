@@ -75,7 +75,10 @@ def refuse_same(source: Unit, target: Unit) -> None:
 
 
 def prepare(source: Backend, target: Backend, *, migrated: bool) -> None:
-    """Check that both have the same schema; with ``migrated``, create it in an empty target. Raises as `verify`."""
+    """Check that source and target have one schema; with ``migrated``, create it in an empty target.
+
+    Raises the errors of `verify`, and `SchemaMismatch`.
+    """
     if migrated and is_empty(target):
         migrate(target)
     verify(source)

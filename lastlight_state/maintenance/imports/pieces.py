@@ -63,8 +63,8 @@ class ImportReport(Record):
 
     ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``, ``ignored``
     and ``failed``. ``rows`` counts the added rows, by table or kind of file. ``noticed`` counts facts of the source
-    that no row holds. ``failures`` are the first 500 failed units. ``conflicts`` are the first 500 differences from the
-    source that stay, and units of another source that were removed here. ``noticed`` counts all conflicts.
+    that no row holds, and all conflicts. ``failures`` are the first 500 failed units. ``conflicts`` are the first 500
+    differences from the source that stay, and units of another source that were removed here.
     """
 
     kind: str

@@ -49,9 +49,9 @@ class RemovedParts:
             self.messages |= set(absent) - self._placed - systems
 
     def order(self, name: str, given: Sequence[str], stored: Sequence[str], *, is_as_left: bool) -> list[str]:
-        """Return the order of a branch without messages that were taken out of it here.
+        """Return an order without messages that were taken out of it here.
 
-        The order of all messages has the empty name.
+        ``name`` is the branch's id, or empty for the order of all messages.
         """
         begun: Sequence[str] = () if is_as_left else self._orders.get(name, ())
         known = set(begun) - set(stored)
