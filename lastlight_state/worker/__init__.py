@@ -1,6 +1,8 @@
-"""Workers: processes that wait for runs of their workflows, drive each with its author's function, and stop in order.
+"""Workers: processes that wait for runs of their workflows, call the workflow's function for each, and shut down
+cleanly.
 
-What a phase does, and which phase comes next, is the author's: a worker is a loop over public calls of the store::
+The function that you register decides what a phase does and which phase comes next. The worker itself is a loop over
+public calls of the store::
 
     worker = Worker(store)
 

@@ -1,4 +1,4 @@
-"""How one step serves threads and coroutines: its calls are awaited where the store is one for coroutines."""
+"""Helpers that let one step serve threads and coroutines: calls of an async store are awaited, others run directly."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lastlight_state.workflows import Failure
 
 T = TypeVar("T")
 
-#: Characters of an error that are kept, of its beginning.
+#: Most characters of an error message that are stored: its beginning.
 ERROR_CHARS = 4_000
-#: Characters of a traceback that are kept, of its end.
+#: Most characters of a traceback that are stored: its end.
 _TRACEBACK_CHARS = 16_000
 
 
@@ -28,23 +28,23 @@ class RunFailed(Exception):
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """Return the exceptions that a group holds, groups within it too; of another exception itself."""
+    """Return the exceptions inside an exception group and its nested groups. Another exception is returned alone."""
     if isinstance(error, BaseExceptionGroup):
         return [leaf for one in error.exceptions for leaf in leaves(one)]
     return [error]
 
 
 class Left(BaseException):
-    """Leaves the function of a workflow: the run was paused, or is to be given back. Not for ``except Exception``."""
+    """Raised to leave a workflow's function: its run was paused or is released. ``except Exception`` misses it."""
 
 
 async def settled(value: Awaitable[T] | T) -> T:
-    """Return what a call of a store returned, awaited where the store is one for coroutines."""
+    """Return the result of a store's call: await an awaitable, return any other value as it is."""
     return await value if inspect.isawaitable(value) else value
 
 
 def at_once(steps: Coroutine[Any, Any, T]) -> T:
-    """Run a step to its end where nothing waits. Raises `MisuseError` for a function that is a coroutine."""
+    """Run a coroutine that never waits to its end, and return its result. Raises `MisuseError` if it does wait."""
     try:
         steps.send(None)
     except StopIteration as done:
@@ -54,7 +54,7 @@ def at_once(steps: Coroutine[Any, Any, T]) -> T:
 
 
 class Entered:
-    """A block of a store, entered by ``async with`` also where the store is one for threads."""
+    """Lets ``async with`` enter a context manager of either kind, synchronous or asynchronous."""
 
     def __init__(self, block: Any) -> None:
         self._block = block
@@ -69,9 +69,10 @@ class Entered:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the failure that an exception is: its type and message, and its traceback as detail.
+    """Convert an exception to a `Failure`: its type and message as the text, its traceback as the detail.
 
-    A group, as `asyncio.TaskGroup` raises it, says nothing itself: the first of its exceptions is told behind it.
+    The message of an exception group, such as `asyncio.TaskGroup` raises, says little. So the text of the first
+    exception in the group is appended.
     """
     if isinstance(error, RunFailed):
         return error.failure

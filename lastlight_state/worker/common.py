@@ -1,4 +1,4 @@
-"""What workers of threads and of tasks share: which function drives which workflow, and how a job ends early."""
+"""What thread workers and task workers share: registered workflows, taking runs, and storing how a job ended."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from lastlight_state.workflows.checks import some_versions
 
 _log = logging.getLogger("lastlight_state.worker")
 
-#: Characters of a failed try that its run's history tells.
+#: Most characters of a failed try's error that the run's history shows.
 REASON_CHARS = 500
-#: Seconds between two sweeps: the ends of runs that nobody is to go on with.
+#: Seconds between two sweeps. A sweep ends runs that have used up their restarts.
 SWEEP_SECONDS = 30.0
-#: A worker says that it is there at most once in so many seconds: when it looks for work, so at least at each sweep.
+#: Least seconds between two announcements of a worker that it is alive. It announces when it looks for work.
 SEEN_SECONDS = 15.0
-#: Seconds of one wait for work. It ends at once when there is some.
+#: Longest seconds of one wait for work. The wait ends at once when work arrives.
 WAIT_SECONDS = 300.0
-#: Seconds until the next try after the database could not be reached.
+#: Seconds until the next try after the database was unreachable.
 PAUSE_SECONDS = 1.0
 #: A worker is healthy if it has reached its database within this many sweeps.
 HEALTHY_SWEEPS = 3
@@ -55,7 +55,7 @@ HEALTHY_SWEEPS = 3
 
 @dataclass(frozen=True)
 class Health:
-    """The health of a worker: the runs it drives, and the seconds since it reached its database (None: not yet)."""
+    """The health of a worker: the ids of its runs, and the seconds since its last sweep (None: no sweep yet)."""
 
     run_ids: tuple[str, ...]
     seconds_unreached: float | None
@@ -63,16 +63,16 @@ class Health:
 
     @property
     def is_healthy(self) -> bool:
-        """True if the worker has reached its database lately."""
+        """True if the worker has swept its database within the last `HEALTHY_SWEEPS` sweep intervals."""
         return self.seconds_unreached is not None and self.seconds_unreached < HEALTHY_SWEEPS * SWEEP_SECONDS
 
 
-#: The tries of a workflow that says nothing about them.
+#: The default retry policy of a workflow.
 THREE_TRIES = Retry()
 
 
 class Registry(ABC, Generic[F]):
-    """The functions of workflows, and the settings and the state of a worker."""
+    """Base of both workers: the registered workflow functions, the settings, and the loop's state."""
 
     _stop: Stop
     _store: Any
@@ -114,9 +114,9 @@ class Registry(ABC, Generic[F]):
     ) -> Callable[[F], F]:
         """Register the decorated function for the runs of a workflow.
 
-        ``cap``: at most so many runs of it are admitted from the queue at a time, by all workers together. ``retry``
-        says when a function that raised is called again. ``input`` is the type of ``job.input``: a pydantic model, a
-        dataclass, or ``dict``. ``cron`` makes a run at each of its instants, through whichever worker comes first.
+        ``cap`` is the most runs of this workflow that the queue admits at a time, over all workers. ``retry`` says when
+        the function is called again after an exception. ``input`` is the type of ``job.input``: a pydantic model, a
+        dataclass, or ``dict``. ``cron`` creates one run at each due time, by whichever worker is first.
         """
 
         if name in self._workflows:
@@ -132,12 +132,12 @@ class Registry(ABC, Generic[F]):
         return register
 
     def health(self) -> Health:
-        """Return what a probe wants to know. May be called from any thread."""
+        """Return the worker's health for a liveness probe. May be called from any thread."""
         unreached = None if self._swept is None else time.monotonic() - self._swept
         return Health(tuple(self._jobs), unreached, self._stop.is_set())
 
     def _refuse_idle(self) -> None:
-        """Raise `MisuseError` for a worker that serves no workflow."""
+        """Raise `MisuseError` if no workflow is registered."""
         if not self._workflows:
             raise MisuseError("the worker has no workflow: register one with @worker.workflow(name)")
 
@@ -164,7 +164,7 @@ class Registry(ABC, Generic[F]):
         return {"workflow_names": list(self._workflows), "app_versions": self.app_versions}
 
     async def _look(self) -> float:
-        """Do what is due, and fill the free slots. Returns the seconds until the next look."""
+        """Sweep and fire crons if they are due, then fill the free slots. Returns the seconds until the next look."""
         await self._announce()
         if self._sweep_is_due and await self._may_take_over():
             await settled(self._store.workflows.claims.give_up(workflow_names=list(self._workflows)))
@@ -177,7 +177,7 @@ class Registry(ABC, Generic[F]):
         return pause
 
     async def _take(self) -> bool:
-        """Start jobs in the free slots, and return whether there was a run for one."""
+        """Take runs for the free slots and start their jobs. Returns True if a run was taken."""
         workflows, free = self._store.workflows, self.slots - len(self._jobs)
         claims = await settled(workflows.queue.admit_next(**self._admitting, **self._taking, limit=free))
         if len(claims) < free and await self._may_take_over():
@@ -188,7 +188,7 @@ class Registry(ABC, Generic[F]):
         return bool(claims)
 
     async def _announce(self) -> None:
-        """Say that this worker is there, unless it has done so just now. It goes on where that cannot be stored."""
+        """Announce that this worker is alive, at most every `SEEN_SECONDS`. A failed write is only logged."""
         now = time.monotonic()
         if self._announced is None or now - self._announced >= SEEN_SECONDS:
             self._announced = now
@@ -199,13 +199,13 @@ class Registry(ABC, Generic[F]):
                 _log.warning("lists of workers do not show that this one is there: %s", error)
 
     async def _forget(self) -> None:
-        """Take this worker off the list of those that are there."""
+        """Remove this worker from the list of live workers."""
         self._announced = None
         with suppress(StateError):
             await settled(self._store.workflows.workers.remove(self.owner))
 
     async def _drive(self, claim: Claim) -> None:
-        """Drive a run to its end, its pause, its next try or its release."""
+        """Drive a claimed run until it ends, pauses, is queued for a retry, or is released."""
         try:
             run = await self._run(claim.run_id)
             async with Entered(self._store.driving(claim)) as driven:
@@ -219,7 +219,7 @@ class Registry(ABC, Generic[F]):
             _log.exception("run %s could not be driven, and is taken again when its lease is over", claim.run_id)
 
     async def _run(self, run_id: str) -> WorkflowRun:
-        """Return a run that was taken, as soon as the database can be reached."""
+        """Return a claimed run. Retries while the database is unreachable, until the worker stops."""
         while True:
             begun = time.monotonic()
             try:
@@ -232,7 +232,7 @@ class Registry(ABC, Generic[F]):
                 return found
 
     async def _call(self, held: Any, workflow: Definition[F]) -> None:
-        """Call the function of a workflow, and store how it ended."""
+        """Call the workflow's function for a run, and store how the call ended."""
         runs, run_id = held.workflows.runs, held.run.id
         try:
             held.check()
@@ -256,7 +256,7 @@ class Registry(ABC, Generic[F]):
             await self._failed(held, workflow.retry, error)
 
     async def _failed(self, held: Any, retry: Retry, error: BaseException) -> None:
-        """Store a failed try: the run ends, or it waits in the queue for the next one."""
+        """Log and store a failed try: end the run, or queue it for the next try."""
         final = next((one for one in leaves(error) if isinstance(one, (RunFailed, MisuseError, *retry.final))), None)
         failure, tries = failure_of(final or error), held.memory.tries + 1
         ends = final is not None or tries >= retry.attempts
@@ -268,13 +268,13 @@ class Registry(ABC, Generic[F]):
         except PayloadTooLarge:
             if ends:
                 raise
-            await self._store_end(held, retry, tries, failure, ends=True)  # scratch has no room for the number of tries
+            await self._store_end(held, retry, tries, failure, ends=True)  # scratch has no room for the count of tries
 
     async def _store_end(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
         await _ended(outlasted(held, lambda: self._stored(held, retry, tries, failure, ends=ends)), held.run.id)
 
     async def _stored(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
-        """Store a failed try: end the run, or send it to the queue for the next one."""
+        """Write a failed try: end the run, or send it to the queue for the next try."""
         if ends:
             try:
                 await settled(held.workflows.runs.finish(held.run.id, "failed", failure=failure))
@@ -292,30 +292,34 @@ class Registry(ABC, Generic[F]):
                     not_before=held.now() + retry.pause_after(tries),
                 )
             )
-            if queued.cancel_requested_at is not None:  # the next worker ends it, and need not wait for that
+            if queued.cancel_requested_at is not None:  # cancelled: let the next worker end it at once
                 why = "a cancel was asked for"
                 await settled(tx.workflows.queue.requeue(held.run.id, reason=why, not_before=held.now()))
 
     async def _wait_out(self, run_id: str, away: BackendError, begun: float) -> None:
-        """Wait a moment for the database on behalf of a run, whose call began at this time of the monotonic clock."""
+        """Note that a call failed for want of the database, and pause the run's job. ``begun`` is the call's monotonic
+        start.
+        """
         self._note_outage(begun)
         _log.warning("run %s waits for the database: %s", run_id, away)
         await settled(self._pause(PAUSE_SECONDS))
 
     def _note_outage(self, begun: float) -> None:
-        """Note that the database failed a call. After a long outage, leave leases to their holders for a while."""
+        """Note an unreachable database. After a third of a lease of outage, take over no leases for half a lease."""
         now, lease = time.monotonic(), self.lease.total_seconds()
         is_new = begun - self._failed_at > 2 * PAUSE_SECONDS
         self._away_since = begun if is_new else min(begun, self._away_since)
         self._failed_at = now
-        if now - self._away_since > lease / 3:  # a renewal was due meanwhile
+        if now - self._away_since > lease / 3:  # a renewal was due during the outage
             self._careful_until = now + lease / 2
 
     async def _may_take_over(self) -> bool:
-        """True unless the database was away lately, or just kept this call waiting as it does the holders of leases."""
+        """True if leases may be taken over: the database has no recent outage, and answers a probe within
+        `PAUSE_SECONDS`.
+        """
         if not self._seconds_careful:
             begun = time.monotonic()
-            await settled(self._store.run(lambda _: None))  # all on its thread: no lock waits for this loop
+            await settled(self._store.run(lambda _: None))  # on the backend's thread: no lock stops this loop
             if time.monotonic() - begun > PAUSE_SECONDS:
                 self._note_outage(begun)
         return not self._seconds_careful
@@ -326,27 +330,27 @@ class Registry(ABC, Generic[F]):
 
     @abstractmethod
     def _start(self, claim: Claim) -> None:
-        """Start the job of a claim, which is among ``_jobs`` until it has ended."""
+        """Start a job for a claim. The job stays in ``_jobs`` until it ends."""
 
     @abstractmethod
     def _watch(self) -> None:
-        """Wait for work beside the loop, which is woken when there is some."""
+        """Wait for work in the background, and wake the loop when work arrives."""
 
     @abstractmethod
     def _held(self, run: WorkflowRun, driven: Any) -> Any:
-        """Return the run as its job holds it."""
+        """Return the `HeldRun` that the job uses."""
 
     @abstractmethod
     def _job(self, held: Any, given: Any) -> Any:
-        """Return what the function of a workflow gets."""
+        """Return the job that the workflow's function is called with."""
 
     @abstractmethod
     def _pause(self, seconds: float) -> Any:
-        """Wait in a job."""
+        """Pause a job for some seconds."""
 
 
 async def _ended(end: Awaitable[object], run_id: str) -> None:
-    """Store the end of a run's call, unless its function has ended or paused the run."""
+    """Await the write that ends a run. A conflict is only logged: the function has ended or paused the run itself."""
     try:
         await end
     except (ClaimLost, Conflict) as error:

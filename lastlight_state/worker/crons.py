@@ -1,4 +1,4 @@
-"""The crons of a worker's workflows: each instant becomes one run, through whichever worker comes first."""
+"""Crons of a worker's workflows: each due time creates one run, by whichever worker is first."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from lastlight_state.workflows import RunOptions, Trigger
 if TYPE_CHECKING:
     from lastlight_state.schedules import FireClaim
 
-#: The first phase of a run that a cron made.
+#: The first phase of a run that a cron created.
 _PHASE = "start"
 
 
 class CronLoop:
-    """Puts the crons of a worker, a `Registry`, when it begins to work, and makes the runs of those that are due."""
+    """Stores the crons of a worker (a `Registry`) once at its start, and creates the runs that are due."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._is_put = False
 
     async def fire(self) -> float:
-        """Make the runs that are due, and return the seconds until the next instant: without crons, for ever."""
+        """Create the runs that are due. Returns the seconds until the next due time: infinity without crons."""
         specs = {name: found.cron for name, found in self._worker._workflows.items() if found.cron is not None}
         if not specs:
             return float("inf")
@@ -46,7 +46,7 @@ class CronLoop:
                     await self._start(claim)
                 except BackendError:
                     raise
-                except StateError as error:  # such as a workflow that is switched off
+                except StateError as error:  # for example, the workflow is switched off
                     outcome = FireOutcome("failed", error=FireError.of(error))
                     with suppress(ClaimLost):
                         await settled(fires.finish(claim, outcome))
@@ -55,7 +55,7 @@ class CronLoop:
         return float("inf") if due is None else max(0.0, (due - now()).total_seconds())
 
     async def _start(self, claim: FireClaim) -> None:
-        """Make the run of a fire and end the fire, in one commit."""
+        """Create the run of a fire and finish the fire, in one transaction."""
         workflow = claim.target or claim.cron_name
         found = self._worker._workflows.get(workflow)
         capped = self._worker.cap != NO_CAP or (found is not None and found.cap is not None)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: More runs than any database holds at a time: no cap.
+#: No cap: more runs than any database holds at a time.
 NO_CAP = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Definition(Generic[F]):
-    """A workflow of a worker: its function, and how its runs are driven."""
+    """A registered workflow: its function, and the settings for driving its runs."""
 
     function: F
     cap: int | None
@@ -33,7 +33,7 @@ class Definition(Generic[F]):
     cron: CronSpec | None
 
     def read(self, stored: RunInput | None) -> Any:
-        """Return a run's input as the declared type. Raises `RunFailed` for what does not fit: no try would help."""
+        """Return a run's input as the declared type. Raises `RunFailed` if it does not fit: no retry can help."""
         if stored is None:
             raise RunFailed("the run has no input: store one with outputs.inputs.ensure when it is created")
         if self.input is dict:

@@ -1,4 +1,4 @@
-"""A run in the hands of a worker."""
+"""A run that a worker holds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ B = TypeVar("B")
 
 
 class Stop(Protocol):
-    """The event that tells jobs to leave."""
+    """An event that is set when the worker's jobs are to end."""
 
     def is_set(self) -> bool:
-        """Return whether they are to leave."""
+        """True if the worker's jobs are to end."""
 
 
 class HeldRun(Generic[S, W, J, B]):
-    """A run in the hands of a worker: its store, its claim, and what it keeps of its steps."""
+    """A run that a worker holds: its store, its claim, and the stored results of its steps."""
 
     def __init__(
         self,
@@ -49,30 +49,32 @@ class HeldRun(Generic[S, W, J, B]):
         self.memory = Memory(run, self.limits)
         self.driven = driven
         self._stop = stop
-        #: Held while a result is stored, since scratch has the results of a turn as one value.
+        #: A lock around storing a result: scratch keeps all results of a loop's turn in one value.
         self.storing: AbstractAsyncContextManager[Any] = nullcontext()
         self._wait_out = wait_out
 
     def check(self) -> None:
-        """Raise `Left` if the run is lost or is to be cancelled, or if the worker stops."""
+        """Raise `Left` if the claim is lost, the run is to be cancelled, or the worker stops."""
         if self._stop.is_set() or self.driven.lost or self.driven.cancel_requested:
             raise Left
 
     async def outlast(self, away: BackendError, begun: float) -> None:
-        """Wait a moment for the database, which failed a call that began at a time. Raises its error for a lost run."""
+        """Pause after the database failed a call that began at ``begun``. Raises the error ``away`` if the claim is
+        lost.
+        """
         if self.driven.lost:
             raise away
         await self._wait_out(self.run.id, away, begun)
 
     async def awaited(self, value: Any) -> Any:
-        """Return what a function of the author returned."""
+        """Return the result of the workflow author's function, awaited if it is awaitable."""
         return await settled(value)
 
     def is_stopped_by(self, error: BaseException) -> bool:
-        """True if the error ends the job from outside: its task was cancelled."""
+        """True if the error ends the job from outside, because its task was cancelled."""
         return False
 
     def is_lost(self, error: BaseException) -> bool:
-        """True if the error says that another worker has this run, or that the run is gone."""
+        """True if the error says that another worker holds this run, or that the claim is lost."""
         of_run = getattr(error, "run_id", None) == self.run.id
         return self.driven.lost or (isinstance(error, ClaimLost) and error.kind == "run" and of_run)

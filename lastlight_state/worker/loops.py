@@ -1,4 +1,4 @@
-"""The turns of a loop of a run."""
+"""The iterations ("turns") of a loop in a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lastlight_state.worker.outages import outlasted
 
 
 class LoopSteps:
-    """The turns of a loop. The next one is stored when it is asked for, so that no crash skips or repeats a turn."""
+    """The turns of a loop. Each turn is stored before it begins, so that no crash skips or repeats one."""
 
     def __init__(self, held: Any, around: Place, name: str, limit: int | None) -> None:
         if limit is not None and (type(limit) is not int or limit < 1):
@@ -25,7 +25,7 @@ class LoopSteps:
         self._turn: int | None = None
 
     async def _next(self) -> Place | None:
-        """Return the place of the next turn, or None after the last. The turn is stored before it begins."""
+        """Store and return the place of the next turn. Returns None after the last."""
         return await outlasted(self._held, self._advanced)
 
     async def _advanced(self) -> Place | None:
@@ -57,7 +57,9 @@ class LoopSteps:
 
 @contextmanager
 def _unless_at(iteration: int) -> Iterator[None]:
-    """Pass over a loop that is at this iteration already: an earlier call moved it, and its answer was lost."""
+    """Ignore `StaleVersion` if the loop is at this iteration already: an earlier call stored it, and its answer was
+    lost.
+    """
     try:
         yield
     except StaleVersion as error:

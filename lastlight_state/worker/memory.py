@@ -1,8 +1,8 @@
-"""What a run keeps of its steps, so that a step that was done is not done again.
+"""What a run stores about its steps, so that a finished step is not done again.
 
-Outside of loops the result of a phase stands in the run's scratch under the phase's name. Within a loop it stands in
-``scratch[loop]``, which holds the results of the present turn alone. A large result is the output text of its
-execution, and scratch holds the pointer to that: ``{"lastOutputExecutionId": …}``.
+Outside of loops a phase's result is stored in the run's scratch under the phase's name. Inside a loop it is stored in
+``scratch[loop]``, which holds the results of the current turn alone. A large result is stored as the output text of its
+execution. Then scratch holds a pointer to that execution: ``{"lastOutputExecutionId": …}``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import WorkflowRun
 
-#: Bytes of JSON up to which a result is kept in scratch.
+#: Largest result that is kept in scratch, in bytes of JSON.
 SMALL = 2 * 1024
-#: The member of scratch that names the execution of an output.
+#: The scratch key whose value is the id of the execution that holds an output.
 POINTER = "lastOutputExecutionId"
-#: The keys of scratch for what the worker itself keeps: failed tries, and ends of waits outside of loops.
+#: The scratch keys of the worker itself: failed tries, and ends of waits outside of loops.
 TRIES, WAITS = "_tries", "_waits"
 
-#: The beginning of an output text that is a result as JSON. Any other text is the result itself.
+#: The first characters of an output text that wraps a JSON result. Any other text is the result itself.
 _JSON = '{"result":'
 
 
@@ -39,21 +39,21 @@ def _adapter(returns: Any) -> TypeAdapter[Any]:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a phase as it is stored: in scratch, or as the output text of its execution."""
+    """A phase's result in the form it is stored in: a value in scratch, or the output text of its execution."""
 
     value: Any
     output: str | None
-    #: True if the execution's text is the result, so that scratch needs the pointer alone.
+    #: True if the result is the execution's text. Then scratch holds only a pointer.
     in_output: bool
 
 
 def stored_result(
     name: str, result: Any, output: str | None, returns: Any, limits: Limits, *, has_room: bool
 ) -> Result:
-    """Return how a result is stored, and its value as it comes back from there.
+    """Return how a phase's result is stored, and its value as it will be read back.
 
-    ``output`` is the text that the phase has set itself. ``has_room``: small results may go to scratch. Raises
-    `InvalidValue` for what cannot be stored, and `PayloadTooLarge`.
+    ``output`` is the text that the phase set itself. ``has_room`` is True if scratch may take a small result. Raises
+    `InvalidValue` for a result that cannot be stored, and `PayloadTooLarge`.
     """
     where = f"the result of phase {name!r}"
     if returns is not None:
@@ -73,7 +73,7 @@ def stored_result(
 
 
 def problems_of(error: ValidationError) -> str:
-    """Return the first problems that a validation found, without the values."""
+    """Return the first five problems of a validation as text, without the rejected values."""
     found = error.errors(include_url=False, include_input=False)[:5]
     return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in found)
 
@@ -84,12 +84,12 @@ def _dumped(where: str, result: Any, returns: Any) -> Any:
         return adapter.dump_python(adapter.validate_python(result), mode="json", by_alias=True, warnings="error")
     except ValidationError as error:
         raise InvalidValue(where, f"expected {returns!r}: {problems_of(error)}") from None
-    except ValueError as error:  # what the type's own serializer says
+    except ValueError as error:  # raised by the type's own serializer
         raise InvalidValue(where, f"cannot be written as JSON: {error}") from None
 
 
 def check_type(name: str, returns: Any) -> None:
-    """Raise `MisuseError` for a type of a phase's result that pydantic cannot check."""
+    """Raise `MisuseError` if pydantic cannot validate the type that a phase returns."""
     try:
         _adapter(returns)
     except PydanticUserError as error:
@@ -97,7 +97,7 @@ def check_type(name: str, returns: Any) -> None:
 
 
 def typed(name: str, value: Any, returns: Any) -> Any:
-    """Return a stored result as the type that the phase returns. Raises `InvalidValue` if it does not fit."""
+    """Convert a stored result to the type that the phase returns. Raises `InvalidValue` if it does not fit."""
     if returns is None:
         return value
     try:
@@ -108,7 +108,7 @@ def typed(name: str, value: Any, returns: Any) -> Any:
 
 
 def _read(output: str) -> Any:
-    """Return the result that an output text holds."""
+    """Return the result that an execution's output text holds."""
     if output.startswith(_JSON):
         with suppress(ValueError, KeyError, TypeError):
             return codec.decode(output)["result"]
@@ -117,10 +117,10 @@ def _read(output: str) -> Any:
 
 @dataclass
 class Place:
-    """A part of a run in which names are apart: the run itself, or a turn of a loop.
+    """A namespace for step names in a run: the whole run, or one turn of a loop.
 
-    ``of`` names the turn around a loop within a loop. ``results`` and ``waits`` are what is stored of the steps here,
-    ``used`` the names that this call of the function has used.
+    ``of`` is the prefix of the outer turn, for a loop inside a loop. ``results`` and ``waits`` are the stored values of
+    the steps here. ``used`` holds the names that this call of the function has used.
     """
 
     loop: str = ""
@@ -131,20 +131,20 @@ class Place:
     used: set[tuple[str, str]] = field(default_factory=set)
 
     def path(self, name: str) -> str:
-        """Return the name of a phase in the run's history."""
+        """Return a phase's name as the run's history shows it: with the loop's name before it."""
         return f"{self.loop}.{name}" if self.loop else name
 
     def once(self, name: str) -> str:
-        """Return a name that this step has in this turn alone."""
+        """Return a step's name made unique to this turn of the loop."""
         return f"{self.of}{self.loop}/{self.turn}/{name}" if self.loop else name
 
     @property
     def node(self) -> str:
-        """Return the node of questions that are asked in this turn."""
+        """Return the node id under which this turn asks its questions."""
         return f"{self.of}{self.loop}"
 
     def take_name(self, kind: str, name: str) -> str:
-        """Return the name of a step of a kind. Raises `MisuseError` for a second use in this call of the function."""
+        """Check and return a step's name. Raises `MisuseError` if this call of the function has used it already."""
         if ":" in valid.identifier("name", name):
             raise InvalidValue("name", "expected a name without a colon")
         if (kind, name) in self.used:
@@ -162,7 +162,7 @@ class Place:
 
 
 class Memory:
-    """The scratch of a run in the hands of a worker: as it was found, with the changes of this worker."""
+    """The scratch of a run that a worker holds: as it was loaded, with this worker's changes."""
 
     def __init__(self, run: WorkflowRun, limits: Limits) -> None:
         self._scratch: dict[str, Any] = dict(run.scratch or {})
@@ -170,42 +170,42 @@ class Memory:
         self.restarts = run.restart_count
         waits = self._scratch.get(WAITS)
         done = {entry.phase for entry in run.phase_history if entry.success}
-        #: The phases that are done and have no result in scratch: each is the output of its execution.
+        #: The succeeded phases without a result in scratch. Each result is the output of its execution.
         self.outside = {name for name in done if name not in self._scratch}
-        #: The place of steps outside of loops.
+        #: The place of the steps outside of loops.
         self.whole = Place(
             results={name: self._scratch[name] for name in done if name in self._scratch},
             waits=dict(waits) if isinstance(waits, dict) else {},
         )
 
     def place(self, loop: str, turn: int, of: str) -> Place:
-        """Return the place of a turn of a loop."""
+        """Return the place of a loop's turn, with the results and waits that scratch holds for it."""
         kept = self._turn(loop)
         if not self.knows(loop, of) or kept.get("turn") != turn:
             return Place(loop, turn, of)
         return Place(loop, turn, of, dict(kept.get("results") or {}), dict(kept.get("waits") or {}))
 
     def knows(self, loop: str, of: str) -> bool:
-        """True if what is kept of a loop is of this turn of the loop around it."""
+        """True if scratch's values of a loop belong to the turn ``of`` of its outer loop."""
         return bool(self._turn(loop).get("of", "") == of)
 
     def has_room(self, place: Place) -> bool:
-        """True if scratch may take one more result: a turn of a loop always, others until scratch is half full."""
+        """True if scratch has room for another result: always in a turn of a loop, else until it is half full."""
         return bool(place.loop) or len(codec.encode_sound(self._scratch)) + SMALL <= self._limits.scratch // 2
 
     def with_result(self, place: Place, name: str, value: Any) -> dict[str, Any]:
-        """Return the patch of scratch that keeps a result. A pointer that has no room is left out: see `outside`."""
+        """Return the scratch patch that stores a result. It is empty for a pointer without room: see `outside`."""
         if place.loop:
             return self.turn_patch(replace(place, results={**place.results, name: value}))
         return {name: value} if pointed(value) is None or self.has_room(place) else {}
 
     def with_wait(self, place: Place, name: str, value: Any) -> dict[str, Any]:
-        """Return the patch of scratch that keeps when a wait ends."""
+        """Return the scratch patch that stores the end of a wait."""
         waits = {**place.waits, name: value}
         return self.turn_patch(replace(place, waits=waits)) if place.loop else {WAITS: waits}
 
     def turn_patch(self, place: Place) -> dict[str, Any]:
-        """Return the patch of scratch that holds a turn of a loop."""
+        """Return the scratch patch that stores a loop's turn with its results and waits."""
         kept = self._turn(place.loop)
         pointer = {POINTER: kept[POINTER]} if POINTER in kept else {}
         told = {"of": place.of} if place.of else {}
@@ -213,11 +213,11 @@ class Memory:
         return {place.loop: {**pointer, **told, "turn": place.turn, "results": place.results, **waits}}
 
     def keep(self, patch: Mapping[str, Any]) -> None:
-        """Take over what was stored."""
+        """Apply a patch that was stored in the database to this copy of scratch."""
         self._scratch.update(patch)
 
     def point(self, loop: str, execution_id: str) -> None:
-        """Take over that the last output of a loop is that of an execution."""
+        """Note in this copy of scratch which execution holds the last output of a loop."""
         self._scratch[loop] = {**self._turn(loop), POINTER: execution_id}
 
     def _turn(self, loop: str) -> Mapping[str, Any]:
@@ -226,19 +226,19 @@ class Memory:
 
     @property
     def tries(self) -> int:
-        """Return the failed tries since the run was last restarted."""
+        """Return the number of failed tries since the run was last restarted."""
         kept = self._scratch.get(TRIES)
         found = kept.get("count") if isinstance(kept, dict) and kept.get("restarts") == self.restarts else None
         return found if isinstance(found, int) else 0
 
 
 def pointed(value: Any) -> str | None:
-    """Return the execution whose text is the result, where scratch holds a pointer."""
+    """Return the id of the execution that a scratch value points to. None if the value is no pointer."""
     return value[POINTER] if isinstance(value, dict) and value.keys() == {POINTER} else None
 
 
 def read_output(text: str | None) -> Any:
-    """Return the result that is the text of an execution. Raises `InvalidValue` where the text was emptied."""
+    """Return the result that an execution's text holds. Raises `InvalidValue` if the text was erased."""
     if text is None:
         raise InvalidValue("phase", "its result was emptied: the text of its execution is gone")
     return _read(text)

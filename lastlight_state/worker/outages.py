@@ -1,4 +1,4 @@
-"""Steps outlast a database that is away: an outage is no failed try, and no result that was paid for is thrown away."""
+"""Retries for steps while the database is unreachable: no outage counts as a failed try or loses a finished result."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: The errors of a database that may be back soon. Others come again with each repetition.
+#: Errors of a database that may soon be reachable again. Any other error would recur at each retry.
 AWAY = (BackendBusy, BackendUnavailable)
 
 
 async def outlasted(held: Any, call: Callable[[], Awaitable[T] | T], *, repeatable: bool = True) -> T:
-    """Return what a call returned, repeated while the database is away and the run may still be this worker's.
+    """Return what a call returned, retried while the database is unreachable and this worker may still hold the run.
 
-    A call that is not ``repeatable`` raises where nobody knows whether it was carried out.
+    If ``repeatable`` is False, an error of unknown outcome is raised: the call may have been carried out.
     """
     while True:
         begun = time.monotonic()
@@ -36,7 +36,7 @@ async def outlasted(held: Any, call: Callable[[], Awaitable[T] | T], *, repeatab
 def outlasting(
     step: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Repeat a step of a place while the database is away. Leaves the function where the worker stops meanwhile."""
+    """Decorate a step so that it is retried while the database is away. Leaves the function if the worker stops."""
 
     @wraps(step)
     async def repeated(self: S, *given: P.args, **named: P.kwargs) -> T:

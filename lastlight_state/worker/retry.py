@@ -1,4 +1,4 @@
-"""When a function that raised is called again."""
+"""How often, and after which pauses, a workflow's function is called again when it raised."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from datetime import timedelta
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 
-#: The longest pause: a year.
+#: The longest pause that may be set.
 _LONGEST = timedelta(days=366)
 
 
 @dataclass(frozen=True)
 class Retry:
-    """How often the function of a workflow is called for one run, and the pauses between two tries.
+    """How often a workflow's function is called for one run, and the pauses between the tries.
 
     ``attempts`` counts all tries: with 1 the first exception ends the run as failed. Before the second try the run
-    waits for ``pause``, and before each further one ``factor`` times as long, at most ``longest``. An exception of a
-    type in ``final`` ends the run at once. `RunFailed` always does.
+    waits for ``pause``. Each further pause is ``factor`` times as long, at most ``longest``. An exception of a type in
+    ``final`` ends the run at once. `RunFailed` always does.
     """
 
     attempts: int = 3
@@ -38,7 +38,7 @@ class Retry:
             raise InvalidValue("retry.final", "expected a tuple of exception types")
 
     def pause_after(self, tries: int) -> timedelta:
-        """Return the pause after this many failed tries."""
+        """Return the pause before the next try, given the number of failed tries."""
         longest = self.longest.total_seconds()
         seconds = min(self.pause.total_seconds(), longest)
         for _ in range(tries - 1):

@@ -1,7 +1,7 @@
-"""What the function of a workflow does with its run, step by step: phases, loops, questions, waits.
+"""The steps that a workflow's function takes with its run: phases, loops, questions, waits.
 
-Each step is written once, as a coroutine. A worker of threads runs it to its end at once, because the calls of its
-store return what they have done; in a worker of tasks the same calls are awaited.
+Each step is written once, as a coroutine. A thread worker runs it straight to its end, because its store's calls never
+wait for an event loop. A task worker awaits the same calls.
 """
 
 from __future__ import annotations
@@ -59,22 +59,21 @@ B = TypeVar("B")
 
 
 class _Arrived(Exception):
-    """Undoes a pause for a signal that is there already."""
+    """Raised to roll back a pause, because the awaited signal has arrived already."""
 
 
 def declared(given: Any) -> Any:
-    """Return the input that a job was given. Raises `MisuseError` where its workflow declares none."""
+    """Return a job's input. Raises `MisuseError` if the workflow declares none."""
     if given is None:
         raise MisuseError("the workflow declares no input: register it with @worker.workflow(name, input=Model)")
     return given
 
 
 class Steps(Generic[S, W, J, B]):
-    """The steps of one place of a run: of the run itself, or of a turn of a loop.
+    """The steps of one place in a run: the run as a whole, or one turn of a loop.
 
-    ``run`` is the run as it was when the worker took it, ``store`` the worker's store. The engine writes of
-    ``workflows``, and all writes of ``journal``, present the claim, so that none is accepted after another worker has
-    the run.
+    ``run`` is the run as the worker took it. ``store`` is the worker's store. Writes through ``workflows`` that drive
+    the run, and all writes through ``journal``, carry the claim: they are refused once another worker holds the run.
     """
 
     def __init__(self, held: HeldRun[S, W, J, B], place: Place) -> None:
@@ -87,17 +86,17 @@ class Steps(Generic[S, W, J, B]):
 
     @property
     def claim(self) -> Claim:
-        """Return the claim of the run, as it was last renewed."""
+        """Return the run's claim, as of its last renewal."""
         return cast(Claim, self._held.driven.claim)
 
     def transaction(self, *, label: str | None = None) -> B:
-        """Return a transaction of any domain, which is stored only if this worker still has the run."""
+        """Return a transaction over all domains. It is committed only if this worker still holds the run."""
         return cast(B, self._held.driven.transaction(label=label))
 
     def check(self) -> None:
-        """Leave the function if the run is lost or is to be cancelled, or if the worker stops.
+        """Leave the function if the claim is lost, the run is to be cancelled, or the worker stops.
 
-        Steps call it first. Call it in long work, at a place where the run may be taken up again.
+        Every step calls this first. In long work, call it yourself wherever the run may be resumed later.
         """
         self._held.check()
 
@@ -131,13 +130,13 @@ class Steps(Generic[S, W, J, B]):
                     held.memory.point(place.loop, execution.id)
         except StateError as error:
             await self._failed(execution, error)
-            if isinstance(error, InvalidValue | PayloadTooLarge):  # the same at each further try
+            if isinstance(error, InvalidValue | PayloadTooLarge):  # a retry would fail in the same way
                 raise RunFailed(f"phase {name!r}: {error}") from error
             raise
         return typed(name, stored.value, returns)
 
     async def _started(self, path: str) -> Execution:
-        """Start the execution of a phase, once even where the database did not say whether it did."""
+        """Start the execution of a phase. A retry after an unknown outcome starts no second one."""
         held, executions = self._held, self._held.workflows.executions
         skill, options = f"{held.run.workflow_name}:{path}", ExecutionOptions(id=new_id())
 
@@ -151,7 +150,7 @@ class Steps(Generic[S, W, J, B]):
         return await outlasted(held, start)
 
     async def _kept(self, name: str, path: str) -> Any:
-        """Return the stored result of a phase that is done."""
+        """Return the stored result of a phase that has succeeded."""
         held, executions = self._held, self._held.workflows.executions
         value = self._place.results.get(name)
         found = pointed(value)
@@ -178,7 +177,9 @@ class Steps(Generic[S, W, J, B]):
         await outlasted(self._held, finish)
 
     async def _failed(self, execution: RunningExecution, error: BaseException) -> None:
-        """Store that a phase raised, with what it has spent. Whatever comes of that, its own error is the one seen."""
+        """Store that a phase raised, with its usage. If storing fails too, the phase's own error is still the one
+        raised.
+        """
         leaves = isinstance(error, Left) or self._held.is_stopped_by(error)
         executions = self._held.workflows.executions
         finish = partial(
@@ -197,7 +198,7 @@ class Steps(Generic[S, W, J, B]):
         except StateError as failure:
             error.add_note(f"execution {execution.id!r} could not be finished: {type(failure).__name__}: {failure}")
             if execution.usage is not None:
-                with suppress(StateError):  # money spent is a fact, whoever has the run now
+                with suppress(StateError):  # the usage is stored even if another worker holds the run
                     await settled(self._held.workflows.executions.update(execution.id, usage=execution.usage))
 
     @outlasting
@@ -223,7 +224,7 @@ class Steps(Generic[S, W, J, B]):
         return cast(HumanRequest, await self._answer(requests, found, question))
 
     async def _answer(self, questions: Any, found: Any, asked: Gate | Question) -> Any:
-        """Return what was found of a gate or question that is answered; else leave, with the run paused for it."""
+        """Return the gate or question if it is answered. Otherwise pause the run for it and leave the function."""
         if found is not None and found.status != "pending":
             return found
         run_id = self._held.run.id
@@ -282,7 +283,7 @@ class Steps(Generic[S, W, J, B]):
                         tx.workflows.waits.pause(held.run.id, signal=signal, correlation_id=correlation_id, until=ends)
                     )
                     here = await settled(tx.journal.signals.try_take(held.run.id, signal, **sought))
-                    _undo_if(here is not None)  # it came before the pause, which it would not end
+                    _undo_if(here is not None)  # it came before the pause, so it would not wake the run
             except _Arrived:
                 continue
             raise Left
@@ -295,7 +296,7 @@ class Steps(Generic[S, W, J, B]):
 
     @outlasting
     async def _answers(self) -> tuple[Approval, ...]:
-        """Return the answered gates of earlier turns of this loop, oldest first."""
+        """Return the answered gates of this loop's earlier turns, oldest first."""
         held, place, token = self._held, self._place, None
         approvals = held.workflows.approvals
         found: list[Approval] = []
@@ -316,12 +317,12 @@ class Steps(Generic[S, W, J, B]):
         return datetime.fromisoformat(kept) if isinstance(kept, str) and kept != _TIMED_OUT else None
 
     def _wait_until(self, name: str, ends: datetime | None) -> dict[str, Any]:
-        """Return the patch of scratch that keeps the end of a wait, or that it is over."""
+        """Return the scratch patch that stores the end of a wait. For ``ends=None`` it says that the wait timed out."""
         kept = _TIMED_OUT if ends is None else ends.isoformat()
         return cast(dict[str, Any], self._held.memory.with_wait(self._place, name, kept))
 
 
-#: In the place of the end of a wait for a signal that did not come in time.
+#: Stored in place of a wait's end after the signal did not arrive in time.
 _TIMED_OUT = "timed out"
 
 
@@ -331,17 +332,17 @@ def _undo_if(arrived: bool) -> None:
 
 
 def _takes_one(work: Callable[..., Any]) -> bool:
-    """True if a function must be given one argument: the running execution."""
+    """True if the function requires one positional argument: the running execution."""
     try:
         parameters = inspect.signature(work).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions tell nothing
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
 
 
 def gate_of(gate: Gate | str, summary: str | None, details: Mapping[str, Any], place: Place) -> Gate:
-    """Return the gate that `Job.ask` was asked for. In a turn of a loop it stands at the loop's node."""
+    """Return the gate that `Job.ask` describes. In a turn of a loop its node is the loop's, unless one is given."""
     if isinstance(gate, Gate):
         return gate
     if summary is None:

@@ -1,4 +1,4 @@
-"""A worker whose functions are coroutines."""
+"""A worker whose workflow functions are coroutines."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class _HeldRun(HeldRun["AsyncStateStore", _Workflows, _Journal, _Block]):
 
     def is_stopped_by(self, error: BaseException) -> bool:
         task = asyncio.current_task()
-        if task is None:  # the coroutine is closed from outside
+        if task is None:  # no task: the coroutine is being closed
             return True
         return isinstance(error, asyncio.CancelledError) and task.cancelling() > 0
 
 
 class AsyncJobSteps(Steps["AsyncStateStore", _Workflows, _Journal, _Block]):
-    """The steps of `JobSteps` for a coroutine."""
+    """The steps of `JobSteps` as coroutines."""
 
     @overload
     async def phase(
@@ -113,11 +113,11 @@ class AsyncJobSteps(Steps["AsyncStateStore", _Workflows, _Journal, _Block]):
 
 
 class AsyncTurn(AsyncJobSteps):
-    """A `Turn` for a coroutine."""
+    """A `Turn` whose steps are coroutines."""
 
     @property
     def number(self) -> int:
-        """Return the number of turns before this one."""
+        """Return the turn's number, counted from 0."""
         return self._place.turn
 
     async def answers(self) -> tuple[Approval, ...]:
@@ -141,7 +141,7 @@ class _Turns(LoopSteps):
 
 
 class AsyncJob(AsyncJobSteps):
-    """A `Job` for a coroutine. ``check`` is not awaited. A task that is cancelled gives its run back."""
+    """A `Job` whose steps are coroutines, except ``check``. If its task is cancelled, the run is released."""
 
     def __init__(self, held: _HeldRun, place: Place, given: Any = None) -> None:
         super().__init__(held, place)
@@ -154,10 +154,10 @@ class AsyncJob(AsyncJobSteps):
 
 
 class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
-    """A `Worker` with a task for each run instead of a thread."""
+    """A `Worker` that drives each run in an asyncio task instead of a thread."""
 
     def __init__(self, store: AsyncStateStore, **settings: Any) -> None:
-        """Make a worker over a store. ``settings`` are those of `Worker`."""
+        """Create a worker over a store. ``settings`` are those of `Worker`."""
         super().__init__(**settings)
         self._store: AsyncStateStore = store
         self._stop: asyncio.Event = asyncio.Event()
@@ -165,7 +165,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         self._waiting: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
-        """See `Worker.run`. A task that is cancelled ends its jobs in the same way, without grace."""
+        """See `Worker.run`. If its task is cancelled, the jobs are ended likewise, but without ``grace``."""
         self._refuse_idle()
         stopping = asyncio.ensure_future(self._stop.wait())
         with self._signals():
@@ -180,7 +180,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
                         pause = PAUSE_SECONDS
                     await asyncio.wait([stopping, *self._tasks], timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                     if self._waiting is not None and self._waiting.done():
-                        self._waiting = None  # or with full slots the next waits would end at once
+                        self._waiting = None  # else the next waits would return at once while the slots are full
                 if self._jobs:
                     await asyncio.wait(self._jobs.values(), timeout=self.grace.total_seconds())
             finally:
@@ -193,11 +193,11 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
 
     @property
     def _tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks of jobs, and the one that waits for work."""
+        """Return the tasks of all jobs, and the task that waits for work."""
         return [*self._jobs.values(), *([self._waiting] if self._waiting is not None else [])]
 
     def stop(self) -> None:
-        """Tell `run` to end. Returns at once. To be called in the loop of `run`."""
+        """Tell `run` to end, and return at once. Call this in the event loop of `run`."""
         self._stop.set()
 
     def _start(self, claim: Claim) -> None:
@@ -228,7 +228,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT in the block, where the loop is the main thread's."""
+        """Call `stop` at SIGTERM and SIGINT inside the block, if the event loop runs in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,4 +1,4 @@
-"""A worker whose functions run on threads."""
+"""A worker whose workflow functions run on threads."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _log = logging.getLogger("lastlight_state.worker")
 
 
 class Flag:
-    """An event without a lock: a signal may come in the middle of `set`, and its handler calls it again."""
+    """An event without a lock, so that a signal handler may call `set` in the middle of another `set`."""
 
     def __init__(self) -> None:
         self._is_set = False
 
     def set(self) -> None:
-        """Tell jobs to leave."""
+        """Tell the worker's jobs to end."""
         self._is_set = True
 
     def is_set(self) -> bool:
-        """Return whether they are to leave."""
+        """True if the worker's jobs are to end."""
         return self._is_set
 
 
@@ -72,7 +72,7 @@ class _HeldRun(HeldRun["StateStore", Workflows, _Journal, _Block]):
 
 
 class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
-    """The steps of a run on a thread. Each has a name, and is done once for its run, or for its turn of a loop."""
+    """The steps of a run on a thread. Each step has a name and is done once per run, or once per turn of a loop."""
 
     @overload
     def phase(
@@ -85,15 +85,17 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
     ) -> Any:
         """Do the work of a phase once, and return its result.
 
-        A phase is an execution of the run. Where ``work`` takes an argument, it is given the `RunningExecution`, to set
-        ``session_id``, ``usage``, ``output`` and ``details``; all of that, the result and the phase are stored in one
-        commit. The result is JSON of at most 1 MiB: small ones are kept in the run's scratch, others as the output of
-        the execution. Without a result it is the output that ``work`` has set. ``returns`` names the type of a result
-        that is no JSON: a pydantic model, a dataclass. The value is the same at first and after a resume: what comes
-        back is what was stored, so a tuple is a list.
+        A phase is an execution of the run. If ``work`` takes an argument, it gets the `RunningExecution`, on which it
+        may set ``session_id``, ``usage``, ``output`` and ``details``. Those, the result and the phase are stored in one
+        transaction.
 
-        A phase that succeeded before, also in another process, is not done again. If the process dies in it, the next
-        worker does it anew. A result that cannot be stored ends the run as failed (`RunFailed`).
+        The result is JSON of at most 1 MiB. Small results are kept in the run's scratch, others as the output of the
+        execution. If ``work`` returns None, the result is the output that it has set. ``returns`` is the result's type
+        if it is not plain JSON: a pydantic model or a dataclass. You always get the value as it was stored, at first as
+        after a resume: a tuple comes back as a list.
+
+        A phase that has succeeded, even in another process, is not done again. If the process dies in a phase, the next
+        worker does that phase anew. A result that cannot be stored ends the run as failed (`RunFailed`).
         """
         return at_once(self._phase(name, work, returns))
 
@@ -104,19 +106,20 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
     def ask(self, gate: Gate | Question | str, summary: str | None = None, **details: Any) -> Approval | HumanRequest:
         """Ask a person, and return the gate or question once it is answered, rejected, expired or withdrawn.
 
-        Until then the run is paused and held by nobody: this call leaves the function, which is called anew after the
-        answer. ``details`` are fields of `Gate`. A rejection fails the run unless ``on_reject="resume"``. A `Question`
-        asks for a choice or a form. In a turn of a loop, a gate that is asked by its name stands at the loop's node,
-        and a question in the iteration of the turn.
+        Until then the run is paused and no worker holds it: this call leaves the function, and the function is called
+        anew after the answer. ``details`` are fields of `Gate`. A rejection fails the run unless
+        ``on_reject="resume"``. A `Question` asks for a choice or a form. In a turn of a loop, a gate that is asked by
+        its name is stored at the loop's node, and a question in the turn's iteration.
         """
         if isinstance(gate, Question):
             return at_once(self._question(gate))
         return at_once(self._ask(gate, summary, details))
 
     def sleep(self, length: timedelta | None = None, *, until: datetime | None = None, name: str = "sleep") -> None:
-        """Pause the run, held by nobody, for a length of time that begins at the first call, or until a time.
+        """Pause the run for a length of time, counted from the first call, or until a time. No worker holds it
+        meanwhile.
 
-        A second sleep in one place of the run needs a ``name`` of its own.
+        A second sleep in the same place of the run needs its own ``name``.
         """
         at_once(self._sleep(length, until, name))
 
@@ -128,42 +131,43 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
         timeout: timedelta | None = None,
         name: str | None = None,
     ) -> Signal | None:
-        """Return the oldest signal of this name that no step has taken; pause the run until there is one.
+        """Return the oldest signal of this name that no step has taken. Pauses the run until there is one.
 
-        With ``correlation_id`` only a signal with that. None if none came within ``timeout`` of the first call. A
-        second wait for a signal in one place of the run needs a ``name`` of its own.
+        With ``correlation_id``, only a signal with that id counts. Returns None if none came within ``timeout`` of the
+        first call. A second wait for the same signal in one place of the run needs its own ``name``.
         """
         return at_once(self._wait_for(signal, correlation_id, timeout, name))
 
     def loop(self, name: str, *, limit: int | None = None) -> Iterator[Turn]:
-        """Return the turns of a loop, at most ``limit``. The names of steps are apart in each turn.
+        """Return an iterator over the turns of a loop, at most ``limit``. Each turn is a namespace of its own for step
+        names.
 
-        A run that is resumed goes on in the turn in which it was. Leave the loop by ``break``.
+        A resumed run goes on in the turn it was in. Leave the loop with ``break``.
         """
         return _Turns(self._held, self._place, name, limit)
 
     def emit(self, type: str, payload: dict[str, Any] | None = None, *, event_id: str | None = None) -> None:  # noqa: A002 - the journal's word
-        """Append an event to the run's journal, if this worker still has the run.
+        """Append an event to the run's journal, if this worker still holds the run.
 
-        An ``event_id`` is made unique for the turn of a loop.
+        In a turn of a loop, an ``event_id`` is made unique to that turn.
         """
         at_once(self._emit(type, payload, event_id))
 
 
 class Turn(JobSteps):
-    """One turn of a loop of a run: the steps that belong to it. ``number`` is 0 in the first turn."""
+    """One turn of a loop in a run, with the steps that belong to it."""
 
     @property
     def number(self) -> int:
-        """Return the number of turns before this one."""
+        """Return the turn's number, counted from 0."""
         return self._place.turn
 
     def answers(self) -> tuple[Approval, ...]:
-        """Return the gates that `ask` asked in earlier turns, with their answers, oldest first."""
+        """Return the answered gates that `ask` created in earlier turns, oldest first."""
         return at_once(self._answers())
 
     def last_output(self) -> str | None:
-        """Return the text of the last phase of this loop that stored an output, or None."""
+        """Return the output text of this loop's last phase that stored one, or None."""
         return at_once(self._last_output())
 
 
@@ -179,7 +183,7 @@ class _Turns(LoopSteps):
 
 
 class Job(JobSteps):
-    """A run in the hands of a worker: what the function of its workflow gets."""
+    """A run that a worker holds: the argument of the workflow's function."""
 
     def __init__(self, held: _HeldRun, place: Place, given: Any = None) -> None:
         super().__init__(held, place)
@@ -187,28 +191,29 @@ class Job(JobSteps):
 
     @property
     def input(self) -> Any:
-        """Return the run's input as the type that the workflow declares with ``input=``. Else raises `MisuseError`."""
+        """Return the run's input as the type declared by ``input=``. Raises `MisuseError` if none is declared."""
         return declared(self._given)
 
 
 class Worker(Registry[Callable[[Job], Any]]):
-    """Drives the runs of its workflows, each by the function that is registered for it.
+    """Drives the runs of its workflows, each with the function that is registered for it.
 
-    ``slots`` runs go on at a time, each on a thread of its own. ``cap`` bounds the running runs of these workflows that
-    come from the queue, over all workers. ``owner`` names this worker and no other. With ``app_versions`` runs that
-    were begun by other versions are left alone (`Provenance.app_version`); those without a version are not.
+    ``slots`` is the number of runs driven at a time, each on its own thread. ``cap`` is the most runs of these
+    workflows that the queue admits at a time, over all workers. ``owner`` is a name that no other worker has. With
+    ``app_versions`` the worker leaves runs alone that were begun by other versions (`Provenance.app_version`), but not
+    runs without a version.
 
-    A function that returns ends its run as succeeded, unless it has ended or paused the run itself. One that raises
-    `RunFailed` ends it as failed. Any other exception is a failed try, also one that is no `Exception`: the run waits
-    in the queue and the function is called again, as its `Retry` says, and after the last try the run fails with its
-    error. A worker that is lost is a restart of its runs; a failed try is none.
+    A function that returns ends its run as succeeded, unless it has ended or paused the run itself. `RunFailed` ends
+    the run as failed. Any other exception is a failed try, even one that is not an `Exception`: the run waits in the
+    queue and the function is called again, as its `Retry` says. After the last try the run fails with that error. A
+    lost worker counts as a restart of its runs. A failed try does not.
 
-    A database that is away is no failed try: steps wait until it is back. After an outage of a third of a lease a
-    worker takes only queued runs for half a lease, so that workers that live keep theirs.
+    An unreachable database is no failed try: steps wait until it is back. After an outage of a third of a lease a
+    worker takes only queued runs for half a lease, so that live workers keep their leases.
     """
 
     def __init__(self, store: StateStore, **settings: Any) -> None:
-        """Make a worker over a store.
+        """Create a worker over a store.
 
         ``settings`` are ``owner``, ``slots``, ``cap``, ``lease``, ``grace`` and ``app_versions``.
         """
@@ -220,10 +225,10 @@ class Worker(Registry[Callable[[Job], Any]]):
         self._waiting: threading.Thread | None = None
 
     def run(self) -> None:
-        """Work until `stop` is called, or until SIGTERM or SIGINT comes where this is the main thread.
+        """Work until `stop` is called. In the main thread, SIGTERM and SIGINT stop the worker too.
 
-        Then jobs may go on to the end of their phase, for ``grace``. Runs that have not ended are given back, at no
-        restart and to be taken at once. A thread that is still at work ends with the process.
+        Then jobs have ``grace`` to end their current phase. Runs that have not ended by then are released: another
+        worker may take them at once, and no restart is counted. A thread that is still at work ends with the process.
         """
         self._refuse_idle()
         with self._signals():
@@ -242,10 +247,10 @@ class Worker(Registry[Callable[[Job], Any]]):
                 self._stop.set()
                 self._leave()
                 at_once(self._forget())
-                self._stop = Flag()  # a thread that is still at work keeps the one that is set
+                self._stop = Flag()  # threads that still work keep the old flag, which is set
 
     def stop(self) -> None:
-        """Tell `run` to end. Takes effect from any thread and in a signal handler, and returns at once."""
+        """Tell `run` to end, and return at once. May be called from any thread and in a signal handler."""
         self._stop.set()
         self._news.put("stop")
 
@@ -254,10 +259,10 @@ class Worker(Registry[Callable[[Job], Any]]):
         self._jobs[claim.run_id] = claim, thread
         thread.start()
 
-    def _watch(self) -> None:  # on a thread, so that signals and `stop` are heard meanwhile
+    def _watch(self) -> None:  # on a thread, so that signals and `stop` are noticed meanwhile
         waiting = self._waiting
         if waiting is None or not waiting.is_alive():
-            ended = self._stop.is_set  # of this `run`: the thread is gone soon after its end
+            ended = self._stop.is_set  # the flag of this `run`, so that the thread ends soon after it
             self._waiting = threading.Thread(target=self._wait, args=(ended,), name="lastlight-worker", daemon=True)
             self._waiting.start()
 
@@ -284,7 +289,7 @@ class Worker(Registry[Callable[[Job], Any]]):
         time.sleep(seconds)
 
     def _leave(self) -> None:
-        """Wait for the jobs, and give back the runs of those that do not end in time."""
+        """Wait for the jobs during ``grace``, and release the runs of jobs that have not ended."""
         until = time.monotonic() + self.grace.total_seconds()
         for claim, thread in list(self._jobs.values()):
             thread.join(max(0.0, until - time.monotonic()))
@@ -294,7 +299,7 @@ class Worker(Registry[Callable[[Job], Any]]):
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT in the block, where this is the main thread."""
+        """Call `stop` at SIGTERM and SIGINT inside the block, if this is the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
