@@ -1,4 +1,4 @@
-"""The same store from coroutines."""
+"""The store for coroutines."""
 
 from lastlight_state.aio.store import AsyncStateStore, AsyncTransaction, AsyncView
 

@@ -1,4 +1,4 @@
-"""``store.agent_log`` from coroutines. Its calls run on threads of their own: files wait for no database."""
+"""The async form of ``store.agent_log``. Its calls have threads of their own: files never wait for a database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lastlight_state.lazy import Part
 
 
 class AsyncSessionWriter(Face[SessionWriter]):
-    """A `SessionWriter`, for ``async with``. Await each call before the next, to keep the order of lines."""
+    """A `SessionWriter` for ``async with``. Await each call before the next, so that the lines keep their order."""
 
     feed = writing(SessionWriter.feed)
     feed_many = writing(SessionWriter.feed_many)
@@ -77,7 +77,7 @@ class AsyncSessionWriter(Face[SessionWriter]):
 
 
 class AsyncWriter(Face[Writer]):
-    """``store.agent_log.writer``"""
+    """The async form of ``store.agent_log.writer``."""
 
     record_command = writing(Writer.record_command)
 
@@ -92,7 +92,7 @@ class AsyncWriter(Face[Writer]):
         sync: SyncWord | None = None,
         on_error: OnError = "raise",
     ) -> AsyncSessionWriter:
-        """See `Writer.open`, which touches no file. Not awaited."""
+        """See `Writer.open`. Not a coroutine, since no file is touched."""
         opened = self._target.open(
             place=place,
             session_id=session_id,
@@ -106,7 +106,7 @@ class AsyncWriter(Face[Writer]):
 
 
 class AsyncSessionFiles(Face[Sessions]):
-    """``store.agent_log.sessions``"""
+    """The async form of ``store.agent_log.sessions``."""
 
     find = reading(Sessions.find)
     get = reading(Sessions.get)
@@ -117,7 +117,7 @@ class AsyncSessionFiles(Face[Sessions]):
 
 
 class AsyncReader(Face[Reader]):
-    """``store.agent_log.reader``"""
+    """The async form of ``store.agent_log.reader``."""
 
     read = reading(Reader.read)
     messages = reading(Reader.messages)
@@ -125,7 +125,7 @@ class AsyncReader(Face[Reader]):
     search = reading(Reader.search)
 
     def scan(self, session_id: str, *, slug: str | None = None) -> AsyncIterator[LogLine]:
-        """See `Reader.scan`. `NotFound` comes with the first line asked for."""
+        """See `Reader.scan`. `NotFound` is raised when the first line is requested."""
         return streamed(lambda: self._target.scan(session_id, slug=slug))
 
     def follow(
@@ -137,7 +137,7 @@ class AsyncReader(Face[Reader]):
 
 
 class AsyncRaw(Face[Raw]):
-    """``store.agent_log.raw``. The file that ``open`` gives is read like any other, on the caller's own thread."""
+    """The async form of ``store.agent_log.raw``. The file that ``open`` returns is read synchronously."""
 
     get = reading(Raw.get)
     open = reading(Raw.open)
@@ -146,14 +146,14 @@ class AsyncRaw(Face[Raw]):
 
 
 class AsyncLogRepair(Face[LogRepair]):
-    """``store.agent_log.repair``"""
+    """The async form of ``store.agent_log.repair``."""
 
     check = reading(LogRepair.check)
     seal = writing(LogRepair.seal)
 
 
 class AsyncAgentLog(Face[AgentLog]):
-    """``store.agent_log``"""
+    """The async form of ``store.agent_log``."""
 
     #: Opens the writers of sessions' logs.
     writer: Part[AsyncWriter] = Part("lastlight_state.aio.agent_log.AsyncWriter")
@@ -163,7 +163,7 @@ class AsyncAgentLog(Face[AgentLog]):
     reader: Part[AsyncReader] = Part("lastlight_state.aio.agent_log.AsyncReader")
     #: Untruncated tool results.
     raw: Part[AsyncRaw] = Part("lastlight_state.aio.agent_log.AsyncRaw")
-    #: Checks logs, and ends torn tails.
+    #: Checks logs, and completes or cuts a torn last line.
     repair: Part[AsyncLogRepair] = Part("lastlight_state.aio.agent_log.AsyncLogRepair")
 
     @property

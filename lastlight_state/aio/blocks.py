@@ -1,4 +1,4 @@
-"""Sync blocks around coroutines: entered and left on a worker thread, with the exception that ended them."""
+"""Sync context managers for coroutines: entered and left on a worker thread, which sees the body's exception."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from lastlight_state.errors import MisuseError, NestedTransaction
 from lastlight_state.lazy import load
 from lastlight_state.unwinding import Exit, HeldResource
 
-# Blocks of coroutines that have a thread of their own: transactions and views.
+# Context managers that have a thread of their own: transactions and views.
 
 T = TypeVar("T")
 
-#: Which tasks are inside a block of which store.
+#: Maps each task to the block (transaction or view) that it is inside of.
 Tasks = MutableMapping["asyncio.Task[Any]", "Pinned"]
 
 
 class Pinned(HeldResource):
-    """A sync block and its thread. Left on that thread however the ``async with`` statement ends."""
+    """A sync context manager with its own thread, on which it is left however the ``async with`` statement ends."""
 
     def __init__(
         self,
@@ -47,7 +47,9 @@ class Pinned(HeldResource):
         self._tasks = tasks
 
     async def enter(self) -> Any:
-        """Return what the block gives. A task that is cancelled while it enters leaves it again."""
+        """Enter the context manager and return the async face of its target. If the task is cancelled meanwhile, leave
+        again.
+        """
         self._admit()
         entered: list[Any] = []
         try:
@@ -63,7 +65,9 @@ class Pinned(HeldResource):
         return self._face(entered[0], self._lane)
 
     def leave(self, *raised: Any) -> Coroutine[Any, Any, bool | None]:
-        """End the block, with the exception that ended its body. From here on the statement keeps the coroutine."""
+        """Return the coroutine that leaves the block with the body's exception. The block is abandoned if it is never
+        awaited.
+        """
         leaving = self._leave(*raised)
         self.handle = ref(leaving, self.abandoned)
         return leaving
@@ -72,7 +76,7 @@ class Pinned(HeldResource):
         try:
             return await self._lane.finish(lambda: self._block.__exit__(*raised))
         except BaseException as error:
-            self._lane.post(partial(self._end, error))  # perhaps nothing was queued; a block that has ended bears it
+            self._lane.post(partial(self._end, error))  # in case the exit was never queued; a second exit does no harm
             raise
         finally:
             self._forget()
@@ -97,9 +101,9 @@ class Pinned(HeldResource):
 
 
 class PinnedBlock(AbstractAsyncContextManager[T]):
-    """``async with`` over a sync block; ``face`` makes of what the block gives what the coroutine gets.
+    """``async with`` over a sync context manager. ``face`` converts its target to the async object that the body gets.
 
-    ``admit`` raises where a task may not enter it; ``tasks`` says which ones have.
+    ``admit`` raises if the current task may not enter. ``tasks`` maps the tasks inside to their block.
     """
 
     def __init__(
@@ -113,7 +117,7 @@ class PinnedBlock(AbstractAsyncContextManager[T]):
 
     async def __aenter__(self) -> T:
         pinned = self._pinned
-        if pinned.handle is None:  # entered by a call: the block lasts as long as somebody has this object
+        if pinned.handle is None:  # entered by hand, without a statement: the block lasts as long as this object
             pinned.handle = ref(self, pinned.abandoned)
         entered: T = await pinned.enter()
         return entered
@@ -122,18 +126,18 @@ class PinnedBlock(AbstractAsyncContextManager[T]):
 
 
 class PinnedRunner:
-    """Everything on one thread, where a transaction lives."""
+    """Runs all calls of a transaction on the transaction's thread."""
 
     def __init__(self, lane: Lane) -> None:
         self.read = self.write = lane.run
         self.finish = lane.finish
 
     def refuse_closed(self) -> None:
-        """Keep the calls of the transaction as the calls of the block."""
+        """Do nothing: calls inside the transaction are allowed."""
 
 
 def refuse_inside(tasks: Tasks, problem: str) -> None:
-    """Raise `NestedTransaction` for a task that is inside one of these blocks."""
+    """Raise `NestedTransaction` with this message if the current task is inside one of these blocks."""
     task = asyncio.current_task()
     block = tasks.get(task) if task is not None else None
     if block is not None and not block.gone:
@@ -144,25 +148,25 @@ def _exit_pinned(block: AbstractContextManager[Any], error: BaseException) -> bo
     return block.__exit__(type(error), error, error.__traceback__)
 
 
-# Blocking iterators for coroutines: each runs on a thread of its own.
+# Blocking iterators for coroutines. Each runs on a thread of its own.
 
 _END: Any = object()
 
 
 class StopEvent(threading.Event):
-    """Set when the iteration was left, and while ``stop`` of the caller is set."""
+    """An event that counts as set once the iteration was left, or while the caller's ``stop`` is set."""
 
     def __init__(self, stop: threading.Event | None) -> None:
         super().__init__()
         self._stop = valid.stop(stop)
 
     def is_set(self) -> bool:
-        """Return whether the iterator is to end."""
+        """True if the iterator is to end."""
         return super().is_set() or self._stop.is_set()
 
 
 async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | None = None) -> AsyncIterator[T]:
-    """Yield the items of the iterator that ``start`` returns.
+    """Yield the items of the blocking iterator that ``start`` returns, each fetched on a thread.
 
     Leaving the iteration, or cancelling the task that waits for an item, sets ``stop`` and closes the iterator.
     """
@@ -191,7 +195,7 @@ R = TypeVar("R")
 
 
 class JoinedBlock(AbstractAsyncContextManager[T]):
-    """``async with`` over a sync block that joined; ``face`` makes of what the block gives what the coroutine gets."""
+    """``async with`` over a block that joined the caller's transaction. ``face`` converts its target for coroutines."""
 
     def __init__(
         self, block: AbstractContextManager[Any], face: Callable[[Any, Runner], T], admit: Callable[[], None]
@@ -212,7 +216,7 @@ class JoinedBlock(AbstractAsyncContextManager[T]):
 
 
 class _LoopRunner:
-    """Makes calls in greenlets of the event loop, one after the other."""
+    """Runs calls one after the other in greenlets of the event loop."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -223,7 +227,7 @@ class _LoopRunner:
     write = finish = read
 
     def refuse_closed(self) -> None:
-        """Do nothing: its calls are those of the transaction."""
+        """Do nothing: calls inside the transaction are allowed."""
 
     async def _made(self, call: Callable[[], R]) -> R:
         async with self._turn:
@@ -232,7 +236,7 @@ class _LoopRunner:
 
 
 def sync_of(given: Any) -> Connection | Session:
-    """Return the sync connection or session below an asynchronous one. Raises `MisuseError` for anything else."""
+    """Return the sync connection or session inside an async one. Raises `MisuseError` for any other object."""
     kinds = load("sqlalchemy.ext.asyncio")
     if isinstance(given, kinds.AsyncSession | kinds.AsyncConnection):
         found: Connection | Session | None = getattr(given, "sync_session", None) or given.sync_connection
@@ -259,9 +263,9 @@ P = ParamSpec("P")
 async def entered(
     runner: Runner, block: AbstractContextManager[T], asked: Callable[[], object] | None = None
 ) -> AsyncIterator[T]:
-    """Give what the block gives, on shared threads. A task that is cancelled while it enters leaves it again.
+    """Enter a sync context manager on shared threads and yield its target. A cancelled task leaves it again.
 
-    ``asked`` is the call that made the block, by which its arguments are judged while it waits for a thread.
+    ``asked`` is the call that created the block. While it waits for a thread, its arguments are checked.
     """
     targets: list[T] = []
     try:
@@ -276,7 +280,7 @@ async def entered(
 
 
 class Block(Generic[P, T]):
-    """A sync method that gives a block, seen from coroutines: ``async with face.method(…) as target``."""
+    """Descriptor for a sync method that returns a context manager: ``async with face.method(…) as target``."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], AbstractContextManager[T]]) -> None:
         self.method = method
@@ -302,7 +306,9 @@ class Block(Generic[P, T]):
 
 
 def block(method: Callable[Concatenate[Any, P], AbstractContextManager[T]]) -> Block[P, T]:
-    """Forward a method that gives a block. A task that is cancelled in it leaves the block as an exception does."""
+    """Forward a method that returns a context manager. If the task is cancelled inside, the block ends as by an
+    exception.
+    """
     return Block(method)
 
 

@@ -1,4 +1,4 @@
-"""``store.conversations`` from coroutines."""
+"""The async form of ``store.conversations``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lastlight_state.lazy import Part
 
 
 class AsyncMessages(Face[Messages]):
-    """``store.conversations.messages``"""
+    """The async form of ``store.conversations.messages``."""
 
     create = writing(Messages.create)
     create_many = writing(Messages.create_many)
@@ -45,7 +45,7 @@ class AsyncMessages(Face[Messages]):
 
 
 class AsyncMessageTypes(Face[MessageTypes]):
-    """``store.conversations.message_types``"""
+    """The async form of ``store.conversations.message_types``."""
 
     resolve = writing(MessageTypes.resolve)
     name = reading(MessageTypes.name)
@@ -54,7 +54,7 @@ class AsyncMessageTypes(Face[MessageTypes]):
 
 
 class AsyncProgressions(Face[Progressions]):
-    """``store.conversations.progressions``"""
+    """The async form of ``store.conversations.progressions``."""
 
     create = writing(Progressions.create)
     ensure = writing(Progressions.ensure)
@@ -70,7 +70,7 @@ class AsyncProgressions(Face[Progressions]):
 
 
 class AsyncSessions(Face[Sessions]):
-    """``store.conversations.sessions``"""
+    """The async form of ``store.conversations.sessions``."""
 
     create = writing(Sessions.create)
     ensure = writing(Sessions.ensure)
@@ -86,7 +86,7 @@ class AsyncSessions(Face[Sessions]):
 
 
 class AsyncBranches(Face[Branches]):
-    """``store.conversations.branches``"""
+    """The async form of ``store.conversations.branches``."""
 
     create = writing(Branches.create)
     ensure = writing(Branches.ensure)
@@ -106,7 +106,7 @@ class AsyncBranches(Face[Branches]):
 
 
 class AsyncLineage(Face[Lineage]):
-    """``store.conversations.lineage``"""
+    """The async form of ``store.conversations.lineage``."""
 
     fork = writing(Lineage.fork)
     ancestors = reading(Lineage.ancestors)
@@ -115,14 +115,14 @@ class AsyncLineage(Face[Lineage]):
 
 
 class AsyncTrees(Face[Trees]):
-    """``store.conversations.trees``"""
+    """The async form of ``store.conversations.trees``."""
 
     save = writing(Trees.save)
     load = reading(Trees.load)
 
 
 class AsyncVectors(Face[Vectors]):
-    """``store.conversations.vectors``"""
+    """The async form of ``store.conversations.vectors``."""
 
     put = writing(Vectors.put)
     get = reading(Vectors.get)
@@ -135,7 +135,7 @@ class AsyncVectors(Face[Vectors]):
 
 
 class AsyncLifecycle(Face[Lifecycle]):
-    """``store.conversations.lifecycle``"""
+    """The async form of ``store.conversations.lifecycle``."""
 
     transition = writing(Lifecycle.transition)
     try_transition = writing(Lifecycle.try_transition)
@@ -150,7 +150,7 @@ class AsyncLifecycle(Face[Lifecycle]):
 
 
 class AsyncChanges(Face[Changes]):
-    """``store.conversations.changes``"""
+    """The async form of ``store.conversations.changes``."""
 
     after = reading(Changes.after)
     head = reading(Changes.head)
@@ -166,7 +166,7 @@ class AsyncChanges(Face[Changes]):
         poll_interval: float = 0.5,
         limit: int = 50,
     ) -> Page[Change]:
-        """See the sync `wait`. A waiting task holds no thread."""
+        """See the sync `wait`. No thread is held while waiting."""
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         limited, read = TimeLimit(seconds), partial(self._target.after, session_id, seq, limit=limit)
@@ -217,7 +217,7 @@ class AsyncChanges(Face[Changes]):
 
 
 class AsyncExchange(Face[Exchange]):
-    """``store.conversations.exchange``"""
+    """The async form of ``store.conversations.exchange``."""
 
     send = writing(Exchange.send)
     publish = writing(Exchange.publish)
@@ -240,7 +240,7 @@ class AsyncExchange(Face[Exchange]):
         poll_interval: float = 0.5,
         limit: int = 50,
     ) -> Page[Delivery]:
-        """See the sync `wait`. A waiting task holds no thread."""
+        """See the sync `wait`. No thread is held while waiting."""
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         limited = TimeLimit(seconds)
@@ -255,15 +255,15 @@ class AsyncExchange(Face[Exchange]):
 
 
 class AsyncConversations(Face[Conversations]):
-    """``store.conversations``"""
+    """The async form of ``store.conversations``."""
 
-    #: Messages, each stored once and referred to.
+    #: Messages, each stored once and referred to by id.
     messages: Part[AsyncMessages] = Part("lastlight_state.aio.conversations.AsyncMessages")
-    #: Classes of messages in the runtimes that made them.
+    #: The message classes of the programs that wrote the messages.
     message_types: Part[AsyncMessageTypes] = Part("lastlight_state.aio.conversations.AsyncMessageTypes")
-    #: Orders of messages.
+    #: Ordered lists of messages.
     progressions: Part[AsyncProgressions] = Part("lastlight_state.aio.conversations.AsyncProgressions")
-    #: Sessions, each with the pool of its messages.
+    #: Sessions, each with the set of its messages.
     sessions: Part[AsyncSessions] = Part("lastlight_state.aio.conversations.AsyncSessions")
     #: Branches of sessions: appends and histories.
     branches: Part[AsyncBranches] = Part("lastlight_state.aio.conversations.AsyncBranches")
@@ -273,9 +273,9 @@ class AsyncConversations(Face[Conversations]):
     trees: Part[AsyncTrees] = Part("lastlight_state.aio.conversations.AsyncTrees")
     #: Chunks of text with their embeddings.
     vectors: Part[AsyncVectors] = Part("lastlight_state.aio.conversations.AsyncVectors")
-    #: Statuses of sessions, their history, and signs of life.
+    #: The status of sessions, status history, and heartbeats.
     lifecycle: Part[AsyncLifecycle] = Part("lastlight_state.aio.conversations.AsyncLifecycle")
-    #: What changes in sessions, for whoever watches.
+    #: Changes in sessions, for watchers.
     changes: Part[AsyncChanges] = Part("lastlight_state.aio.conversations.AsyncChanges")
-    #: Messages sent to the inboxes of others, and taken from there.
+    #: Messages that are sent to other owners' inboxes and taken from there.
     exchange: Part[AsyncExchange] = Part("lastlight_state.aio.conversations.AsyncExchange")

@@ -1,4 +1,4 @@
-"""``store.outputs``, ``messaging``, ``schedules``, ``checkpoints`` and ``receipts`` from coroutines."""
+"""The async forms of ``store.outputs``, ``messaging``, ``schedules``, ``checkpoints`` and ``receipts``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from lastlight_state.schedules.crons import Crons
 from lastlight_state.schedules.fires import Fires
 from lastlight_state.schedules.overrides import Overrides
 
-# ``store.messaging`` from coroutines.
+# ``store.messaging``, async
 
 
 class AsyncSessions(Face[Sessions]):
-    """``store.messaging.sessions``"""
+    """The async form of ``store.messaging.sessions``."""
 
     resume = writing(Sessions.resume)
     create = writing(Sessions.create)
@@ -43,7 +43,7 @@ class AsyncSessions(Face[Sessions]):
 
 
 class AsyncMessages(Face[Messages]):
-    """``store.messaging.messages``"""
+    """The async form of ``store.messaging.messages``."""
 
     append = writing(Messages.append)
     append_many = writing(Messages.append_many)
@@ -56,19 +56,19 @@ class AsyncMessages(Face[Messages]):
 
 
 class AsyncMessaging(Face[Messaging]):
-    """``store.messaging``"""
+    """The async form of ``store.messaging``."""
 
-    #: Stretches of conversation, at most one active per user and place.
+    #: Chat sessions, at most one active per user and place.
     sessions: Part[AsyncSessions] = Part("lastlight_state.aio.domains.AsyncSessions")
-    #: Messages of sessions, in the order in which they were stored.
+    #: Messages of chat sessions, in the order they were stored.
     messages: Part[AsyncMessages] = Part("lastlight_state.aio.domains.AsyncMessages")
 
 
-# ``store.schedules`` from coroutines.
+# ``store.schedules``, async
 
 
 class AsyncCrons(Face[Crons]):
-    """``store.schedules.crons``"""
+    """The async form of ``store.schedules.crons``."""
 
     put = writing(Crons.put)
     sync = writing(Crons.sync)
@@ -83,7 +83,7 @@ class AsyncCrons(Face[Crons]):
 
 
 class AsyncOverrides(Face[Overrides]):
-    """``store.schedules.overrides``"""
+    """The async form of ``store.schedules.overrides``."""
 
     put = writing(Overrides.put)
     get = reading(Overrides.get)
@@ -94,7 +94,7 @@ class AsyncOverrides(Face[Overrides]):
 
 
 class AsyncFires(Face[Fires]):
-    """``store.schedules.fires``"""
+    """The async form of ``store.schedules.fires``."""
 
     create = writing(Fires.create)
     heartbeat = writing(Fires.heartbeat)
@@ -111,21 +111,21 @@ class AsyncFires(Face[Fires]):
 
 
 class AsyncSchedules(Face[Schedules]):
-    """``store.schedules``"""
+    """The async form of ``store.schedules``."""
 
-    #: Crons: what runs when, and what is due.
+    #: Crons: which target runs when, and which crons are due.
     crons: Part[AsyncCrons] = Part("lastlight_state.aio.domains.AsyncCrons")
-    #: What operators changed about single crons.
+    #: Operators' changes to single crons.
     overrides: Part[AsyncOverrides] = Part("lastlight_state.aio.domains.AsyncOverrides")
-    #: What ran: one row for each fire of a cron.
+    #: Fires: one row for each time a cron ran.
     fires: Part[AsyncFires] = Part("lastlight_state.aio.domains.AsyncFires")
 
 
-# ``store.checkpoints`` from coroutines.
+# ``store.checkpoints``, async
 
 
 class AsyncCheckpoints(Face[Checkpoints]):
-    """``store.checkpoints``"""
+    """The async form of ``store.checkpoints``."""
 
     put = writing(Checkpoints.put)
     put_writes = writing(Checkpoints.put_writes)
@@ -144,11 +144,11 @@ class AsyncCheckpoints(Face[Checkpoints]):
     threads = reading(Checkpoints.threads)
 
 
-# ``store.receipts`` from coroutines.
+# ``store.receipts``, async
 
 
 class AsyncReceipts(Face[Receipts]):
-    """``store.receipts``"""
+    """The async form of ``store.receipts``."""
 
     get = reading(Receipts.get)
     find = reading(Receipts.find)
@@ -160,7 +160,7 @@ class AsyncReceipts(Face[Receipts]):
 
 
 class AsyncInputs(Face[Inputs]):
-    """``store.outputs.inputs``"""
+    """The async form of ``store.outputs.inputs``."""
 
     ensure = writing(Inputs.ensure)
     override = writing(Inputs.override)
@@ -170,7 +170,7 @@ class AsyncInputs(Face[Inputs]):
 
 
 class AsyncCatalog(Face[Catalog]):
-    """``store.outputs.catalog``"""
+    """The async form of ``store.outputs.catalog``."""
 
     define = writing(Catalog.define)
     define_all = writing(Catalog.define_all)
@@ -182,7 +182,7 @@ class AsyncCatalog(Face[Catalog]):
 
 
 class AsyncResults(Face[Results]):
-    """``store.outputs.results``"""
+    """The async form of ``store.outputs.results``."""
 
     put = writing(Results.put)
     get = reading(Results.get)
@@ -196,7 +196,7 @@ class AsyncResults(Face[Results]):
 
 
 class AsyncCache(Face[Cache]):
-    """``store.outputs.cache``"""
+    """The async form of ``store.outputs.cache``."""
 
     find = reading(Cache.find)
     ensure = writing(Cache.ensure)
@@ -205,31 +205,31 @@ class AsyncCache(Face[Cache]):
 
 
 class AsyncSnapshot(Face[Snapshot]):
-    """``store.outputs.snapshot``"""
+    """The async form of ``store.outputs.snapshot``."""
 
     load = reading(Snapshot.load)
 
 
 class AsyncQuery(Face[Query]):
-    """``store.outputs.query``"""
+    """The async form of ``store.outputs.query``."""
 
     rows = reading(Query.rows)
     explain = reading(Query.explain)
 
 
 class AsyncOutputs(Face[Outputs]):
-    """``store.outputs``"""
+    """The async form of ``store.outputs``."""
 
     define = writing(Outputs.define)
-    #: What runs were given, stored once.
+    #: The inputs of runs, each stored once.
     inputs: Part[AsyncInputs] = Part("lastlight_state.aio.domains.AsyncInputs")
     #: Output schemas: a model becomes a table.
     catalog: Part[AsyncCatalog] = Part("lastlight_state.aio.domains.AsyncCatalog")
-    #: What tasks produced: one row for each run, node and iteration.
+    #: Results of tasks: one row per run, node and iteration.
     results: Part[AsyncResults] = Part("lastlight_state.aio.domains.AsyncResults")
-    #: Results that may be used again while their schema is the same.
+    #: Cached results, reusable while their schema is unchanged.
     cache: Part[AsyncCache] = Part("lastlight_state.aio.domains.AsyncCache")
-    #: The input and all outputs of a run at one moment.
+    #: The input and all outputs of a run, read at one moment.
     snapshot: Part[AsyncSnapshot] = Part("lastlight_state.aio.domains.AsyncSnapshot")
     #: Read-only SQL for people.
     query: Part[AsyncQuery] = Part("lastlight_state.aio.domains.AsyncQuery")

@@ -1,4 +1,4 @@
-"""The async faces of repositories: one line per method, typed as the sync method is.
+"""The async faces of repositories: one line per method, with the sync method's types.
 
 ::
 
@@ -20,26 +20,26 @@ from lastlight_state import metrics
 from lastlight_state.backends.waiting import LEAST_LOOK, all_in_use
 from lastlight_state.db.news.watch import Arrivals, TimeLimit
 
-#: What a look is given beside its limit, so that its own error comes first.
+#: Seconds added to a call's time limit, so that the call's own error is raised first.
 _SLACK = 0.25
 
-# Waiting in a coroutine for what a thread of the store looks for: no thread is held, and no time is lost.
+# Waiting in a coroutine for a thread that polls the database: the wait itself holds no thread.
 
 
 class Waker:
-    """Wakes the task that made it, from any thread: ``woken.up`` is what that thread calls."""
+    """Wakes the task that created it, from any thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     def up(self) -> None:
-        """Wake the task."""
-        with suppress(RuntimeError):  # its loop was closed, and the task with it
+        """Wake the task. Called by the thread that has news."""
+        with suppress(RuntimeError):  # the event loop was closed
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def arrived(self, arrivals: Arrivals[Any]) -> bool:
-        """Wait until something has come, and return whether it has before the time was over. Raises `StoreClosed`."""
+        """Wait until ``arrivals`` has an item. Returns False if its time ran out. Raises `StoreClosed`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(arrivals.seconds_left):
                 while not arrivals.wait(0):
@@ -50,9 +50,9 @@ class Waker:
 
 
 async def looked(runner: Runner, limit: TimeLimit, call: Callable[[], R], *, writes: bool = False) -> R:
-    """Return what a look of a call with a ``timeout`` gives.
+    """Run one look of a waiting call on a worker thread, and return its result.
 
-    Raises `BackendUnavailable` where no thread or connection becomes free in that time.
+    Raises `BackendUnavailable` if no thread or connection becomes free within the time limit.
     """
     run = runner.write if writes else runner.read
     try:
@@ -68,21 +68,21 @@ S = TypeVar("S")
 
 
 class Runner(Protocol):
-    """Runs the calls of a face on worker threads."""
+    """Runs the calls of a `Face`, usually on worker threads."""
 
     def read(self, call: Callable[[], R]) -> Awaitable[R]: ...
 
     def write(self, call: Callable[[], R]) -> Awaitable[R]: ...
 
     def finish(self, call: Callable[[], R]) -> Awaitable[R]:
-        """Make and await a call that ends something, even if the task is cancelled."""
+        """Run a call that cleans up, such as a commit's end, and await it even if the task is cancelled."""
 
     def refuse_closed(self) -> None:
-        """Refuse a call through the store inside a transaction of the same task."""
+        """Raise `NestedTransaction` for a call through the store by a task that is inside a transaction."""
 
 
 class Face(Generic[S]):
-    """The async face of a sync object: each of its calls runs on a worker thread."""
+    """The async face of a sync object: each call runs on a worker thread."""
 
     def __init__(self, target: S, runner: Runner) -> None:
         self._target = target
@@ -93,7 +93,7 @@ class Face(Generic[S]):
 
 
 class Forward(Generic[P, R]):
-    """A sync method, seen from coroutines."""
+    """Descriptor that turns a sync method into a coroutine function."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], R], *, writes: bool) -> None:
         self.method = method
@@ -119,7 +119,7 @@ class Forward(Generic[P, R]):
             made = partial(method, *args, **kwargs)
             return await run(made if metrics.observer is None else partial(copy_context().run, made))
 
-        face.__dict__[self.name] = call  # so that later look-ups skip the descriptor
+        face.__dict__[self.name] = call  # so that later look-ups skip this descriptor
         return call
 
 
@@ -129,5 +129,5 @@ def reading(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
 
 
 def writing(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
-    """Forward a method that writes. It runs in the writers' lane, so that waiting writers do not block readers."""
+    """Forward a method that writes. It runs in the writers' lane, so that waiting writers never block readers."""
     return Forward(method, writes=True)

@@ -1,4 +1,4 @@
-"""``store.journal`` from coroutines."""
+"""The async form of ``store.journal``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lastlight_state.lazy import Part
 
 
 class AsyncEvents(Face[Events]):
-    """``store.journal.events``"""
+    """The async form of ``store.journal.events``."""
 
     append = writing(Events.append)
     append_many = writing(Events.append_many)
@@ -145,7 +145,7 @@ class AsyncEvents(Face[Events]):
 
 
 class AsyncSignals(Face[Signals]):
-    """``store.journal.signals``"""
+    """The async form of ``store.journal.signals``."""
 
     send = writing(Signals.send)
     find_taken = reading(Signals.find_taken)
@@ -166,7 +166,7 @@ class AsyncSignals(Face[Signals]):
         wait: float = 0,
         poll_interval: float = 0.5,
     ) -> Signal | None:
-        """See `Signals.try_take`. A waiting task holds no thread."""
+        """See `Signals.try_take`. No thread is held while waiting."""
         take = partial(
             self._target.try_take,
             run_id,
@@ -189,7 +189,7 @@ class AsyncSignals(Face[Signals]):
 
 
 class AsyncFrames(Face[Frames]):
-    """``store.journal.frames``"""
+    """The async form of ``store.journal.frames``."""
 
     append = writing(Frames.append)
     get = reading(Frames.get)
@@ -204,7 +204,7 @@ class AsyncFrames(Face[Frames]):
 
 
 class AsyncToolCalls(Face[ToolCalls]):
-    """``store.journal.tool_calls``"""
+    """The async form of ``store.journal.tool_calls``."""
 
     create = writing(ToolCalls.create)
     record = writing(ToolCalls.record)
@@ -216,7 +216,7 @@ class AsyncToolCalls(Face[ToolCalls]):
 
 
 class AsyncSandboxes(Face[Sandboxes]):
-    """``store.journal.sandboxes``"""
+    """The async form of ``store.journal.sandboxes``."""
 
     put = writing(Sandboxes.put)
     get = reading(Sandboxes.get)
@@ -225,7 +225,7 @@ class AsyncSandboxes(Face[Sandboxes]):
 
 
 class AsyncScores(Face[Scores]):
-    """``store.journal.scores``"""
+    """The async form of ``store.journal.scores``."""
 
     record = writing(Scores.record)
     get = reading(Scores.get)
@@ -234,19 +234,19 @@ class AsyncScores(Face[Scores]):
 
 
 class AsyncJournal(Face[Journal]):
-    """``store.journal``"""
+    """The async form of ``store.journal``."""
 
-    #: What happened in runs, numbered without gaps.
+    #: Events of runs, numbered without gaps.
     events: Part[AsyncEvents] = Part("lastlight_state.aio.journal.AsyncEvents")
-    #: Makes queued writers of events.
+    #: Creates queued writers of events.
     writer: Part[AsyncWriter] = Part("lastlight_state.aio.journal_writer.AsyncWriter")
-    #: Messages sent into runs from outside, each taken once.
+    #: Messages that are sent into runs from outside, each taken once.
     signals: Part[AsyncSignals] = Part("lastlight_state.aio.journal.AsyncSignals")
-    #: What runs had rendered, step by step.
+    #: The rendered frames of runs, step by step.
     frames: Part[AsyncFrames] = Part("lastlight_state.aio.journal.AsyncFrames")
-    #: Every invocation of a tool.
+    #: Every call of a tool.
     tool_calls: Part[AsyncToolCalls] = Part("lastlight_state.aio.journal.AsyncToolCalls")
-    #: Where parts of runs work.
+    #: Sandboxes: the places where parts of runs work.
     sandboxes: Part[AsyncSandboxes] = Part("lastlight_state.aio.journal.AsyncSandboxes")
-    #: What scorers said about attempts of tasks.
+    #: Scorers' results for attempts of tasks.
     scores: Part[AsyncScores] = Part("lastlight_state.aio.journal.AsyncScores")

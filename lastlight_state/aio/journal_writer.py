@@ -1,4 +1,4 @@
-"""``store.journal.writer`` from coroutines. Appending takes no thread, and waiting holds none."""
+"""The async form of ``store.journal.writer``. Appending uses no thread, and waiting holds none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lastlight_state.journal.writer.registry import Writer
 
 
 class AsyncPendingEvent(Face[PendingEvent]):
-    """An event in a queue. ``seq`` is its number, None until it is stored."""
+    """An event in a writer's queue. ``seq`` is its number, or None until it is stored."""
 
     @property
     def run_id(self) -> str:
@@ -61,7 +61,7 @@ class AsyncPendingEvent(Face[PendingEvent]):
 
 
 class AsyncJournalWriter(Face[JournalWriter]):
-    """A `JournalWriter`, for ``async with``. Listeners are called in the event loop's thread."""
+    """A `JournalWriter` for ``async with``. Listeners are called in the event loop's thread."""
 
     async def append(
         self,
@@ -73,7 +73,7 @@ class AsyncJournalWriter(Face[JournalWriter]):
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> AsyncPendingEvent:
-        """See `JournalWriter.append`. Waiting for room does not hold up the event loop."""
+        """See `JournalWriter.append`. While the queue is full, other tasks go on."""
         entry = self._entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._target._core.offer(entry):
             await self._wait_and_offer(entry)
@@ -89,13 +89,13 @@ class AsyncJournalWriter(Face[JournalWriter]):
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> AsyncPendingEvent:
-        """See `JournalWriter.append_nowait`. Not awaited."""
+        """See `JournalWriter.append_nowait`. Not a coroutine."""
         return AsyncPendingEvent(
             self._target.append_nowait(run_id, type, payload, at=at, event_id=event_id, node_id=node_id), self._runner
         )
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the sync method
-        """See `JournalWriter.flush`. A task that is cancelled leaves the queue as it was."""
+        """See `JournalWriter.flush`. Cancelling the task leaves the queue unchanged."""
         seconds = writer.check_timeout(timeout)
         self._runner.refuse_closed()
         core = self._target._core
@@ -121,15 +121,15 @@ class AsyncJournalWriter(Face[JournalWriter]):
         core.report_last(flush)
 
     def subscribe(self, listener: Listener, types: Collection[str] = ()) -> None:
-        """See `JournalWriter.subscribe`. Not awaited; the listener is a function, not a coroutine."""
+        """See `JournalWriter.subscribe`. Not a coroutine. The listener is a plain function."""
         self._target.subscribe(listener, types)
 
     def unsubscribe(self, listener: Listener) -> None:
-        """See `JournalWriter.unsubscribe`. Not awaited."""
+        """See `JournalWriter.unsubscribe`. Not a coroutine."""
         self._target.unsubscribe(listener)
 
     def stats(self) -> WriterStats:
-        """See `JournalWriter.stats`. Not awaited."""
+        """See `JournalWriter.stats`. Not a coroutine."""
         return self._target.stats()
 
     async def __aenter__(self) -> Self:
@@ -165,15 +165,17 @@ class AsyncJournalWriter(Face[JournalWriter]):
 
 
 class AsyncWriter(Face[Writer]):
-    """``store.journal.writer``"""
+    """The async form of ``store.journal.writer``."""
 
     def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> AsyncJournalWriter:
-        """Open a writer, as `Writer` does. Not awaited. Mirrors are functions, called in the thread that stores."""
+        """Open a writer, as `Writer` does. Not a coroutine. Mirrors are plain functions, called in the thread that
+        stores.
+        """
         return AsyncJournalWriter(self._target(options, mirrors=mirrors), self._runner)
 
 
 class AsyncLineFileMirror(Face[LineFileMirror]):
-    """A `LineFileMirror` of an async store's events."""
+    """A `LineFileMirror` for the events of an async store."""
 
     def __init__(self, events: Face[Events], directory: str | Path, *, sync: SyncWord = "os") -> None:
         if not isinstance(events, Face):
@@ -181,27 +183,27 @@ class AsyncLineFileMirror(Face[LineFileMirror]):
         super().__init__(LineFileMirror(events._target, directory, sync=sync), events._runner)
 
     def __call__(self, events: Collection[Event]) -> None:
-        """Write the lines of a batch, as `LineFileMirror` does, in the writer's thread."""
+        """Write the lines of a batch of events, as `LineFileMirror` does. Called in the writer's thread."""
         self._target(list(events))
 
     catch_up = reading(LineFileMirror.catch_up)
 
     @property
     def directory(self) -> Path:
-        """Return the folder of the files."""
+        """Return the folder that holds the files."""
         return self._target.directory
 
     def path_of(self, run_id: str) -> Path:
-        """See `LineFileMirror.path_of`. Not awaited."""
+        """See `LineFileMirror.path_of`. Not a coroutine."""
         return self._target.path_of(run_id)
 
 
 async def _until(queue: Queue, until: Callable[[], bool], seconds: float | None) -> bool:
-    """See `Queue.wait`."""
+    """Wait until the condition holds, at most ``seconds``. Returns False if the time ran out. See `Queue.wait`."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
-        with suppress(RuntimeError):  # the loop was closed
+        with suppress(RuntimeError):  # the event loop was closed
             loop.call_soon_threadsafe(woken.set)
 
     end = None if seconds is None else time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Judges the arguments of awaited calls that wait for a thread, so that wrong ones are told at once."""
+"""Checks the arguments of awaited calls while they wait for a thread, so that a wrong argument is reported at once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DOMAINS = [name for name, part in vars(Domains).items() if isinstance(part, Par
 
 
 class Judge:
-    """Rehearses waiting calls of the domains on a thread of its own, up to where they would use the database.
+    """Runs waiting calls on a thread of its own, up to the point where they would use the database.
 
-    Calls of maintenance and of files are not rehearsed: they may do something before they ask the database.
+    Calls of maintenance and files are not tried: they may have effects before they reach the database.
     """
 
     def __init__(self, target: Domains, context: Context, scope: StoreScope) -> None:
@@ -33,7 +33,9 @@ class Judge:
         self.lane = Lane("judge")
 
     def __call__(self, outcome: Outcome) -> None:
-        """Judge a call that no thread has begun, and have what is wrong with it raised where it is awaited."""
+        """Check a call that no thread has begun. If its arguments are wrong, the error is raised where the call is
+        awaited.
+        """
         asked = _asked(next(iter(outcome.call), None))
         if asked is None or any(map(_is_used_up, [*asked.args, *asked.keywords.values()])):
             return
@@ -47,7 +49,7 @@ class Judge:
             self.lane.run(partial(self._problem, asked)).add_done_callback(told)
 
     def _problem(self, asked: partial[Any]) -> Exception | None:
-        """Return what is wrong with the arguments of a call, None if nothing is, as far as can be told."""
+        """Return the error that the call's arguments raise, or None if none is found before the database is needed."""
         try:
             self._rehearse(asked)
         except Reached:
@@ -65,11 +67,11 @@ class Judge:
             twin = getattr(twin, name)
         found = getattr(twin, asked.func.__name__)(*asked.args, **asked.keywords)
         enter = getattr(found, "__enter__", None)
-        if enter is not None:  # a block judges its arguments when it is entered
+        if enter is not None:  # a context manager checks its arguments when it is entered
             enter()
 
     def _path(self, repository: object) -> tuple[str, ...] | None:
-        """Return the names that lead from the store to a repository of a domain, None for anything else."""
+        """Return the attribute names that lead from the store to a repository, or None if it belongs to no domain."""
         loaded = vars(self._target)
         for name in _DOMAINS:
             domain = loaded.get(name)
@@ -83,7 +85,7 @@ class Judge:
 
 
 def _asked(call: Callable[[], object] | None) -> partial[Any] | None:
-    """Return the method and the arguments that a call is made of, None where they are not known."""
+    """Return a call's method and arguments as a ``partial``, or None if they are unknown."""
     while isinstance(call, partial):
         if hasattr(call.func, "__self__") and not isinstance(call.args[0] if call.args else None, partial):
             return call
@@ -92,5 +94,5 @@ def _asked(call: Callable[[], object] | None) -> partial[Any] | None:
 
 
 def _is_used_up(argument: object) -> bool:
-    """Return whether an argument can be gone through only once."""
+    """True if an argument, such as a generator, can be iterated only once."""
     return isinstance(argument, Iterable) and not isinstance(argument, Sized)

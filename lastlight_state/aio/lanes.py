@@ -1,4 +1,4 @@
-"""Worker threads that carry the calls of coroutines."""
+"""Lanes: queues with worker threads that carry out the calls of coroutines."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from lastlight_state.locks import Lock
 
 T = TypeVar("T")
 
-#: Seconds after which a thread looks for calls that nobody has woken it for, because an exception cut that off. If
-#: there are none, the thread ends, unless it is the last of its lane.
+#: Seconds after which an idle thread looks for calls whose wake-up was lost through an exception. If there are none,
+#: the thread ends, unless it is the last of its lane.
 _HEAL = 60.0
 
 
 class WorkQueue(Generic[T]):
-    """A queue of items. Of the threads that wait for one, the one that came last gets it: its data is still at hand.
+    """A queue of items for threads. The thread that began to wait last gets the next item: its data is still in the CPU
+    cache.
 
-    To wake a thread costs more than most calls do. So no other thread is woken where one has said `soon`.
+    Waking a thread costs more than most calls. So none is woken if another thread has announced by `soon` that it
+    comes.
     """
 
     def __init__(self) -> None:
@@ -41,19 +43,19 @@ class WorkQueue(Generic[T]):
         return len(self._items)
 
     def put(self, item: T) -> None:
-        """Add an item, and see that a thread comes for it."""
+        """Add an item, and wake a thread if none has announced that it comes."""
         self._items.append(item)
         if len(self._items) > len(self._soon):
             self._wake()
 
     def soon(self) -> None:
-        """Say that this thread is about to `get`."""
+        """Announce that this thread is about to call `get`."""
         self._soon.append(None)
 
     def get(self, seconds: float = _HEAL) -> T:
-        """Wait for an item. Raises `TimeoutError` if none comes within these seconds. Only after `soon`."""
+        """Return the next item. Raises `TimeoutError` if none comes within ``seconds``. Call `soon` first."""
         items, gates = self._items, self._gates
-        self._soon.pop()  # before it takes an item: else it would be counted for another one, too
+        self._soon.pop()  # before taking an item: else this thread would count as free for another
         with suppress(IndexError):
             return items.popleft()
         while True:
@@ -63,7 +65,7 @@ class WorkQueue(Generic[T]):
             if not is_woken:
                 try:
                     gates.remove(gate)
-                except ValueError:  # somebody wakes this thread for an item that another one may be needed for
+                except ValueError:  # this thread was just woken, perhaps for an item that needs another thread
                     if len(items) > 1:
                         self._wake()
             with suppress(IndexError):
@@ -78,13 +80,15 @@ class WorkQueue(Generic[T]):
 
 
 class _Calls:
-    """The calls of a lane and its threads. Threads refer to this alone, so that an unused `Lane` can be collected."""
+    """The queue and threads of a lane. The threads refer only to this object, so that an unused `Lane` can be
+    collected.
+    """
 
     def __init__(self) -> None:
         self.queue: WorkQueue[tuple[Outcome, Completions] | Call | None] = WorkQueue()
         self.outstanding: set[Outcome] = set()
         self.threads: list[threading.Thread] = []
-        #: For a lane of one block: ends it.
+        #: Ends the lane's block, for a lane that carries a single block.
         self.abandon: weakref.WeakMethod[Callable[[], object]] | None = None
         self._has_collected = False
 
@@ -103,7 +107,7 @@ class _Calls:
                 self.queue.soon()
                 continue
             if item is None:
-                self.queue.put(None)  # for the other threads
+                self.queue.put(None)  # passed on to the other threads
                 return
             if callable(item):
                 with suppress(BaseException):
@@ -115,18 +119,18 @@ class _Calls:
             del item
 
     def _retires(self) -> bool:
-        """Return whether this thread, which found no call, is to end: others are left, or the next call starts one."""
+        """Return True if this idle thread is to end: other threads remain, or the next call will start one."""
         own = threading.current_thread()
         if len(self.threads) <= 1 or own not in self.threads:
             return False
         self.threads.remove(own)
         if not self.queue:
             return True
-        self.threads.append(own)  # a call came before others could see that a thread was missing
+        self.threads.append(own)  # a call arrived before the thread's removal was visible
         return False
 
     def _look_after(self, told: Completions) -> None:
-        """Tell a loop once more that it has outcomes; end the block of a task whose loop is closed."""
+        """Wake a loop again that has undelivered outcomes. End the block of a task whose loop is closed."""
         if told.waiting:
             told.wake()
         if self.abandon is not None and told.is_over:
@@ -135,7 +139,7 @@ class _Calls:
                 abandon()
         elif self.abandon is not None and not told.is_running and not self._has_collected:
             self._has_collected = True
-            gc.collect()  # a loop and its task may refer to each other alone, and hold the block until they are found
+            gc.collect()  # a loop and its task may be garbage that refers to each other, and so keep the block open
 
     def _make(self, outcome: Outcome, completions: Completions) -> None:
         call = outcome.take()
@@ -150,18 +154,19 @@ class _Calls:
                 raised = error
             waiting.lend(None)
         self.outstanding.discard(outcome)
-        self.queue.soon()  # before the loop is told, which may have the next call at once
+        self.queue.soon()  # before the loop is woken, since it may queue the next call at once
         if call is not None:
             completions.put(outcome, result, raised)
         del raised
 
 
 class Lane:
-    """A queue of calls and the threads that run them, started when first needed. Any event loop may use it.
+    """A queue of calls with the threads that run them. Threads start when first needed. Any event loop may use the
+    lane.
 
-    The threads end with `close`, or when nobody holds the lane any more. They do not come along into a forked child.
-    ``abandon`` is called, on a thread of the lane, when the loop that used it last is closed. ``limit`` is for calls
-    that no thread is free for.
+    The threads end after `close`, or when the lane is garbage-collected. A forked child process has none of them.
+    ``abandon`` is called on a thread of the lane when the loop that last used the lane is closed. ``limit`` bounds how
+    long calls wait for a free thread.
     """
 
     def __init__(
@@ -185,10 +190,10 @@ class Lane:
         self._end = weakref.finalize(self, self._calls.queue.put, None)
 
     def run(self, call: Callable[[], T], *, on_cancel: Callable[[], object] | None = None) -> asyncio.Future[T]:
-        """Run ``call`` on a thread of the lane; await the result for its outcome.
+        """Queue ``call`` for a thread of the lane, and return a future for its result.
 
-        ``on_cancel`` is told when the task that awaits is cancelled. Raises `StoreClosed` after `close`, and
-        `MisuseError` in a child process that was forked.
+        ``on_cancel`` is called when the awaiting task is cancelled. Raises `StoreClosed` after `close`, and
+        `MisuseError` in a forked child process.
         """
         outcome = self._outcome(call)
         outcome.patience = Patience()
@@ -197,11 +202,11 @@ class Lane:
         return self._queued(outcome)
 
     def finish(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a call that ends something: it is made and awaited, even if the task is cancelled."""
+        """Queue a call that cleans up. It is carried out and awaited even if the task is cancelled."""
         return self._queued(self._outcome(call))
 
     def post(self, call: Callable[[], object]) -> None:
-        """Run ``call`` on a thread of the lane, whose outcome nobody awaits. Also from outside an event loop."""
+        """Queue ``call`` for a thread of the lane, without a future for its result. Works outside an event loop too."""
         self._calls.queue.put(call)
 
     def _outcome(self, call: Call) -> Outcome:
@@ -226,20 +231,20 @@ class Lane:
         return outcome
 
     def has(self, call: asyncio.Future[Any]) -> bool:
-        """True if this call was taken, and a thread has yet to make it or to end it. False in a forked child."""
+        """True if this call is queued or running on the lane. Always False in a forked child process."""
         return os.getpid() == self._process and call in self._calls.outstanding
 
     @property
     def is_open(self) -> bool:
-        """Return whether calls are still taken."""
+        """True if the lane still accepts calls."""
         return self._end.alive
 
     def close(self) -> None:
-        """Take no more calls; the threads end after those that are queued. Does not wait: `join` does."""
+        """Accept no more calls. The threads end after the queued calls. Returns at once: `join` waits."""
         self._end()
 
     def join(self) -> None:
-        """Wait for the calls that were queued before `close`. From another thread than the event loop's."""
+        """Wait until the queued calls are done. Call it outside the event loop's thread."""
         for thread in [*self._calls.threads]:
             thread.join()
 
@@ -248,4 +253,4 @@ class Lane:
             if len(self._calls.threads) < self._most:
                 thread = threading.Thread(target=self._calls.serve, name=f"lastlight-{self._name}", daemon=True)
                 thread.start()
-                self._calls.threads.append(thread)  # only now: nobody serves who is here and was never started
+                self._calls.threads.append(thread)  # after the start: the list must hold running threads only

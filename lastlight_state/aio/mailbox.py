@@ -1,4 +1,4 @@
-"""``store.mailbox`` from coroutines."""
+"""The async form of ``store.mailbox``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class AsyncHostInbox(Face[HostInbox]):
-    """``host.inbox``"""
+    """The async form of ``host.inbox``."""
 
     send = writing(HostInbox.send)
     ensure = writing(HostInbox.ensure)
@@ -46,7 +46,7 @@ class AsyncHostInbox(Face[HostInbox]):
 
 
 class AsyncHostTasks(Face[HostTasks]):
-    """``host.tasks``"""
+    """The async form of ``host.tasks``."""
 
     create = writing(HostTasks.create)
     update = writing(HostTasks.update)
@@ -59,7 +59,7 @@ class AsyncHostTasks(Face[HostTasks]):
 
 
 class AsyncHostOutbox(Face[HostOutbox]):
-    """``host.outbox``. The adapter of `drain` is a plain function, called on a worker thread."""
+    """The async form of ``host.outbox``. The adapter of `drain` is a plain function, called on a worker thread."""
 
     take_due = writing(HostOutbox.take_due)
     mark_delivered = writing(HostOutbox.mark_delivered)
@@ -76,7 +76,7 @@ class AsyncHostOutbox(Face[HostOutbox]):
 
 
 class AsyncHostSweep(Face[HostSweep]):
-    """``host.sweep``"""
+    """The async form of ``host.sweep``."""
 
     sync = writing(HostSweep.sync)
     advance = writing(HostSweep.advance)
@@ -89,7 +89,7 @@ class AsyncHostSweep(Face[HostSweep]):
 
 
 class AsyncHostRouting(Face[HostRouting]):
-    """``host.routing``"""
+    """The async form of ``host.routing``."""
 
     replace_destinations = writing(HostRouting.replace_destinations)
     list_destinations = reading(HostRouting.list_destinations)
@@ -99,7 +99,7 @@ class AsyncHostRouting(Face[HostRouting]):
 
 
 class _Outside:
-    """Runs the calls of a mailbox, and refuses those of a task that is inside one of its transactions."""
+    """Runs the calls of a mailbox. Refuses them for a task that is inside one of the mailbox's transactions."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -118,12 +118,12 @@ class _Outside:
         return self._runner.finish(call)
 
     def refuse_closed(self) -> None:
-        """Refuse a call through the mailbox inside a transaction of the same task."""
+        """Raise `NestedTransaction` for a call through the mailbox by a task that is inside its transaction."""
         refuse_inside(self.blocks, "inside a transaction's block of this mailbox: call the mailbox that it gave")
 
 
 class _Side(Face[M]):
-    """Base of the two sides."""
+    """Base of the async host mailbox and the async agent mailbox."""
 
     def __init__(self, target: M, runner: Runner) -> None:
         outside = _Outside(runner)
@@ -151,10 +151,11 @@ class _Side(Face[M]):
         return self._target.folder
 
     def transaction(self) -> AbstractAsyncContextManager[Self]:
-        """See `HostMailbox.transaction`. Call the mailbox that the block gets; its calls run in turn on one thread.
+        """See `HostMailbox.transaction`. Call the mailbox that ``async with`` yields: its calls run in turn on one
+        thread.
 
-        A task that is cancelled in the block rolls back. Raises `NestedTransaction` for calls of the outer mailbox by
-        the task that is inside.
+        If the task is cancelled inside, the transaction rolls back. Calls of the outer mailbox by a task that is inside
+        raise `NestedTransaction`.
         """
         made = type(self)
         return PinnedBlock(
@@ -166,7 +167,7 @@ class _Side(Face[M]):
 
 
 class AsyncHostMailbox(_Side[HostMailbox]):
-    """A session's mailbox as its host has it."""
+    """A session's mailbox as the host uses it."""
 
     #: Messages for the agent.
     inbox: Part[AsyncHostInbox] = Part("lastlight_state.aio.mailbox.AsyncHostInbox")
@@ -176,7 +177,7 @@ class AsyncHostMailbox(_Side[HostMailbox]):
     outbox: Part[AsyncHostOutbox] = Part("lastlight_state.aio.mailbox.AsyncHostOutbox")
     #: What the agent acknowledged, and whether it is stuck.
     sweep: Part[AsyncHostSweep] = Part("lastlight_state.aio.mailbox.AsyncHostSweep")
-    #: Where the agent may send.
+    #: The destinations that the agent may send to.
     routing: Part[AsyncHostRouting] = Part("lastlight_state.aio.mailbox.AsyncHostRouting")
 
     status = reading(HostMailbox.status)
@@ -184,7 +185,7 @@ class AsyncHostMailbox(_Side[HostMailbox]):
 
 
 class AsyncAgentInbox(Face[AgentInbox]):
-    """``agent.inbox``"""
+    """The async form of ``agent.inbox``."""
 
     peek = reading(AgentInbox.peek)
     take = writing(AgentInbox.take)
@@ -199,7 +200,7 @@ class AsyncAgentInbox(Face[AgentInbox]):
 
 
 class AsyncAgentOutbox(Face[AgentOutbox]):
-    """``agent.outbox``"""
+    """The async form of ``agent.outbox``."""
 
     send = writing(AgentOutbox.send)
     edit = writing(AgentOutbox.edit)
@@ -213,7 +214,7 @@ class AsyncAgentOutbox(Face[AgentOutbox]):
 
 
 class AsyncAgentRouting(Face[AgentRouting]):
-    """``agent.routing``"""
+    """The async form of ``agent.routing``."""
 
     find_default = reading(AgentRouting.find_default)
     resolve = reading(AgentRouting.resolve)
@@ -221,7 +222,7 @@ class AsyncAgentRouting(Face[AgentRouting]):
 
 
 class AsyncAgentState(Face[AgentState]):
-    """``agent.state``"""
+    """The async form of ``agent.state``."""
 
     get = reading(AgentState.get)
     find = reading(AgentState.find)
@@ -234,20 +235,20 @@ class AsyncAgentState(Face[AgentState]):
 
 
 class AsyncAgentMailbox(_Side[AgentMailbox]):
-    """A session's mailbox as its agent has it."""
+    """A session's mailbox as the agent uses it."""
 
     #: Messages to work on.
     inbox: Part[AsyncAgentInbox] = Part("lastlight_state.aio.mailbox.AsyncAgentInbox")
     #: Messages that the agent sends.
     outbox: Part[AsyncAgentOutbox] = Part("lastlight_state.aio.mailbox.AsyncAgentOutbox")
-    #: Where messages go.
+    #: The destinations of the agent's messages.
     routing: Part[AsyncAgentRouting] = Part("lastlight_state.aio.mailbox.AsyncAgentRouting")
-    #: What the agent keeps over restarts.
+    #: Values that the agent keeps across restarts.
     state: Part[AsyncAgentState] = Part("lastlight_state.aio.mailbox.AsyncAgentState")
 
     @property
     def instance(self) -> str | None:
-        """Return the life of the agent that this object writes for."""
+        """Return the id of the agent process that this object writes for."""
         return self._target.instance
 
     start = writing(AgentMailbox.start)
@@ -259,7 +260,7 @@ class AsyncAgentMailbox(_Side[AgentMailbox]):
 
 
 class AsyncMailboxes(Face[Mailboxes]):
-    """``store.mailbox``"""
+    """The async form of ``store.mailbox``."""
 
     list = reading(Mailboxes.list)
     sweep = writing(Mailboxes.sweep)
@@ -267,7 +268,7 @@ class AsyncMailboxes(Face[Mailboxes]):
 
     @property
     def root(self) -> Path:
-        """Return the directory whose folders are agent groups."""
+        """Return the directory that has one folder per agent group."""
         return self._target.root
 
     async def create(self, group: str, session: str) -> AsyncHostMailbox:

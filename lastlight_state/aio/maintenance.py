@@ -1,4 +1,4 @@
-"""``store.maintenance`` from coroutines."""
+"""The async form of ``store.maintenance``."""
 
 from __future__ import annotations
 
@@ -33,38 +33,42 @@ from lastlight_state.maintenance.timeline import Timeline
 
 
 class AsyncStatistics(Face[Statistics]):
-    """``store.maintenance.stats``"""
+    """The async form of ``store.maintenance.stats``."""
 
     collect = reading(Statistics.collect)
 
 
 class AsyncCheckpoints(Face[Checkpoints]):
-    """``store.maintenance.checkpoint``"""
+    """The async form of ``store.maintenance.checkpoint``."""
 
     run = writing(Checkpoints.run)
 
 
 class AsyncVacuum(Face[Vacuum]):
-    """``store.maintenance.vacuum``"""
+    """The async form of ``store.maintenance.vacuum``."""
 
     run = writing(Vacuum.run)
 
 
 class AsyncReencrypt(Face[Reencrypt]):
-    """``store.maintenance.reencrypt``. It runs in the readers' lane: it is long, and its writes are short."""
+    """The async form of ``store.maintenance.reencrypt``. Runs in the readers' lane: it is long, and its writes are
+    short.
+    """
 
     plan = reading(Reencrypt.plan)
     run = reading(Reencrypt.run)
 
 
 class AsyncDoctor(Face[Doctor]):
-    """``store.maintenance.doctor``"""
+    """The async form of ``store.maintenance.doctor``."""
 
     examine = reading(Doctor.examine)
 
 
 class AsyncPrune(Face[Prune]):
-    """``store.maintenance.prune``. A prune runs in the readers' lane: it is long, and its writes are short."""
+    """The async form of ``store.maintenance.prune``. A prune runs in the readers' lane: it is long, and its writes are
+    short.
+    """
 
     plan = reading(Prune.plan)
     run = reading(Prune.run)
@@ -72,14 +76,14 @@ class AsyncPrune(Face[Prune]):
 
 
 class AsyncReap(Face[Reap]):
-    """``store.maintenance.reap``. It runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.reap``. Runs in the readers' lane, as a prune does."""
 
     plan = reading(Reap.plan)
     run = reading(Reap.run)
 
 
 class AsyncBackup(Face[Backup]):
-    """``store.maintenance.backup``. It reads this store; what it writes goes elsewhere."""
+    """The async form of ``store.maintenance.backup``. It only reads this store, and writes elsewhere."""
 
     create = reading(Backup.create)
     verify = reading(Backup.verify)
@@ -87,7 +91,7 @@ class AsyncBackup(Face[Backup]):
 
 
 class AsyncCopy(Face[Copy]):
-    """``store.maintenance.copy``. It reads this store; what it writes goes to another one."""
+    """The async form of ``store.maintenance.copy``. It only reads this store, and writes to another."""
 
     plan = reading(Copy.plan)
     run = reading(Copy.run)
@@ -95,21 +99,21 @@ class AsyncCopy(Face[Copy]):
 
 
 class AsyncRedact(Face[Redact]):
-    """``store.maintenance.redact``. It runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.redact``. Runs in the readers' lane, as a prune does."""
 
     plan = reading(Redact.plan)
     run = reading(Redact.run)
 
 
 class AsyncErase(Face[Erase]):
-    """``store.maintenance.erase``. It runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.erase``. Runs in the readers' lane, as a prune does."""
 
     plan = reading(Erase.plan)
     run = reading(Erase.run)
 
 
 class AsyncTimeline(Face[Timeline]):
-    """``store.maintenance.timeline``"""
+    """The async form of ``store.maintenance.timeline``."""
 
     list = reading(Timeline.list)
 
@@ -139,14 +143,14 @@ class AsyncTimeline(Face[Timeline]):
 
 
 class AsyncAgentSessions(Face[AgentSessions]):
-    """``store.maintenance.agent_sessions``"""
+    """The async form of ``store.maintenance.agent_sessions``."""
 
     list = reading(AgentSessions.list)
     repo_for_session = reading(AgentSessions.repo_for_session)
 
 
 class AsyncChats(Face[Chats]):
-    """``store.maintenance.chats``"""
+    """The async form of ``store.maintenance.chats``."""
 
     list = reading(Chats.list)
     get = reading(Chats.get)
@@ -155,7 +159,7 @@ class AsyncChats(Face[Chats]):
 
 
 class AsyncRepair(Face[Repair]):
-    """``store.maintenance.repair``"""
+    """The async form of ``store.maintenance.repair``."""
 
     scan = reading(Repair.scan)
     seal = writing(Repair.seal)
@@ -163,7 +167,7 @@ class AsyncRepair(Face[Repair]):
 
 
 class AsyncImports(Face[Imports]):
-    """``store.maintenance.imports``. It runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.imports``. Runs in the readers' lane, as a prune does."""
 
     detect = reading(Imports.detect)
     plan = reading(Imports.plan)
@@ -171,7 +175,7 @@ class AsyncImports(Face[Imports]):
 
 
 class AsyncBundles(Face[Bundles]):
-    """``store.maintenance.bundles``. It runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.bundles``. Runs in the readers' lane, as a prune does."""
 
     export = reading(Bundles.export)
     read = reading(Bundles.read)
@@ -180,48 +184,48 @@ class AsyncBundles(Face[Bundles]):
 
 
 class AsyncCounters(Face[Counters]):
-    """``store.maintenance.counters``. It runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.counters``. Runs in the readers' lane, as a prune does."""
 
     plan = reading(Counters.plan)
     run = reading(Counters.run)
 
 
 class AsyncMaintenance(Face[Maintenance]):
-    """``store.maintenance``"""
+    """The async form of ``store.maintenance``."""
 
-    #: Counts and sizes of everything that is stored.
+    #: Row counts and sizes of everything stored.
     stats: Part[AsyncStatistics] = Part("lastlight_state.aio.maintenance.AsyncStatistics")
-    #: Brings the write-ahead log into the database.
+    #: Moves the write-ahead log into the database file.
     checkpoint: Part[AsyncCheckpoints] = Part("lastlight_state.aio.maintenance.AsyncCheckpoints")
-    #: Gives back the space of deleted rows.
+    #: Frees the space of deleted rows.
     vacuum: Part[AsyncVacuum] = Part("lastlight_state.aio.maintenance.AsyncVacuum")
-    #: Seals what is stored with the present key of the codec.
+    #: Encrypts stored values anew with the codec's current key.
     reencrypt: Part[AsyncReencrypt] = Part("lastlight_state.aio.maintenance.AsyncReencrypt")
-    #: Looks for what is wrong, and says what helps.
+    #: Looks for faults, and names a remedy for each.
     doctor: Part[AsyncDoctor] = Part("lastlight_state.aio.maintenance.AsyncDoctor")
-    #: Removes what ended long ago, with a dry run and a receipt.
+    #: Deletes data that ended long ago, with a dry run and a receipt.
     prune: Part[AsyncPrune] = Part("lastlight_state.aio.maintenance.AsyncPrune")
-    #: Ends running sessions of conversations that show no sign of life.
+    #: Ends running conversation sessions that send no heartbeat.
     reap: Part[AsyncReap] = Part("lastlight_state.aio.maintenance.AsyncReap")
-    #: Takes everything at one moment into a folder, verifies and restores it.
+    #: Writes a snapshot of everything into a folder, verifies it and restores it.
     backup: Part[AsyncBackup] = Part("lastlight_state.aio.maintenance.AsyncBackup")
-    #: Fills another database with everything, and proves that it arrived.
+    #: Copies everything into another database, and verifies the copy.
     copy: Part[AsyncCopy] = Part("lastlight_state.aio.maintenance.AsyncCopy")
-    #: Empties messages of conversations.
+    #: Empties the text of conversation messages.
     redact: Part[AsyncRedact] = Part("lastlight_state.aio.maintenance.AsyncRedact")
-    #: Takes one person out of conversations and chats.
+    #: Removes one person from conversations and chats.
     erase: Part[AsyncErase] = Part("lastlight_state.aio.maintenance.AsyncErase")
-    #: What happened to a run, in order of time.
+    #: The history of a run across all domains, in order of time.
     timeline: Part[AsyncTimeline] = Part("lastlight_state.aio.maintenance.AsyncTimeline")
-    #: The agent's log files, with the newest execution of each session.
+    #: The agent's log files, each with its session's newest execution.
     agent_sessions: Part[AsyncAgentSessions] = Part("lastlight_state.aio.maintenance.AsyncAgentSessions")
-    #: Chat threads, from turns, logs and messages.
+    #: Chat threads, collected from turns, logs and messages.
     chats: Part[AsyncChats] = Part("lastlight_state.aio.maintenance.AsyncChats")
     #: Damaged line files: scanned, sealed, copied clean, replaced.
     repair: Part[AsyncRepair] = Part("lastlight_state.aio.maintenance.AsyncRepair")
-    #: Brings other programs' files in, each unit whole or not at all.
+    #: Imports other programs' files, each unit whole or not at all.
     imports: Part[AsyncImports] = Part("lastlight_state.aio.maintenance.AsyncImports")
-    #: One run or session as a file, and back.
+    #: Writes one run or session to a file, and reads it back.
     bundles: Part[AsyncBundles] = Part("lastlight_state.aio.maintenance.AsyncBundles")
-    #: Raises counters that are behind the rows that they number.
+    #: Raises counters that lag behind the rows they number.
     counters: Part[AsyncCounters] = Part("lastlight_state.aio.maintenance.AsyncCounters")

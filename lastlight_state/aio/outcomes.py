@@ -1,4 +1,4 @@
-"""The outcomes of awaited calls: how they come to the event loop, and what happens to calls that wait for a thread."""
+"""The outcomes of awaited calls: delivery to the event loop, and the treatment of calls that wait for a thread."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from lastlight_state.backends.waiting import Patience
 
 Call = Callable[[], Any]
 
-#: Seconds after which an event loop is woken again that has not handed out an outcome, and after which a lane of one
-#: block looks whether the loop is closed. A loop drops the callback in which a signal's handler raises, and one that
-#: such an exception ends may leave a task that nobody will ever resume.
+#: Seconds after which an event loop is woken again if it has not delivered an outcome. Also seconds between a lane's
+#: looks at whether its block's loop is closed. A loop can lose a callback: a signal handler may raise in it. A loop
+#: that such an exception ends may leave a task that is never resumed.
 AGAIN = 0.25
-#: How often a loop looks at its calls that no thread was free for.
+#: Seconds between two looks of a loop at its calls that wait for a thread.
 LOOK = 0.1
 
 
 class Outcome(asyncio.Future[Any]):
-    """The outcome of a call.
+    """The future result of a call.
 
-    A task that is cancelled before any thread has begun its call gets its CancelledError at once, and the call is never
-    made. Later the call is told, so that it stops waiting if it waits; what it does is awaited, so that no write is
-    left in doubt, and then comes the CancelledError.
+    A task that is cancelled before a thread has begun its call gets CancelledError at once, and the call is never made.
+    After that, the call is told of the cancellation, so that it ends its waits. Its end is still awaited, so that no
+    write has an unknown outcome. Then CancelledError is raised.
     """
 
-    #: Told of a cancellation, so that what is waited for can come to its end.
+    #: Called on cancellation, so that the call's wait can end.
     on_cancel: Callable[[], object] | None = None
-    #: How long the call waits for others. None for a call that ends something, which is made even if it is cancelled.
+    #: How long the call waits for locks and connections. None for a cleanup call, which runs even if cancelled.
     patience: Patience | None = None
-    #: When the call was awaited, on the monotonic clock, if no thread was free then; else 0.
+    #: Monotonic time at which the call began to wait for a thread, or 0 if a thread was free.
     waits_since = 0.0
     is_judged = False
 
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
-        #: The call, while no thread has begun it.
+        #: The call in a list, which the thread that begins it empties.
         self.call = [call]
 
     def take(self) -> Call | None:
-        """Return the call to the first thread that asks, and None to all others."""
+        """Return the call to the first thread that asks, and None to every later one."""
         try:
             return self.call.pop()
         except IndexError:
             return None
 
     def refuse(self, error: BaseException) -> None:
-        """Raise ``error`` where the call is awaited, unless a thread has begun it. In the loop's thread."""
+        """Raise ``error`` where the call is awaited, unless a thread has begun it. Call this in the loop's thread."""
         if self.take() is not None and not self.done():
             self.set_exception(error)
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancel the call. Return whether it will never be made."""
+        """Cancel the call. Returns True if it will never be made."""
         if self.on_cancel is not None:
             self.on_cancel()
         if self.patience is None:
@@ -68,20 +68,20 @@ class Outcome(asyncio.Future[Any]):
 
 @dataclass(frozen=True)
 class Limit:
-    """How long the calls of a lane wait for a thread of it, and what happens to them meanwhile."""
+    """How long a lane's calls wait for a thread, and what is done with them meanwhile."""
 
     seconds: float
-    #: Makes the error of a call that has waited so long.
+    #: Creates the error for a call that has waited too long.
     refusal: Callable[[], Exception]
-    #: Judges the arguments of a call that waits, and has what is wrong with them raised where it is awaited.
+    #: Checks the arguments of a waiting call. If they are wrong, the error is raised where the call is awaited.
     judge: Callable[[Outcome], object]
 
 
 class WaitingCalls:
-    """The calls of one event loop that no thread was free for. They are looked at while there are any.
+    """The calls of one event loop that wait for a thread. They are looked at every `LOOK` seconds while there are any.
 
-    A call that waits longer than `LOOK` is judged, so that a wrong argument is told before the wait is over. At the
-    limit it is refused. In a lane that moves on neither happens.
+    After `LOOK` seconds a call's arguments are checked, so that a wrong one is reported early. At the limit the call is
+    refused. In a lane that keeps moving neither happens.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: Limit) -> None:
@@ -92,10 +92,10 @@ class WaitingCalls:
         self._looks_at = -inf
 
     def add(self, outcome: Outcome) -> None:
-        """Look after a call from now on."""
+        """Begin to look after a call that waits."""
         now = outcome.waits_since = time.monotonic()
         self._outcomes.append(outcome)
-        if now > self._looks_at + AGAIN:  # no look is due, or the loop has dropped it
+        if now > self._looks_at + AGAIN:  # no look is scheduled, or the loop has lost it
             self._look_later(now)
 
     def _look_later(self, now: float) -> None:
@@ -121,18 +121,18 @@ class WaitingCalls:
 
 
 class Completions:
-    """Hands outcomes to one event loop. Those that come together wake it once."""
+    """Delivers outcomes to one event loop. Outcomes that arrive together wake the loop once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: Limit | None = None) -> None:
         self._loop = weakref.ref(loop)
-        #: The loop's calls that wait for a thread; None where they wait without a limit.
+        #: The loop's calls that wait for a thread. None if the lane has no time limit.
         self.waiting_calls = None if limit is None else WaitingCalls(loop, limit)
         self._done: deque[tuple[Outcome, Any, BaseException | None]] = deque()
         self._woken = False
 
     def put(self, outcome: Outcome, result: Any, error: BaseException | None) -> None:
-        """Add an outcome, from a worker thread. Nobody is told where the loop was closed meanwhile."""
-        if isinstance(error, StopIteration):  # no future takes one
+        """Add an outcome from a worker thread. It is dropped if the loop is closed."""
+        if isinstance(error, StopIteration):  # a future does not accept it
             error = RuntimeError("the call raised StopIteration").with_traceback(error.__traceback__)
         self._done.append((outcome, result, error))
         if not self._woken:
@@ -141,23 +141,23 @@ class Completions:
 
     @property
     def waiting(self) -> bool:
-        """Return whether the loop has outcomes to hand out."""
+        """True if there are outcomes to deliver."""
         return bool(self._done)
 
     @property
     def is_over(self) -> bool:
-        """Return whether the loop is closed: none of its tasks will go on."""
+        """True if the loop is closed or gone, so that none of its tasks will go on."""
         loop = self._loop()
         return loop is None or loop.is_closed()
 
     @property
     def is_running(self) -> bool:
-        """Return whether the loop runs at this moment."""
+        """True if the loop is running at this moment."""
         loop = self._loop()
         return loop is not None and loop.is_running()
 
     def wake(self) -> None:
-        """Have the loop hand out what there is. Once more does no harm."""
+        """Make the loop deliver all outcomes. A superfluous call does no harm."""
         loop = self._loop()
         try:
             if loop is not None:
@@ -173,7 +173,7 @@ class Completions:
                 outcome, result, error = done[0]
                 if not outcome.done():
                     _settle(outcome, result, error)
-                done.popleft()  # only now: a signal's exception may come in between
+                done.popleft()  # only after it is settled: a signal handler may raise before
         finally:
             if done:
                 done[0][0].get_loop().call_soon(self._deliver)

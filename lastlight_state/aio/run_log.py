@@ -1,4 +1,4 @@
-"""``store.run_log`` from coroutines. Its calls run on threads of their own: files wait for no database."""
+"""The async form of ``store.run_log``. Its calls have threads of their own, so that files never wait for a database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class _InTurn:
-    """Runs the calls of one writer one after the other, in the order in which they were made."""
+    """Runs the calls of one writer one after the other, in the order they were made."""
 
     def __init__(self) -> None:
         self.lane = Lane("run-log")
@@ -45,11 +45,11 @@ class _InTurn:
         return self.lane.finish(call)
 
     def refuse_closed(self) -> None:
-        """Nothing to refuse: files wait for no transaction."""
+        """Do nothing: file writes are allowed inside a transaction."""
 
 
 class AsyncRunWriter(Face[RunWriter]):
-    """A `RunWriter`, for ``async with``. Calls keep their order, also where they are not awaited one by one."""
+    """A `RunWriter` for ``async with``. Calls keep their order, even if they are not awaited one by one."""
 
     append = writing(RunWriter.append)
     run_start = writing(RunWriter.run_start)
@@ -69,12 +69,12 @@ class AsyncRunWriter(Face[RunWriter]):
 
     @property
     def run_id(self) -> str:
-        """Return the run that is written."""
+        """Return the id of the run whose log is written."""
         return self._target.run_id
 
     @property
     def path(self) -> Path:
-        """Return the file of its log."""
+        """Return the path of the run's log file."""
         return self._target.path
 
     @property
@@ -88,7 +88,7 @@ class AsyncRunWriter(Face[RunWriter]):
         return self._target.failed_appends
 
     async def close(self) -> None:
-        """Close the writer after the calls made before, also in a task that is cancelled. See `RunWriter.close`."""
+        """See `RunWriter.close`. Earlier calls are done first, even if the task is cancelled."""
         if self._turns.lane.is_open:
             try:
                 await self._turns.finish(self._target.close)
@@ -110,7 +110,7 @@ class AsyncRunWriter(Face[RunWriter]):
 
 
 class AsyncRunReading:
-    """A `RunReading` from coroutines: ``async for`` gives the records, its attributes are those of the sync one."""
+    """A `RunReading` for coroutines: read its records by ``async for``. Other attributes are the sync object's."""
 
     def __init__(self, target: RunReading) -> None:
         self.facts = target
@@ -123,7 +123,7 @@ class AsyncRunReading:
 
 
 class AsyncRuns(Face[Runs]):
-    """``store.run_log.runs``"""
+    """The async form of ``store.run_log.runs``."""
 
     tail = reading(Runs.tail)
     last = reading(Runs.last)
@@ -153,7 +153,7 @@ class AsyncRuns(Face[Runs]):
 
 
 class AsyncReplay(Face[Replay]):
-    """``store.run_log.replay``"""
+    """The async form of ``store.run_log.replay``."""
 
     prompt = reading(Replay.prompt)
     events = reading(Replay.events)
@@ -161,19 +161,21 @@ class AsyncReplay(Face[Replay]):
     summarise = reading(Replay.summarise)
 
     def prompts(self, run_id: str) -> AsyncIterator[PromptTurn]:
-        """See `Replay.prompts`. `NotFound` comes with the first turn asked for."""
+        """See `Replay.prompts`. `NotFound` is raised when the first turn is requested."""
         return streamed(lambda: self._target.prompts(run_id))
 
 
 class AsyncChecks(Face[Checks]):
-    """``store.run_log.checks``"""
+    """The async form of ``store.run_log.checks``."""
 
     validate = reading(Checks.validate)
     salvage = writing(Checks.salvage)
 
 
 class AsyncStates(Face[States]):
-    """``store.run_log.states``. The ``change`` of `update` is a plain function, run on a worker thread."""
+    """The async form of ``store.run_log.states``. The ``change`` of `update` is a plain function, run on a worker
+    thread.
+    """
 
     find = reading(States.find)
     get = reading(States.get)
@@ -185,18 +187,18 @@ class AsyncStates(Face[States]):
 
 
 class AsyncRunLog(Face[RunLog]):
-    """``store.run_log``"""
+    """The async form of ``store.run_log``."""
 
     #: Starts, continues, reads and lists the logs of runs.
     runs: Part[AsyncRuns] = Part("lastlight_state.aio.run_log.AsyncRuns")
     #: Prompts, events and summaries of runs.
     replay: Part[AsyncReplay] = Part("lastlight_state.aio.run_log.AsyncReplay")
-    #: Validates logs, and copies damaged ones clean.
+    #: Validates logs, and writes clean copies of damaged ones.
     checks: Part[AsyncChecks] = Part("lastlight_state.aio.run_log.AsyncChecks")
     #: The snapshots from which sessions resume.
     states: Part[AsyncStates] = Part("lastlight_state.aio.run_log.AsyncStates")
 
     @property
     def root(self) -> Path:
-        """Return the directory whose ``sessions`` holds all files."""
+        """Return the directory whose ``sessions`` folder holds all files."""
         return self._target.root

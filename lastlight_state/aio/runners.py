@@ -1,4 +1,4 @@
-"""Which lane carries which call of an async store."""
+"""Runners: choose the lane on which each call of an async store runs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ INSIDE = "inside a transaction's block: call its repositories, not the store's"
 
 READERS = 4
 FILE_WRITERS = 2
-#: How often a store that is being closed looks whether its calls on threads of several stores have ended.
+#: Seconds between two looks of a closing store at its unfinished calls on shared threads.
 _POLL_SECONDS = 0.005
 
 
 class Lanes:
-    """The threads of an async store, or of the stores of many tenants."""
+    """The threads of one async store, or of the stores of many tenants."""
 
     def __init__(self, backend: Backend, settings: Settings, judge: Callable[[Outcome], object]) -> None:
         threads = Limit(settings.pool_timeout, partial(all_in_use, "threads for such calls"), judge)
-        if backend.writers is None:  # a thread for each connection, so that no thread waits for one of another
+        if backend.writers is None:  # one thread per connection, so that no thread waits for another's connection
             connections = Limit(settings.pool_timeout, all_in_use, judge)
             self.readers = self.writers = Lane("call", settings.pool_size, limit=connections)
         else:
@@ -44,12 +44,12 @@ class Lanes:
         self.files = Lane("files", FILE_WRITERS, limit=threads)
 
     def close(self) -> None:
-        """Take no more calls."""
+        """Accept no more calls."""
         for lane in self._all:
             lane.close()
 
     def join(self) -> None:
-        """Wait for the calls that were taken."""
+        """Wait until all accepted calls are done."""
         for lane in self._all:
             lane.join()
 
@@ -59,9 +59,9 @@ class Lanes:
 
 
 class StoreRunner:
-    """Readers and writers on their lanes, unless the task is inside a transaction of the store.
+    """Runs reads and writes on their lanes. Refuses calls by a task that is inside a transaction of the store.
 
-    Lanes that are ``lent`` belong to several stores, and end with none of them.
+    ``lent`` lanes are shared by several stores, and closing one store does not close them.
     """
 
     def __init__(self, store: StateStore, lent: Lanes | None = None) -> None:
@@ -73,7 +73,7 @@ class StoreRunner:
         self.readers, self.writers = lanes.readers, lanes.writers
         self.file_readers, self.files = lanes.file_readers, lanes.files
         self.is_open = True
-        #: Of lanes that other stores use as well: the calls of this store that are under way.
+        #: Unfinished calls of this store on lanes that it shares with other stores.
         self._taken: set[asyncio.Future[Any]] = set()
         #: The blocks that tasks are inside of.
         self.blocks: Tasks = WeakKeyDictionary()
@@ -90,19 +90,19 @@ class StoreRunner:
         return self._kept(self.writers.finish(call))
 
     def refuse_closed(self) -> None:
-        """Refuse a call through the store inside a transaction of the same task."""
+        """Raise `NestedTransaction` for a call through the store by a task that is inside a transaction."""
         refuse_inside(self.blocks, INSIDE)
         if self._scope.blocks.has_task():
             raise NestedTransaction(INSIDE)
 
     def close(self) -> None:
-        """Take no more calls."""
+        """Accept no more calls."""
         self.is_open = False
         if self._own is not None:
             self._own.close()
 
     def then(self, close: Callable[[], None]) -> None:
-        """Wait for the calls that were taken, then close what they used."""
+        """Wait until all accepted calls are done, then call ``close``, which frees what they used."""
         if self._own is not None:
             self._own.join()
         while any(self.readers.has(call) or self.writers.has(call) for call in [*self._taken]):
@@ -111,13 +111,13 @@ class StoreRunner:
         close()
 
     def _shared(self, lane: Lane, call: Callable[[], T]) -> Awaitable[T]:
-        """Run a call on a lane of several stores, which does not know that this one was closed."""
+        """Run a call on a shared lane. Raises `StoreClosed` if this store is closed, which the lane cannot know."""
         if not self.is_open:
             raise StoreClosed("the store is closed")
         return self._kept(lane.run(call))
 
     def _kept(self, taken: asyncio.Future[T]) -> asyncio.Future[T]:
-        """Return a call that was taken, and know of it until it is done, if others use its lane as well."""
+        """Remember a call on a shared lane until it is done. Returns the call."""
         if self.lent is not None:
             self._taken.add(taken)
             taken.add_done_callback(self._taken.discard)
@@ -125,7 +125,7 @@ class StoreRunner:
 
 
 class FileRunner:
-    """Line files have lanes of their own; a transaction neither blocks nor covers them."""
+    """Runs calls about line files on lanes of their own. A transaction neither blocks nor includes them."""
 
     def __init__(self, lanes: StoreRunner) -> None:
         self._readers = lanes.file_readers
@@ -141,4 +141,4 @@ class FileRunner:
         return self._writers.finish(call)
 
     def refuse_closed(self) -> None:
-        """Do nothing: there is nothing to refuse."""
+        """Do nothing: file calls are allowed inside a transaction."""

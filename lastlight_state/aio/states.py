@@ -1,4 +1,4 @@
-"""``store.states`` from coroutines."""
+"""The async form of ``store.states``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lastlight_state.states import States
 
 
 class AsyncStates(Face[States]):
-    """``store.states``"""
+    """The async form of ``store.states``."""
 
     put = writing(States.put)
     merge = writing(States.merge)

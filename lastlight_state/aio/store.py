@@ -1,8 +1,8 @@
-"""`AsyncStateStore`: the store from coroutines.
+"""`AsyncStateStore`: the store for coroutines.
 
-Calls run on worker threads over the sync store: readers side by side, writers in a lane of their own. There is no
-second driver and no event-loop affinity: a store opened in one loop serves another. A cancelled await first learns
-the outcome of its write, then raises `asyncio.CancelledError`.
+Calls run on worker threads over the sync store: readers in parallel, writers in a lane of their own. There is no second
+database driver. The store is not bound to an event loop: one loop may open it and another use it. A cancelled await
+first waits for the outcome of its write, then raises `asyncio.CancelledError`.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from lastlight_state.aio.workflows import AsyncWorkflows
     from lastlight_state.workflows import Claim, Driven
 
-# How an async store is opened: as the sync one, with the same parameters, on a worker thread.
+# Opening an async store: like the sync one, with the same parameters, on a worker thread.
 
 P = ParamSpec("P")
 A = TypeVar("A")
 
 
 class Closing(Protocol):
-    """What is opened, and must be closed."""
+    """An opened object that must be closed."""
 
     def close(self) -> None: ...
 
@@ -58,7 +58,7 @@ S = TypeVar("S", bound=Closing)
 
 
 class Opening(Generic[P, S]):
-    """The async face of a class method that opens a store or tenants: a coroutine that returns their async class."""
+    """The async form of a class method that opens a store or tenants. Its coroutine returns the async object."""
 
     def __init__(self, opens: Callable[P, S]) -> None:
         self._opens = opens
@@ -73,9 +73,10 @@ class Opening(Generic[P, S]):
 
 
 async def opened_as(kind: Callable[[S], A], opens: Callable[[], S], shared: Lane | None = None) -> A:
-    """Open a sync store by ``opens`` and return its async face. A store is closed if the task is cancelled meanwhile.
+    """Open a sync store by ``opens``, and return its async face. If the task is cancelled meanwhile, the store is
+    closed.
 
-    ``opens`` runs on a thread of the ``shared`` lane, or without one on a new thread.
+    ``opens`` runs on a thread of the ``shared`` lane, or on a new thread if there is none.
     """
     lane = shared or Lane("open")
     stores: list[S] = []
@@ -100,7 +101,7 @@ _Block: TypeAlias = "AbstractAsyncContextManager[AsyncTransaction]"
 
 
 class AsyncDomains:
-    """The domains that live in the database, from coroutines."""
+    """The domains that are stored in the database, for coroutines."""
 
     def __init__(self, target: Domains, runner: Runner) -> None:
         self._target = target
@@ -109,7 +110,7 @@ class AsyncDomains:
     def _made(self, kind: type[Any], name: str) -> Any:
         return kind(getattr(self._target, name), self._runner)
 
-    #: What is running and what to do next.
+    #: Runs and their steps: running work and the next work to do.
     workflows: Part[AsyncWorkflows] = Part("lastlight_state.aio.workflows.AsyncWorkflows")
 
     #: Chat sessions and their messages.
@@ -118,19 +119,19 @@ class AsyncDomains:
     #: Crons, operators' overrides, and fires.
     schedules: Part[AsyncSchedules] = Part("lastlight_state.aio.domains.AsyncSchedules")
 
-    #: What happened in runs, in order.
+    #: Events of runs, in order.
     journal: Part[AsyncJournal] = Part("lastlight_state.aio.journal.AsyncJournal")
 
-    #: What runs were given, and what their tasks produced.
+    #: Inputs of runs, and outputs of their tasks.
     outputs: Part[AsyncOutputs] = Part("lastlight_state.aio.domains.AsyncOutputs")
 
-    #: What maintenance did, or is doing.
+    #: Receipts of maintenance: each operation that ran or is running.
     receipts: Part[AsyncReceipts] = Part("lastlight_state.aio.domains.AsyncReceipts")
 
-    #: Messages stored once, orders of them, sessions, branches and forks.
+    #: Messages stored once, their order in sessions, branches and forks.
     conversations: Part[AsyncConversations] = Part("lastlight_state.aio.conversations.AsyncConversations")
 
-    #: States of threads, one after the other, in bytes that only the caller can read.
+    #: Checkpoints of threads, in order, as bytes that only the caller can interpret.
     checkpoints: Part[AsyncCheckpoints] = Part("lastlight_state.aio.domains.AsyncCheckpoints")
 
     #: Values by scope and key.
@@ -138,16 +139,16 @@ class AsyncDomains:
 
 
 class AsyncTransaction(AsyncDomains):
-    """A transaction of several calls, as `lastlight_state.Transaction`. They run in turn on one thread."""
+    """A transaction of several calls, like `lastlight_state.Transaction`. The calls run in turn on one thread."""
 
     def __init__(self, target: Transaction, runner: Runner) -> None:
         super().__init__(target, runner)
         self._transaction = target
 
     async def run(self, work: Callable[[Transaction], T]) -> T:
-        """Run a plain function of the sync transaction, and return its result.
+        """Run a plain function with the sync transaction, and return its result.
 
-        On the thread where the transaction lives: ``Session(bind=tx.connection)`` of your own joins it there.
+        It runs on the transaction's thread. There your own ``Session(bind=tx.connection)`` joins the transaction.
         """
         return await self._runner.write(partial(work, self._transaction))
 
@@ -157,54 +158,54 @@ class AsyncTransaction(AsyncDomains):
 
 
 class AsyncView(AsyncDomains):
-    """A view of one moment, as `lastlight_state.View`."""
+    """A read-only snapshot of the database, like `lastlight_state.View`."""
 
     def __init__(self, target: View, runner: Runner) -> None:
         super().__init__(target, runner)
         self._view = target
 
     async def run(self, work: Callable[[View], T]) -> T:
-        """Run a plain function of the sync view, and return its result.
+        """Run a plain function with the sync view, and return its result.
 
-        On the thread where the view lives: ``Session(bind=view.connection)`` of your own reads the same moment there.
+        It runs on the view's thread. There your own ``Session(bind=view.connection)`` reads the same snapshot.
         """
         return await self._runner.read(partial(work, self._view))
 
 
 class AsyncStateStore(AsyncDomains):
-    """The store from coroutines. Open one per process; any task, in any event loop, may use it."""
+    """The store for coroutines. Open one per process. Any task, in any event loop, may use it."""
 
     def __init__(self, store: StateStore, lanes: Lanes | None = None) -> None:
-        """Make the async face of a store. ``lanes`` are threads that other stores use, too."""
+        """Create the async face of a store. ``lanes`` are threads that it shares with other stores."""
         self._store = store
         self._lanes = StoreRunner(store, lanes)
         super().__init__(store, self._lanes)
         self._replica: AsyncStateStore | None = None
 
-    #: As `StateStore.open`, with the same parameters; awaited.
+    #: Like `StateStore.open`, with the same parameters, but awaited.
     open = Opening(StateStore.open)
 
-    #: The agent's event logs: line files beside the database, not transactional.
+    #: The agent's event logs: line files beside the database, outside transactions.
     agent_log: Part[AsyncAgentLog] = Part(
         "lastlight_state.aio.agent_log.AsyncAgentLog",
         lambda store, kind: kind(store._store.agent_log, FileRunner(store._lanes)),
     )
-    #: The logs of runs and the states of sessions: files beside the database, not transactional.
+    #: Logs of runs and states of sessions: files beside the database, outside transactions.
     run_log: Part[AsyncRunLog] = Part(
         "lastlight_state.aio.run_log.AsyncRunLog",
         lambda store, kind: kind(store._store.run_log, FileRunner(store._lanes)),
     )
-    #: What passes between hosts and agents: files beside the database, not transactional.
+    #: Messages between hosts and agents: files beside the database, outside transactions.
     mailbox: Part[AsyncMailboxes] = Part(
         "lastlight_state.aio.mailbox.AsyncMailboxes",
         lambda store, kind: kind(store._store.mailbox, FileRunner(store._lanes)),
     )
-    #: Reads and repairs that concern several domains.
+    #: Reads and repairs that span several domains.
     maintenance: Part[AsyncMaintenance] = Part("lastlight_state.aio.maintenance.AsyncMaintenance")
 
     @property
     def sync_store(self) -> StateStore:
-        """Return the sync store beneath, for threads of your own. It is closed with this one."""
+        """Return the underlying sync store, for threads of your own. Closing this store closes it too."""
         return self._store
 
     @property
@@ -232,7 +233,7 @@ class AsyncStateStore(AsyncDomains):
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
         """See `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it.
 
-        ``connection``, an asynchronous one or a session, is of psycopg or aiosqlite. Calls in such a block, and hooks
+        ``connection`` is an async connection or session of psycopg or aiosqlite. With it, calls in the block, and hooks
         after your commit, run in your event loop.
         """
         if connection is not None:
@@ -242,9 +243,9 @@ class AsyncStateStore(AsyncDomains):
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[Driven[AsyncWorkflows, AsyncJournal, _Block]]:
-        """See `StateStore.driving`; used with ``async with``.
+        """See `StateStore.driving`. Use it with ``async with``.
 
-        A task that is cancelled in the block gives the run back.
+        If the task is cancelled inside the block, the run is released.
         """
         async with entered(self._lanes, self._store._driving(claim, self.transaction)) as run:
             driven: Any = run
@@ -257,7 +258,7 @@ class AsyncStateStore(AsyncDomains):
         return self._pinned(self._store.view(), AsyncView)
 
     async def read(self, work: Callable[[View], T]) -> T:
-        """See `StateStore.read`. ``work`` is a plain function of a sync view: many reads for one change of threads."""
+        """See `StateStore.read`. ``work`` is a plain function that gets a sync view: many reads on one thread."""
         return await self._lanes.read(partial(self._store.read, work))
 
     async def run(
@@ -268,11 +269,11 @@ class AsyncStateStore(AsyncDomains):
         label: str | None = None,
         repeatable: bool = False,
     ) -> T:
-        """See `StateStore.run`. ``work`` is a plain function of a sync transaction, run on a worker thread."""
+        """See `StateStore.run`. ``work`` is a plain function that gets a sync transaction, on a worker thread."""
         return await self._lanes.write(partial(self._store.run, work, claim=claim, label=label, repeatable=repeatable))
 
     async def close(self) -> None:
-        """Close the store after the calls under way. Idempotent; not inside a transaction."""
+        """Close the store once unfinished calls are done. May be called twice, but not inside a transaction."""
         lanes = self._lanes
         if lanes.is_open:
             lanes.refuse_closed()

@@ -1,6 +1,6 @@
-"""`AsyncTenants`: the tenants of a Postgres database from coroutines.
+"""`AsyncTenants`: the tenants of a Postgres database, for coroutines.
 
-The stores of all tenants share one set of threads, as they share one pool of connections.
+The stores of all tenants share one set of threads and one connection pool.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lastlight_state.tenants import Tenants
 
 T = TypeVar("T")
 
-#: Calls of `AsyncTenants` itself that run at a time, and stores that are opened at a time.
+#: Most calls of `AsyncTenants` itself at a time, and most stores that are opened at a time.
 THREADS = 4
 
 
 class _Runner:
-    """Calls about tenants, which may take long, on threads of their own."""
+    """Runs calls about tenants on threads of their own, since they may take long."""
 
     def __init__(self) -> None:
         self.lane = Lane("tenants", THREADS)
@@ -35,11 +35,11 @@ class _Runner:
     write = finish = read
 
     def refuse_closed(self) -> None:
-        """Do nothing: the lane refuses by itself."""
+        """Do nothing: the lane itself refuses calls after it is closed."""
 
 
 class AsyncTenants(Face[Tenants]):
-    """The tenants from coroutines. Open it once per process; its stores share its connections and its threads."""
+    """The tenants of a database, for coroutines. Open it once per process: its stores share connections and threads."""
 
     def __init__(self, tenants: Tenants) -> None:
         self._calls = _Runner()
@@ -47,7 +47,7 @@ class AsyncTenants(Face[Tenants]):
         self._opening = Lane("open", THREADS)
         self._lanes = Lanes(tenants.backend, tenants.settings, lambda _: None)
 
-    #: As `Tenants.open`, with the same parameters; awaited.
+    #: Like `Tenants.open`, with the same parameters, but awaited.
     open = Opening(Tenants.open)
 
     create = writing(Tenants.create)
@@ -60,12 +60,12 @@ class AsyncTenants(Face[Tenants]):
 
     @property
     def sync_tenants(self) -> Tenants:
-        """Return the sync tenants beneath, for threads of your own. They are closed with these."""
+        """Return the underlying sync tenants, for threads of your own. Closing this object closes them too."""
         return self._target
 
     @property
     def metrics(self) -> Metrics:
-        """Return the counters of the calls about tenants; each store has its own."""
+        """Return the counters of calls about tenants. Each store has its own counters."""
         return self._target.metrics
 
     async def store(
@@ -79,7 +79,7 @@ class AsyncTenants(Face[Tenants]):
         )
 
     async def close(self) -> None:
-        """Close the stores of all tenants after the calls under way. Idempotent."""
+        """Close the stores of all tenants once unfinished calls are done. May be called twice."""
         if self._calls.lane.is_open:
             self._calls.lane.close()
             self._opening.close()

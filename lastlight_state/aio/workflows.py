@@ -1,4 +1,4 @@
-"""``store.workflows`` from coroutines."""
+"""The async form of ``store.workflows``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def _waited(runner: Runner, awaited: WorkWait) -> bool:
 
 
 class AsyncRuns(Face[Runs]):
-    """``store.workflows.runs``"""
+    """The async form of ``store.workflows.runs``."""
 
     create = writing(Runs.create)
     ensure = writing(Runs.ensure)
@@ -58,7 +58,7 @@ class AsyncRuns(Face[Runs]):
 
 
 class AsyncExecutions(Face[Executions]):
-    """``store.workflows.executions``"""
+    """The async form of ``store.workflows.executions``."""
 
     start = writing(Executions.start)
     running = block(Executions.running)
@@ -77,7 +77,7 @@ class AsyncExecutions(Face[Executions]):
 
 
 class AsyncClaims(Face[Claims[Workflows]]):
-    """``store.workflows.claims``"""
+    """The async form of ``store.workflows.claims``."""
 
     list_claimable = reading(Claims.list_claimable)
     list_ending = reading(Claims.list_ending)
@@ -100,13 +100,13 @@ class AsyncClaims(Face[Claims[Workflows]]):
         app_versions: Sequence[str] | None = None,
         poll_interval: float | None = None,
     ) -> bool:
-        """See the sync `wait`. A waiting task holds no thread."""
+        """See the sync `wait`. No thread is held while waiting."""
         awaited = self._target._awaited(timeout, workflow_names, app_versions, poll_interval)
         return await _waited(self._runner, awaited)
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[DrivenRun[AsyncWorkflows]]:
-        """See `Claims.driving`; used with ``async with``. A task that is cancelled in the block gives the run back."""
+        """See `Claims.driving`. Use it with ``async with``. If the task is cancelled inside, the run is released."""
         async with entered(self._runner, self._target.driving(claim)) as run:
             driven = cast("DrivenRun[AsyncWorkflows]", run)
             driven.workflows = AsyncWorkflows(run.workflows, self._runner)
@@ -114,7 +114,7 @@ class AsyncClaims(Face[Claims[Workflows]]):
 
 
 class AsyncLoops(Face[Loops]):
-    """``store.workflows.loops``"""
+    """The async form of ``store.workflows.loops``."""
 
     put = writing(Loops.put)
     advance = writing(Loops.advance)
@@ -126,7 +126,7 @@ class AsyncLoops(Face[Loops]):
 
 
 class AsyncNodes(Face[Nodes]):
-    """``store.workflows.nodes``"""
+    """The async form of ``store.workflows.nodes``."""
 
     put = writing(Nodes.put)
     put_many = writing(Nodes.put_many)
@@ -141,7 +141,7 @@ class AsyncNodes(Face[Nodes]):
 
 
 class AsyncOverrides(Face[Overrides]):
-    """``store.workflows.overrides``"""
+    """The async form of ``store.workflows.overrides``."""
 
     is_enabled = reading(Overrides.is_enabled)
     put = writing(Overrides.put)
@@ -151,7 +151,7 @@ class AsyncOverrides(Face[Overrides]):
 
 
 class AsyncApprovals(Face[Approvals]):
-    """``store.workflows.approvals``"""
+    """The async form of ``store.workflows.approvals``."""
 
     create = writing(Approvals.create)
     pause = writing(Approvals.pause)
@@ -169,7 +169,7 @@ class AsyncApprovals(Face[Approvals]):
 
 
 class AsyncHumanRequests(Face[HumanRequests]):
-    """``store.workflows.human_requests``"""
+    """The async form of ``store.workflows.human_requests``."""
 
     create = writing(HumanRequests.create)
     pause = writing(HumanRequests.pause)
@@ -185,7 +185,7 @@ class AsyncHumanRequests(Face[HumanRequests]):
 
 
 class AsyncQueue(Face[Queue]):
-    """``store.workflows.queue``"""
+    """The async form of ``store.workflows.queue``."""
 
     list = reading(Queue.list)
     admit = writing(Queue.admit)
@@ -204,7 +204,7 @@ class AsyncQueue(Face[Queue]):
         claimable: bool = False,
         poll_interval: float | None = None,
     ) -> bool:
-        """See the sync `wait`. A waiting task holds no thread."""
+        """See the sync `wait`. No thread is held while waiting."""
         awaited = self._target._awaited(
             cap, timeout, workflow_names, workflow_caps, app_versions, claimable, poll_interval
         )
@@ -212,7 +212,7 @@ class AsyncQueue(Face[Queue]):
 
 
 class AsyncWaits(Face[Waits]):
-    """``store.workflows.waits``"""
+    """The async form of ``store.workflows.waits``."""
 
     pause = writing(Waits.pause)
     resume = writing(Waits.resume)
@@ -220,7 +220,7 @@ class AsyncWaits(Face[Waits]):
 
 
 class AsyncRollups(Face[Rollups]):
-    """``store.workflows.usage``"""
+    """The async form of ``store.workflows.usage``."""
 
     for_run = reading(Rollups.for_run)
     for_trigger = reading(Rollups.for_trigger)
@@ -234,7 +234,7 @@ class AsyncRollups(Face[Rollups]):
 
 
 class AsyncLookups(Face[Lookups]):
-    """``store.workflows.lookups``"""
+    """The async form of ``store.workflows.lookups``."""
 
     find_for_trigger = reading(Lookups.find_for_trigger)
     latest_by_workflow = reading(Lookups.latest_by_workflow)
@@ -251,7 +251,7 @@ class AsyncLookups(Face[Lookups]):
 
 
 class AsyncHealth(Face[Health]):
-    """``store.workflows.health``"""
+    """The async form of ``store.workflows.health``."""
 
     get_state = reading(Health.get_state)
     get_states = reading(Health.get_states)
@@ -259,7 +259,7 @@ class AsyncHealth(Face[Health]):
 
 
 class AsyncWorkers(Face[Workers]):
-    """``store.workflows.workers``"""
+    """The async form of ``store.workflows.workers``."""
 
     announce = writing(Workers.announce)
     remove = writing(Workers.remove)
@@ -269,17 +269,17 @@ class AsyncWorkers(Face[Workers]):
 
 
 class AsyncWorkflows(Face[Workflows]):
-    """``store.workflows``"""
+    """The async form of ``store.workflows``."""
 
     #: Workflow runs.
     runs: Part[AsyncRuns] = Part("lastlight_state.aio.workflows.AsyncRuns")
     #: Phase executions, chat turns and node attempts.
     executions: Part[AsyncExecutions] = Part("lastlight_state.aio.workflows.AsyncExecutions")
-    #: Who drives which run.
+    #: Claims: which worker drives which run.
     claims: Part[AsyncClaims] = Part("lastlight_state.aio.workflows.AsyncClaims")
-    #: States of the nodes of runs' graphs.
+    #: States of the nodes in runs' graphs.
     nodes: Part[AsyncNodes] = Part("lastlight_state.aio.workflows.AsyncNodes")
-    #: Where runs' loops stand, and what their iterations hand on.
+    #: Loops of runs: their current iteration and the values it passes on.
     loops: Part[AsyncLoops] = Part("lastlight_state.aio.workflows.AsyncLoops")
     #: Kill switches of workflows.
     overrides: Part[AsyncOverrides] = Part("lastlight_state.aio.workflows.AsyncOverrides")
@@ -287,17 +287,17 @@ class AsyncWorkflows(Face[Workflows]):
     approvals: Part[AsyncApprovals] = Part("lastlight_state.aio.workflows.AsyncApprovals")
     #: Requests to people: forms, choices, confirmations, free text.
     human_requests: Part[AsyncHumanRequests] = Part("lastlight_state.aio.workflows.AsyncHumanRequests")
-    #: Admission: what waits for a place to run.
+    #: The queue: runs that wait to be admitted.
     queue: Part[AsyncQueue] = Part("lastlight_state.aio.workflows.AsyncQueue")
     #: Pauses until a time, for a signal, or by an operator.
     waits: Part[AsyncWaits] = Part("lastlight_state.aio.workflows.AsyncWaits")
-    #: Questions about runs.
+    #: Look-ups of runs by various criteria.
     lookups: Part[AsyncLookups] = Part("lastlight_state.aio.workflows.AsyncLookups")
-    #: How runs stand at this moment.
+    #: The current health of runs.
     health: Part[AsyncHealth] = Part("lastlight_state.aio.workflows.AsyncHealth")
-    #: Workers that were seen, and the runs that wait for one.
+    #: Workers that were seen lately, and the runs that wait for one.
     workers: Part[AsyncWorkers] = Part("lastlight_state.aio.workflows.AsyncWorkers")
-    #: What executions cost, rolled up.
+    #: Token usage and cost of executions, summed up.
     usage: Part[AsyncRollups] = Part("lastlight_state.aio.workflows.AsyncRollups")
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
