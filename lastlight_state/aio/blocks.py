@@ -47,9 +47,7 @@ class Pinned(HeldResource):
         self._tasks = tasks
 
     async def enter(self) -> Any:
-        """Enter the context manager and return the async face of its target. If the task is cancelled meanwhile, leave
-        again.
-        """
+        """Enter the context manager and return its target's async face. A task cancelled meanwhile leaves it again."""
         self._admit()
         entered: list[Any] = []
         try:
@@ -65,9 +63,7 @@ class Pinned(HeldResource):
         return self._face(entered[0], self._lane)
 
     def leave(self, *raised: Any) -> Coroutine[Any, Any, bool | None]:
-        """Return the coroutine that leaves the block with the body's exception. The block is abandoned if it is never
-        awaited.
-        """
+        """Return the coroutine that leaves the block with the body's exception. Dropping it ends the block too."""
         leaving = self._leave(*raised)
         self.handle = ref(leaving, self.abandoned)
         return leaving
@@ -306,9 +302,7 @@ class Block(Generic[P, T]):
 
 
 def block(method: Callable[Concatenate[Any, P], AbstractContextManager[T]]) -> Block[P, T]:
-    """Forward a method that returns a context manager. If the task is cancelled inside, the block ends as by an
-    exception.
-    """
+    """Forward a method that returns a context manager. Cancelling the task inside acts as an exception does."""
     return Block(method)
 
 

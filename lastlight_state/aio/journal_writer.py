@@ -168,9 +168,7 @@ class AsyncWriter(Face[Writer]):
     """The async form of ``store.journal.writer``."""
 
     def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> AsyncJournalWriter:
-        """Open a writer, as `Writer` does. Not a coroutine. Mirrors are plain functions, called in the thread that
-        stores.
-        """
+        """Open a writer, as `Writer` does. Not a coroutine. Mirrors are plain functions, called in its thread."""
         return AsyncJournalWriter(self._target(options, mirrors=mirrors), self._runner)
 
 

@@ -33,9 +33,7 @@ class Judge:
         self.lane = Lane("judge")
 
     def __call__(self, outcome: Outcome) -> None:
-        """Check a call that no thread has begun. If its arguments are wrong, the error is raised where the call is
-        awaited.
-        """
+        """Check the arguments of a call that no thread has begun. An error is raised where the call is awaited."""
         asked = _asked(next(iter(outcome.call), None))
         if asked is None or any(map(_is_used_up, [*asked.args, *asked.keywords.values()])):
             return

@@ -27,8 +27,7 @@ _HEAL = 60.0
 
 
 class WorkQueue(Generic[T]):
-    """A queue of items for threads. The thread that began to wait last gets the next item: its data is still in the CPU
-    cache.
+    """A queue of items for threads. The thread that began to wait last gets the next item, while its CPU cache is warm.
 
     Waking a thread costs more than most calls. So none is woken if another thread has announced by `soon` that it
     comes.
@@ -80,9 +79,7 @@ class WorkQueue(Generic[T]):
 
 
 class _Calls:
-    """The queue and threads of a lane. The threads refer only to this object, so that an unused `Lane` can be
-    collected.
-    """
+    """The queue and threads of a lane. Threads refer only to this object, so that an unused `Lane` can be collected."""
 
     def __init__(self) -> None:
         self.queue: WorkQueue[tuple[Outcome, Completions] | Call | None] = WorkQueue()
@@ -161,8 +158,7 @@ class _Calls:
 
 
 class Lane:
-    """A queue of calls with the threads that run them. Threads start when first needed. Any event loop may use the
-    lane.
+    """A queue of calls with the threads that run them, started when first needed. Any event loop may use the lane.
 
     The threads end after `close`, or when the lane is garbage-collected. A forked child process has none of them.
     ``abandon`` is called on a thread of the lane when the loop that last used the lane is closed. ``limit`` bounds how

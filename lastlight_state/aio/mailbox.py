@@ -151,8 +151,7 @@ class _Side(Face[M]):
         return self._target.folder
 
     def transaction(self) -> AbstractAsyncContextManager[Self]:
-        """See `HostMailbox.transaction`. Call the mailbox that ``async with`` yields: its calls run in turn on one
-        thread.
+        """See `HostMailbox.transaction`. Call the mailbox that ``async with`` yields: its calls share one thread.
 
         If the task is cancelled inside, the transaction rolls back. Calls of the outer mailbox by a task that is inside
         raise `NestedTransaction`.

@@ -51,9 +51,7 @@ class AsyncVacuum(Face[Vacuum]):
 
 
 class AsyncReencrypt(Face[Reencrypt]):
-    """The async form of ``store.maintenance.reencrypt``. Runs in the readers' lane: it is long, and its writes are
-    short.
-    """
+    """The async form of ``store.maintenance.reencrypt``. Runs in the readers' lane: long, with short writes."""
 
     plan = reading(Reencrypt.plan)
     run = reading(Reencrypt.run)
@@ -66,9 +64,7 @@ class AsyncDoctor(Face[Doctor]):
 
 
 class AsyncPrune(Face[Prune]):
-    """The async form of ``store.maintenance.prune``. A prune runs in the readers' lane: it is long, and its writes are
-    short.
-    """
+    """The async form of ``store.maintenance.prune``. A prune runs in the readers' lane: long, with short writes."""
 
     plan = reading(Prune.plan)
     run = reading(Prune.run)

@@ -173,9 +173,7 @@ class AsyncChecks(Face[Checks]):
 
 
 class AsyncStates(Face[States]):
-    """The async form of ``store.run_log.states``. The ``change`` of `update` is a plain function, run on a worker
-    thread.
-    """
+    """The async form of ``store.run_log.states``. The ``change`` of `update` is a plain function, run on a thread."""
 
     find = reading(States.find)
     get = reading(States.get)

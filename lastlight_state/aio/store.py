@@ -73,8 +73,7 @@ class Opening(Generic[P, S]):
 
 
 async def opened_as(kind: Callable[[S], A], opens: Callable[[], S], shared: Lane | None = None) -> A:
-    """Open a sync store by ``opens``, and return its async face. If the task is cancelled meanwhile, the store is
-    closed.
+    """Open a sync store by ``opens``, and return its async face. If the task is cancelled, the store is closed.
 
     ``opens`` runs on a thread of the ``shared`` lane, or on a new thread if there is none.
     """

@@ -1,4 +1,4 @@
-"""Stores of tasks and webhooks for servers of the A2A protocol over ``store.states`` (extra ``a2a``).
+"""Stores of tasks and webhooks for servers of the A2A protocol, over ``store.states`` (extra ``a2a``).
 
 ::
 
@@ -13,9 +13,9 @@
             push_config_store=A2APushConfigs(store),
         )
 
-A task is a state in a scope of its owner, in the bytes of its protocol; a configuration of its push notifications is
-one in a scope of the task and the owner. Versions of tasks, for servers with replicas, are in ``a2a_replicas``. A call
-that is cancelled learns the outcome of its write first.
+A task is stored as a state, in a scope per owner, as bytes of the protocol. A push notification configuration is a
+state in a scope of its task and owner. Versioned tasks, for servers with replicas, are in ``a2a_replicas``. A cancelled
+call waits for the outcome of its write before it raises.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ try:
     from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
     from a2a.utils.errors import InvalidParamsError
     from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_list_tasks_cursor
-except ImportError:  # the module can be looked at without the SDK; a store cannot be made
+except ImportError:  # without the SDK the module can be imported, but no store created
     PushNotificationConfigStore = TaskStore = object
 
-#: How many tasks are read at once.
+#: Tasks that one query reads.
 _PAGE = 100
-#: The most bytes of an id, as of the key of a state.
+#: Most bytes of an id, which is the key of a state.
 MOST_ID = 512
-#: What lists of tasks go by: whether a task says when it changed, when, and its id.
+#: The sort key of task lists: whether the task has a time of change, that time, and its id.
 _Order: TypeAlias = tuple[bool, int, str]
 
 
 class _OfOwners:
-    """The owners, the scope and the calls of a store for servers of A2A."""
+    """Base of the A2A stores: owners, scope, and access to the store."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class _OfOwners:
 
 
 class OwnedTasks(_OfOwners):
-    """What the task stores have in common: where the tasks of an owner are, and lists of them."""
+    """Base of the task stores: the scope of an owner's tasks, and lists of them."""
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """Return a page of the owner's tasks that pass the filters, the last changed first.
 
-        Every task of the owner is read, and the page is kept. Raises `InvalidParamsError` for a token that no page had,
-        and for a size below 1.
+        Every task of the owner is read, but only one page is kept in memory. Raises `InvalidParamsError` for an unknown
+        page token, and for a page size below 1.
         """
         scope = self._scoped(self._owner_of(context))
         size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
@@ -118,24 +118,24 @@ class OwnedTasks(_OfOwners):
 
 
 class A2ATasks(OwnedTasks, TaskStore):
-    """A task store for servers of the A2A protocol. The store stays the caller's, who closes it.
+    """A task store for servers of the A2A protocol. The caller opens and closes the underlying store.
 
-    ``scope`` keeps its tasks apart from others. ``owner_of`` names the owner of a call's tasks, by default its user;
-    nobody sees the tasks of another one, and `erase` removes them. The id of a task has at most 512 bytes and no
-    control characters. ``ttl`` is how long a task lives after each save, until a prune removes it. With the ``claim``
-    of a run only the holder of that claim writes: a second runner gets `ClaimLost`. Raises `MisuseError` without the
-    SDK.
+    ``scope`` separates its tasks from those of other scopes. ``owner_of`` returns the owner of a call's tasks, by
+    default the call's user. An owner's tasks are visible to that owner only, and `erase` removes them. A task's id has
+    at most 512 bytes and no control characters. ``ttl`` is how long a task lives after each save, until a prune removes
+    it. With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises
+    `MisuseError` without the SDK.
     """
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
-        """Store a task, in the place of the one that is there."""
+        """Store a task, replacing one with the same id."""
         owner, data = self._owner_of(context), task.SerializeToString()
         given: dict[str, Any] = {"scope": self._scoped(owner), "user": owner or None, "ttl": self._ttl}
         task_id = valid.identifier("task.id", task.id, MOST_ID)
         await self._calls.transact(lambda tx: tx.states.put(task_id, data, **given), repeatable=True)
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
-        """Return a task of the owner, or None."""
+        """Return the owner's task, or None."""
         scope = self._scoped(self._owner_of(context))
         if not valid.are_storable(task_id, scope):
             return None
@@ -143,7 +143,7 @@ class A2ATasks(OwnedTasks, TaskStore):
         return None if found is None else Task.FromString(found.value)
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Remove a task of the owner, if it is there."""
+        """Delete the owner's task, if it exists."""
         scope = self._scoped(self._owner_of(context))
         if valid.are_storable(task_id, scope):
             await self._calls.transact(lambda tx: tx.states.remove(task_id, scope=scope), repeatable=True)
@@ -152,15 +152,15 @@ class A2ATasks(OwnedTasks, TaskStore):
 class A2APushConfigs(_OfOwners, PushNotificationConfigStore):
     """A store of push notification configurations for servers of the A2A protocol.
 
-    ``scope``, ``owner_of``, ``ttl`` and ``claim`` are as those of `A2ATasks`. A configuration holds the token that its
-    receiver knows: with a codec of the store it is sealed. The store stays the caller's, who closes it. Raises
-    `MisuseError` without the SDK.
+    ``scope``, ``owner_of``, ``ttl`` and ``claim`` are as in `A2ATasks`. A configuration holds a token that its receiver
+    checks. It is encrypted if the store has a codec. The caller opens and closes the store. Raises `MisuseError`
+    without the SDK.
     """
 
     async def set_info(
         self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Store a configuration, in the place of the one with its id, and return it. Without an id it gets the task's.
+        """Store a configuration, replacing one with the same id, and return it. The id defaults to the task's.
 
         Raises `InvalidValue` for an id that cannot be stored.
         """
@@ -173,15 +173,15 @@ class A2APushConfigs(_OfOwners, PushNotificationConfigStore):
         return made
 
     async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:
-        """Return the owner's configurations of a task, by their ids."""
+        """Return the owner's configurations of a task, sorted by id."""
         return await self._listed(scope=self._scoped(task_id, self._owner_of(context)))
 
     async def get_info_for_dispatch(self, task_id: str) -> list[TaskPushNotificationConfig]:
-        """Return the configurations of a task of all owners."""
+        """Return the configurations of a task, for all owners."""
         return await self._listed(under=self._scoped(task_id, ""))
 
     async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:
-        """Remove a configuration of the owner, or all those of a task."""
+        """Delete one of the owner's configurations of a task, or all of them if no id is given."""
         scope = self._scoped(task_id, self._owner_of(context))
         if not valid.are_storable(scope, config_id):
             return

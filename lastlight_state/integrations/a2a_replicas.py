@@ -1,4 +1,4 @@
-"""Versioned tasks of A2A servers that run on several hosts, and their events (extra ``a2a``).
+"""Versioned tasks of A2A servers that run on several hosts, and the tasks' events (extra ``a2a``).
 
 ::
 
@@ -13,8 +13,9 @@
             event_stream=A2ATaskEvents(store),
         )
 
-A task is a state as `A2ATasks` stores it; its version is a state beside it, and each event another one, in the order
-of versions. A save writes all three or nothing. A call that is cancelled learns the outcome of its write first.
+A task is stored as in `A2ATasks`. Its version is a second state, and each event another one, with keys in the order of
+versions. A save writes all three in one transaction. A cancelled call waits for the outcome of its write before it
+raises.
 """
 
 from __future__ import annotations
@@ -47,22 +48,23 @@ try:
     from a2a.server.events.event_queue import Event
     from a2a.types import StreamResponse, Task, TaskState
     from a2a.utils.proto_utils import to_stream_response
-except ImportError:  # the module can be looked at without the SDK; a store cannot be made
+except ImportError:  # without the SDK the module can be imported, but no store created
     TaskEventStream = VersionedTaskStore = object
 
-#: How long an event is there for those who follow a task: they have a version of it that is younger.
+#: How long an event is kept. Followers of a task ask for events after a version younger than this.
 _EVENT_LIFE = timedelta(days=1)
-#: How many events are read at once.
+#: Events that one query reads.
 _PAGE = 100
-#: The number of the version of a task that `A2ATasks` saved.
+#: The version number of a task that `A2ATasks` saved, without a version.
 _UNVERSIONED = 0
 
 
 class _Write(NamedTuple):
-    """A save of a task: its owner, the version that the task must have, and a tag.
+    """A save of a task: its owner, the version the task must have now, and a tag.
 
-    ``expected`` is None for a first save. By the tag, a fresh id, a repeated transaction finds that it was committed.
-    Versions count up from the tag of the first save, so that none of them was one of a task that is removed.
+    ``expected`` is None for a first save. The tag is a fresh id, by which a retried transaction recognises that it was
+    committed already. Versions count up from the number in the first save's tag. So a removed task's versions never
+    recur.
     """
 
     task: Task
@@ -73,10 +75,10 @@ class _Write(NamedTuple):
 
 
 class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
-    """A versioned task store for servers of the A2A protocol. The store stays the caller's, who closes it.
+    """A versioned task store for servers of the A2A protocol. The caller opens and closes the underlying store.
 
-    The arguments are those of `A2ATasks`, and the tasks are the same: a server that gets replicas goes on with them. A
-    version grows with each save, also over a removal. Raises `MisuseError` without the SDK.
+    The arguments and stored tasks are those of `A2ATasks`, so a server that gains replicas continues with its tasks.
+    Each save raises the version, even if the task was removed in between. Raises `MisuseError` without the SDK.
     """
 
     async def save(
@@ -88,10 +90,10 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
         prev_version: TaskVersion,
         context: ServerCallContext,
     ) -> TaskVersion:
-        """Store a task with its event, and return its new version.
+        """Store a task with its event, and return the task's new version.
 
-        Raises `ConcurrentTaskModificationError` where the task has another version than ``prev_version``. A task that
-        is to be cancelled may have any version, and is refused once it has ended, or is gone.
+        Raises `ConcurrentTaskModificationError` if the stored version differs from ``prev_version``. A save that
+        cancels the task ignores the version. It is refused only if the task has ended or is gone.
         """
         valid.identifier("task.id", task.id, MOST_ID)
         expected = None if prev_version.is_missing else _parts(prev_version)[0]
@@ -99,14 +101,14 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
         while True:
             try:
                 number = await self._calls.transact(lambda tx: self._save(tx, write), repeatable=True)
-            except StaleVersion as error:  # since it was read
+            except StaleVersion as error:  # changed since it was read
                 if not _is_cancel(task):
                     raise ConcurrentTaskModificationError(task.id) from error
             else:
                 return _version(number, write.owner)
 
     async def get(self, task_id: str, context: ServerCallContext) -> StoredTask | None:
-        """Return a task of the owner with its version, or None."""
+        """Return the owner's task with its version, or None."""
         owner = self._owner_of(context)
         if not valid.are_storable(task_id, owner):
             return None
@@ -122,7 +124,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
         return await self._calls.view(read)
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Remove a task of the owner with its events, if it is there."""
+        """Delete the owner's task and its events, if it exists."""
         owner = self._owner_of(context)
         if not valid.are_storable(task_id, owner):
             return
@@ -135,7 +137,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
         await self._calls.transact(remove, repeatable=True)
 
     def _save(self, tx: Transaction, write: _Write) -> int:
-        """Save a task in a transaction, and return the number of its new version."""
+        """Save a task inside a transaction, and return its new version number."""
         task_id, owner = write.task.id, write.owner
         mark = tx.states.find(task_id, scope=self._versions(owner))
         if mark is not None and mark.value["tag"] == write.tag:
@@ -167,10 +169,10 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
 
 
 class A2ATaskEvents(TaskEventStream):
-    """The events of tasks that `A2AVersionedTasks` saves, for servers that follow a task which another one runs.
+    """The event stream of tasks in `A2AVersionedTasks`, for servers that follow a task which another server runs.
 
-    ``scope`` is that of the tasks, and ``poll_interval`` how many seconds pass between two looks. The store stays the
-    caller's, who closes it. Raises `MisuseError` without the SDK.
+    ``scope`` is the scope of the tasks. ``poll_interval`` is the seconds between two polls. The caller opens and closes
+    the store. Raises `MisuseError` without the SDK.
     """
 
     def __init__(self, store: AsyncStateStore, *, scope: str = "a2a", poll_interval: float = 0.5) -> None:
@@ -181,16 +183,16 @@ class A2ATaskEvents(TaskEventStream):
         self._calls = Calls(store, None, label=type(self).__name__)
 
     async def publish(self, task_id: str, event: VersionedEvent) -> None:
-        """Do nothing: the save of the task has stored the event."""
+        """Do nothing: saving the task has stored its event."""
 
     async def destroy(self, task_id: str) -> None:
-        """Do nothing: others may still read the last events, which a prune removes after a day."""
+        """Do nothing: other servers may still read the last events. A prune removes them after a day."""
 
     async def subscribe(self, task_id: str, *, after: TaskVersion) -> AsyncGenerator[VersionedEvent, None]:
-        """Yield the events of a task behind a version: the stored ones, then new ones as they are committed.
+        """Yield the task's events after a version: first the stored ones, then new ones as they are committed.
 
-        Each comes once, in the order of the versions. The version names the owner of the task, whose events these are.
-        It ends with the caller. Raises `MisuseError` for a version that is not of `A2AVersionedTasks`.
+        Each event is yielded once, in the order of versions. The owner of the task is taken from the version. The
+        stream never ends by itself. Raises `MisuseError` for a version that `A2AVersionedTasks` did not create.
         """
         number, owner = _parts(after)
         scope = _events(self._scope, owner, task_id)
@@ -222,12 +224,12 @@ def _has_ended(task: Task) -> bool:
 
 
 def _events(scope: str, owner: str, task_id: str) -> str:
-    """Return the scope of the events of a task. It is the beginning of no other one."""
+    """Return the scope of a task's events. No other task's scope begins with it."""
     return composed(scope, EVENTS, owner, task_id, "")
 
 
 def _read(view: View, scope: str, last: str) -> list[tuple[str, bytes]]:
-    """Return events behind one, with their keys. Raises `CorruptData` for one that cannot be read."""
+    """Return up to `_PAGE` events after the key ``last``, as pairs of key and bytes. Raises `CorruptData`."""
     given = {"after_scope": scope, "after_key": last, "limit": _PAGE}
     events = []
     for row in view.states._bodies(scope)(given).rows:
@@ -250,7 +252,7 @@ def _version(number: int, owner: str) -> TaskVersion:
 
 
 def _parts(version: TaskVersion) -> tuple[int, str]:
-    """Return the number and the owner that a version names."""
+    """Return the number and the owner that a version is made of."""
     match version._value:
         case str(value):
             number, owner = parts_of(value)

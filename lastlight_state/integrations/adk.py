@@ -8,9 +8,9 @@
     async with await AsyncStateStore.open("state/lastlight.db") as store:
         runner = Runner(app_name="support", agent=agent, session_service=ADKSessions(store))
 
-A session is a state whose value says what is known of it, and its version is what a stale copy is told by. The state
-of an application, a user and a session are states of a scope each, one by key. The events are the messages of a
-conversation. A call that is cancelled learns the outcome of its write first.
+A session is stored as a state. The state's version shows whether a copy of the session is stale. The ADK state of an
+application, a user or a session has a scope of its own, with one stored state per key. Events are stored as messages of
+a conversation. A cancelled call waits for the outcome of its write before it raises.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ try:
     from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
     from google.adk.sessions.session import Session
     from google.adk.sessions.state import State as Prefixes
-except ImportError:  # the module can be looked at without ADK; a service cannot be made
+except ImportError:  # without ADK the module can be imported, but no service created
     BaseSessionService = object
 
-#: What is known of a session: the id of the conversation that has its events, and when it was changed last.
+#: Keys of a session's state: the id of the conversation with its events, and the time of its last change.
 _TALK, _UPDATED = "conversation", "updated"
 
 
 class ADKSessions(BaseSessionService):
-    """A session service for Google's ADK. The store stays the caller's, who closes it.
+    """A session service for Google's ADK. The caller opens and closes the store.
 
-    ``scope`` keeps its sessions apart from others. The user of a session is the user of its states and events, for
-    erasure. Events come in the order in which they were appended, whatever their times. The id of a session is text of
-    1 to 512 bytes without control characters, and a user's id has at most 256 bytes: else `InvalidValue`. With the
-    ``claim`` of a run only the holder of that claim writes: a second runner gets `ClaimLost`. Raises `MisuseError`
+    ``scope`` separates its sessions from those of other scopes. A session's user is also the user of its states and
+    events, for erasure. Events are returned in the order they were appended, whatever their times. A session id is text
+    of 1 to 512 bytes without control characters, and a user id has at most 256 bytes. Other ids raise `InvalidValue`.
+    With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError`
     without ADK.
     """
 
@@ -70,7 +70,7 @@ class ADKSessions(BaseSessionService):
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
-        """Create a session, with its first state, and return it. Raises `AlreadyExistsError`."""
+        """Create a session with its initial state, and return it. Raises `AlreadyExistsError`."""
         name = valid.identifier("session_id", (session_id or "").strip() or new_id(), STATE_LIMITS.key)
         valid.content("app_name", app_name, STATE_LIMITS.scope)
         valid.content("user_id", user_id, STATE_LIMITS.user)
@@ -92,7 +92,7 @@ class ADKSessions(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """Return a session with its events in order, or the last ones that the config asks for; None if not there."""
+        """Return a session with its events in order, or those that ``config`` selects. None if it does not exist."""
         name = session_id.strip()
         place = self._place(app_name, user_id, name)
 
@@ -107,7 +107,7 @@ class ADKSessions(BaseSessionService):
         return await self._calls.view(read)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of a user, or of all, without their events: the one that was changed last comes last."""
+        """Return the sessions of one user, or of all, without their events. The last changed session comes last."""
         names = (app_name,) if user_id is None else (app_name, user_id)
         if not valid.are_storable(*names):
             return ListSessionsResponse(sessions=[])
@@ -135,17 +135,17 @@ class ADKSessions(BaseSessionService):
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session with its state and its events. The states of the user and the application stay."""
+        """Delete a session with its state and events. The states of its user and application remain."""
         name = session_id.strip()
         place = self._place(app_name, user_id, name)
 
         await self._calls.transact(lambda tx: _delete(tx, place, name), repeatable=True)
 
     async def prune(self, *, before: datetime, app_name: str | None = None) -> int:
-        """Delete the sessions, of all applications or one, that were changed last before a time. Returns how many.
+        """Delete the sessions last changed before a time, of one application or all. Returns their number.
 
-        Each is deleted whole in a transaction of its own, as `delete_session` does, unless it is changed meanwhile. A
-        session whose conversation a prune of conversations has removed goes as well.
+        Each session is deleted in a transaction of its own, as by `delete_session`, unless it is changed meanwhile. A
+        session is deleted too if a prune of conversations has already removed its conversation.
         """
         then = aware_utc("before", before)
         under = self._scoped(ADK_SESSIONS, *(() if app_name is None else (app_name,))) + "/"
@@ -165,26 +165,26 @@ class ADKSessions(BaseSessionService):
                 return deleted
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """Return the state of a user, by keys without their prefix."""
+        """Return the state of a user, with keys that lack ADK's prefix."""
         scope = self._place(app_name, user_id, "").user
         if not valid.are_storable(scope):
             return {}
         return await self._calls.view(lambda view: by_scope(view, scope=scope)[scope])
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Add an event to the end of a session, with its changes of state: all of it or nothing.
+        """Append an event to a session together with its state changes, in one transaction.
 
-        One that is stored already is not added again, so a call whose outcome nobody learned can be repeated. Raises
-        `StaleSessionError` where the session was changed since it was read, and `SessionNotFoundError`.
+        An event that is stored already is not added again, so the call may be repeated after an unknown outcome. Raises
+        `SessionNotFoundError`, and `StaleSessionError` if the session was changed since it was read.
         """
         if event.partial:
             return event
         place = self._place(session.app_name, session.user_id, session.id)
         content, changes = _content(event)
-        other = new_id()  # of an event whose id another one has
+        other = new_id()  # used if another event has this event's id
 
         def append(tx: Transaction) -> tuple[str | None, bool]:
-            """Return the new version of the session, and whether the event was added."""
+            """Return the session's new version, and True if the event was added."""
             found = _found(tx, place, session.id)
             if found is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
@@ -215,7 +215,7 @@ class ADKSessions(BaseSessionService):
             session._storage_update_marker = version
         return event
 
-    # What they are made of, in a view or a transaction.
+    # The parts of these methods that run inside a view or a transaction.
 
     def _session(self, view: View | Transaction, place: Place, app_name: str, found: State, user_id: str) -> Session:
         app, user, own = (by_scope(view, scope=one)[one] for one in (place.app, place.user, place.session))
@@ -245,18 +245,18 @@ def _listed(view: View, **within: Any) -> Page[StateSummary]:
 
 
 def _found(view: View | Transaction, place: Place, name: str) -> State | None:
-    """Return the state of a session; None also where none can have its names."""
+    """Return the state that stores a session. None if it does not exist or its names cannot be stored."""
     return view.states.find(name, scope=place.sessions) if valid.are_storable(name, *place) else None
 
 
 def _delete(tx: Transaction, place: Place, name: str, before: datetime | None = None) -> bool:
-    """Delete a session, unless it was changed at this time or later. Return whether it was there."""
+    """Delete a session, unless it was changed at or after ``before``. Returns True if it was deleted."""
     found = _found(tx, place, name)
     if found is None or (before is not None and found.updated_at >= before):
         return False
     try:
         tx.states.remove(name, scope=place.sessions, expected=UNSET if before is None else found.version)
-    except StaleVersion:  # since it was read
+    except StaleVersion:  # changed since it was read
         return False
     tx.states.clear(place.session)
     tx.conversations.sessions.delete(found.value[_TALK])
@@ -266,7 +266,7 @@ def _delete(tx: Transaction, place: Place, name: str, before: datetime | None = 
 def _made(
     app_name: str, user_id: str, found: State, app: dict[str, Any], user: dict[str, Any], own: dict[str, Any]
 ) -> Session:
-    """Return a session of what is stored. Keys of the application and the user have their prefixes."""
+    """Create ADK's session from what is stored. Keys of the application's and the user's state get their prefixes."""
     state = dict(own)
     state.update((Prefixes.APP_PREFIX + key, value) for key, value in app.items())
     state.update((Prefixes.USER_PREFIX + key, value) for key, value in user.items())
@@ -277,7 +277,7 @@ def _made(
 
 
 def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[Event]:
-    """Return events in order: the last so many, without those up to the last one before a time."""
+    """Return a conversation's events in order, limited to the number and the times that ``config`` asks for."""
     branch = talks.branches.find(talk)
     end = 0 if branch is None else branch.length
     first = 0 if config.num_recent_events is None else max(end - config.num_recent_events, 0)
@@ -294,7 +294,7 @@ def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[E
 
 
 def _content(event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return an event as it is stored, and its changes of state, without what is temporary."""
+    """Return an event in its stored form, and its state changes. Temporary keys are left out."""
     content = event.model_dump(mode="json", exclude_none=True)
     delta = event.actions.state_delta
     changes = jsonable({key: value for key, value in delta.items() if not key.startswith(Prefixes.TEMP_PREFIX)})
@@ -308,7 +308,7 @@ def _event(content: Any) -> Event:
 
 
 def _is_same(stored: Any, content: Any) -> bool:
-    """True if two contents of events are equal. NaN counts as equal to itself."""
+    """True if two events have equal content. NaN equals itself here."""
     return bool(stored == content) or json.dumps(stored, sort_keys=True) == json.dumps(content, sort_keys=True)
 
 
@@ -317,9 +317,10 @@ def _is_before(event: Event, then: float | None) -> bool:
 
 
 def _is_stale(talks: Conversations, session: Session, found: State) -> bool:
-    """Return whether a session was changed since it was read.
+    """True if a session was changed since it was read.
 
-    One that was made by hand has no version: its time counts, and its last event where that is older.
+    A session object that the caller created has no version. Then its time of change is compared, and if that is older,
+    its last event.
     """
     marker = session._storage_update_marker
     if marker is not None:

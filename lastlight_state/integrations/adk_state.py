@@ -1,5 +1,4 @@
-"""The state of ADK's sessions as ``store.states`` keeps it: a state for each key, in scopes of its application, user
-and session."""
+"""The states of ADK's sessions in ``store.states``: one per key, in scopes of application, user and session."""
 
 from __future__ import annotations
 
@@ -18,19 +17,19 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.domains import Transaction, View
 from lastlight_state.states.models import STATES
 
-with suppress(ImportError):  # the module can be looked at without ADK
+with suppress(ImportError):  # without ADK the module can still be imported
     from google.adk.sessions.state import State as Prefixes
 
-#: How many states are read at once.
+#: States that one query reads.
 PAGE = 500
-#: How many bytes the columns of a state take.
+#: Most bytes of each column of a state.
 STATE_LIMITS = limits_of(STATES)
-#: The beginning of a key that stands for another one, by its digest. Keys of ADK that begin so are replaced, too.
+#: Prefix of a stored key that is the digest of an ADK key. ADK keys that begin with it are digested too.
 _DIGEST = "%"
 
 
 class Place(NamedTuple):
-    """Where the states of a session are: scopes."""
+    """The scopes that hold a session and its states."""
 
     app: str
     user: str
@@ -39,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Deltas(NamedTuple):
-    """Changes of state by where they belong, without what is temporary."""
+    """Changes of ADK state, split by scope. Temporary keys are left out."""
 
     app: dict[str, Any]
     user: dict[str, Any]
@@ -47,13 +46,13 @@ class Deltas(NamedTuple):
 
 
 def jsonable(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state as JSON types, as ADK's own services store it. NaN and infinities stay what they are."""
+    """Convert a state to JSON types, as ADK's own services do. NaN and infinities are kept."""
     made: dict[str, Any] = to_jsonable_python(dict(state), serialize_unknown=True)
     return made
 
 
 def deltas(state: Mapping[str, Any]) -> Deltas:
-    """Return changes of state by where they belong, with keys that have no prefix."""
+    """Split changes of state by scope, and remove the prefixes from their keys."""
     found = Deltas({}, {}, {})
     for key, value in state.items():
         if key.startswith(Prefixes.APP_PREFIX):
@@ -66,7 +65,7 @@ def deltas(state: Mapping[str, Any]) -> Deltas:
 
 
 def merge(tx: Transaction, place: Place, user_id: str, changes: Deltas) -> None:
-    """Put changes of state, key by key: so nobody waits for another key."""
+    """Write changes of state, each key by itself, so that writers of other keys never wait."""
     whose = user_id or None
     for scope, delta, user in (
         (place.app, changes.app, None),
@@ -77,7 +76,7 @@ def merge(tx: Transaction, place: Place, user_id: str, changes: Deltas) -> None:
 
 
 def by_scope(view: View | Transaction, **within: Any) -> Mapping[str, dict[str, Any]]:
-    """Return the values of states by scope and key. A scope without states has an empty one."""
+    """Return the values of states by scope and key. A scope without states maps to an empty dictionary."""
     found: dict[str, dict[str, Any]] = defaultdict(dict)
     for one in iterate(view.states.items, limit=PAGE, **within):
         key, value = one.key, runtime.unpacked(one.value)
@@ -88,9 +87,10 @@ def by_scope(view: View | Transaction, **within: Any) -> Mapping[str, dict[str, 
 
 
 def _stored(key: str, value: Any) -> tuple[str, Any]:
-    """Return the key and the value of a state.
+    """Return the key and value under which an ADK state entry is stored.
 
-    A key of ADK may be any text. One that is no key of a state is replaced by its digest, and stands in the value.
+    An ADK key may be any text. If it is no valid key of a state, the stored key is its digest, and the value holds
+    both.
     """
     if valid.is_identifier(key, STATE_LIMITS.key) and not key.startswith(_DIGEST):
         return key, runtime.packed(value)

@@ -1,4 +1,4 @@
-"""What adapters share: where they read and write, and how much at once."""
+"""What the adapters share: access to a store, the words in their keys, and the batch size of appends."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from lastlight_state.workflows import Claim
 
 T = TypeVar("T")
 
-# The words behind the scope in the keys of adapters. In one table no two adapters share a word: so an adapter reaches
-# nothing of another one, also where both were given the same scope.
+# The words that follow the scope in adapters' keys. No two adapters share a word within one table, so that no adapter
+# reaches another's rows, even with the same scope.
 
-#: Ids of conversations and their messages: OpenAI's sessions, and the conversations and entries of pydantic-ai.
+#: For ids of conversations and messages: sessions of OpenAI Agents, conversations and entries of pydantic-ai.
 SESSION, CONVERSATION, ENTRY = "session", "conversation", "entry"
-#: Scopes of states: A2A's tasks with their versions, events and webhooks, fasta2a's tasks and contexts, events of MCP
-#: servers, LangGraph's items and embeddings, and those of ADK.
+#: For scopes of states: A2A's tasks with their versions, events and webhooks; fasta2a's tasks and contexts; events of
+#: MCP servers; LangGraph's items and embeddings; ADK's states.
 TASKS, VERSIONS, EVENTS, WEBHOOKS = "tasks", "versions", "events", "webhooks"
 FAST_TASKS, FAST_CONTEXTS = "fast-tasks", "fast-contexts"
 MCP_EVENTS = "mcp-events"
 ITEMS, VECTORS = "items", "vectors"
 ADK_APP, ADK_USER, ADK_SESSIONS, ADK_SESSION = "app", "user", "sessions", "session"
 
-#: How much one append takes: so many messages, and bytes of their contents.
+#: Limits of one append: the number of messages, and the bytes of their contents.
 _MOST, _MOST_BYTES = 1_000, 24 * 1024 * 1024
 
 
 class Calls:
-    """The calls of an adapter: views and transactions of a store. With a claim only the claim's holder writes."""
+    """An adapter's views and transactions of a store. With a claim, only the claim's holder may write."""
 
     def __init__(self, store: AsyncStateStore, claim: Claim | None, *, label: str) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class Calls:
         self._label = label
 
     def view(self, work: Callable[[View], T]) -> Awaitable[T]:
-        """Run a function that reads one moment, on a worker thread, and return its result."""
+        """Run a function with a view of the store, on a worker thread, and return its result."""
 
         def viewed() -> T:
             with self._store._store.view() as view:
@@ -49,11 +49,11 @@ class Calls:
         return self._store._runner.read(viewed)
 
     def transact(self, work: Callable[[Transaction], T], *, repeatable: bool = False) -> Awaitable[T]:
-        """Run a function in a transaction of its own, which is whole or not at all, and return its result.
+        """Run a function in a transaction of its own on a worker thread, and return its result.
 
-        ``repeatable`` says that a second run of it finds what the first one wrote; then it is also run again where
-        another writer has just made what it was about to make. A caller that is cancelled learns the outcome first.
-        Raises `ClaimLost` where another runner has the claim by now.
+        If ``repeatable`` is True, the function finds what an earlier run of it committed, so that it may be retried. It
+        is then also run again if another writer has just created the same row. A cancelled caller waits for the outcome
+        first. Raises `ClaimLost` if another runner holds the claim by now.
         """
 
         def written() -> T:
@@ -69,19 +69,19 @@ class Calls:
 
 
 class Talks(Calls):
-    """The conversations of a store, for an adapter that needs nothing else of it."""
+    """An adapter's access to the conversations of a store only."""
 
     def read(self, work: Callable[[Conversations], T]) -> Awaitable[T]:
-        """Run a function over the conversations as `view` does."""
+        """Run a function with the conversations in a view, and return its result."""
         return self.view(lambda view: work(view.conversations))
 
     def write(self, work: Callable[[Conversations], T], *, repeatable: bool = False) -> Awaitable[T]:
-        """Run a function over the conversations as `transact` does."""
+        """Run a function with the conversations in a transaction, and return its result."""
         return self.transact(lambda tx: work(tx.conversations), repeatable=repeatable)
 
 
 def batches(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
-    """Give messages in pieces that one append takes."""
+    """Split messages into batches that fit into one append each."""
     batch: list[NewMessage] = []
     size = 0
     for one in messages:

@@ -1,4 +1,4 @@
-"""A storage for servers of fasta2a over ``store.states`` (extra ``fasta2a``).
+"""A storage for servers of fasta2a, over ``store.states`` (extra ``fasta2a``).
 
 ::
 
@@ -10,7 +10,8 @@
         storage = FastA2AStorage(store, contexts=ModelMessagesTypeAdapter)
         app = FastA2A(storage=storage, broker=InMemoryBroker())
 
-A task is a state, and so is the context of a conversation. A call that is cancelled learns its outcome first.
+A task is stored as a state, and so is the context of a conversation. A cancelled call waits for the outcome of its
+write before it raises.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ from lastlight_state.workflows import Claim
 try:
     from fasta2a.schema import Artifact, Message, Task, TaskState
     from fasta2a.storage import Storage
-except ImportError:  # the module can be looked at without fasta2a; a storage cannot be made
+except ImportError:  # without fasta2a the module can be imported, but no storage created
     Storage = object
 
 
 class FastA2AStorage(Storage):
-    """A storage for servers of fasta2a. The store stays the caller's, who closes it.
+    """A storage for servers of fasta2a. The caller opens and closes the store.
 
-    ``contexts`` is the pydantic adapter of what an agent keeps of a conversation, such as pydantic-ai's
-    ``ModelMessagesTypeAdapter``; without one it is JSON. ``scope`` keeps its tasks apart from others. ``ttl`` is how
-    long a task or a context lives after each change, until a prune removes it. With the ``claim`` of a run only the
-    holder of that claim writes: a second runner gets `ClaimLost`. Raises `MisuseError` without fasta2a.
+    ``contexts`` is the pydantic adapter for what an agent keeps of a conversation, such as pydantic-ai's
+    ``ModelMessagesTypeAdapter``. Without it a context is plain JSON. ``scope`` separates its tasks from those of other
+    scopes. ``ttl`` is how long a task or context lives after each change, until a prune removes it. With a run's
+    ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without
+    fasta2a.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class FastA2AStorage(Storage):
         self._calls = Calls(store, claim, label=type(self).__name__)
 
     async def load_task(self, task_id: str, history_length: int | None = None) -> Task | None:
-        """Return a task with the last messages of its history, or with all of them; None if it is not there."""
+        """Return a task with all of its history, or the last ``history_length`` messages. None if it does not exist."""
         stored = await self._found(task_id, self._tasks)
         if stored is None:
             return None
@@ -76,7 +78,7 @@ class FastA2AStorage(Storage):
         return task
 
     async def submit_task(self, context_id: str, message: Message) -> Task:
-        """Store a new task with its first message, which gets the ids of both, and return it."""
+        """Store a new task with its first message, and return it. The message gets the task's and context's ids."""
         task_id = new_id()
         message.update(task_id=task_id, context_id=context_id)
         task: Task = {
@@ -95,9 +97,9 @@ class FastA2AStorage(Storage):
         new_artifacts: list[Artifact] | None = None,
         new_messages: list[Message] | None = None,
     ) -> Task:
-        """Give a task another state, add artifacts and messages, and return it. Raises `KeyError`.
+        """Set a task's state, append artifacts and messages, and return the task. Raises `KeyError` for an unknown id.
 
-        Of two updates at once each is made.
+        Concurrent updates are all applied.
         """
         tag, status = new_id(), self._status(state)
 
@@ -114,7 +116,7 @@ class FastA2AStorage(Storage):
         while True:
             try:
                 return await self._calls.transact(lambda tx: self._update(tx, task_id, tag, change), repeatable=True)
-            except StaleVersion:  # somebody else has updated it meanwhile
+            except StaleVersion:  # another caller has updated it meanwhile
                 continue
 
     async def load_context(self, context_id: str) -> Any:
@@ -126,7 +128,7 @@ class FastA2AStorage(Storage):
         return self._adapter.validate_json(json.dumps(context))
 
     async def update_context(self, context_id: str, context: Any) -> None:
-        """Store the context of a conversation, in the place of the one that is there."""
+        """Store the context of a conversation, replacing an earlier one."""
         made = context if self._adapter is None else json.loads(self._adapter.dump_json(context))
         await self._put(context_id, {"context": runtime.packed(made)}, self._contexts)
 
@@ -135,7 +137,7 @@ class FastA2AStorage(Storage):
         if found is None:
             raise KeyError(task_id)
         task: Task = runtime.unpacked(found.value["task"])
-        if found.value["tag"] != tag:  # else this very call has been committed already
+        if found.value["tag"] != tag:  # with the same tag, this very call is committed already
             change(task)
             data = {"tag": tag, "task": runtime.packed(task)}
             tx.states.put(task_id, data, scope=self._tasks, expected=found.version, ttl=self._ttl)

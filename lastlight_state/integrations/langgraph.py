@@ -8,9 +8,9 @@
     with StateStore.open("state/lastlight.db") as store:
         graph = builder.compile(checkpointer=LangGraphSaver(store))
 
-A thread of LangGraph is a thread of the scope, a channel a channel, and a namespace a namespace. Values are what the
-serializer of the saver makes of them. Methods from coroutines run on the worker threads of an `AsyncStateStore`: a
-call that is cancelled learns the outcome of its write first.
+Threads, channels and namespaces of LangGraph are stored under their own names, in one scope. Values are stored as the
+saver's serializer encodes them. Async methods run on the worker threads of an `AsyncStateStore`: a cancelled call waits
+for the outcome of its write before it raises.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ try:
         DeltaChannelHistory,
         get_checkpoint_metadata,
     )
-except ImportError:  # the module can be looked at without the framework; a saver cannot be made
+except ImportError:  # without the framework the module can be imported, but no saver created
     BaseCheckpointSaver = object
 
-#: What a prune leaves of a thread.
+#: The strategies of a prune: which checkpoints of a thread remain.
 _STRATEGIES = frozenset({"keep_latest", "delete"})
-#: How many checkpoints a list reads at once.
+#: Checkpoints that one query of a list reads.
 _PAGE = 20
 
 Config: TypeAlias = Mapping[str, Any]
 
 
 def _awaited(method: Callable[..., Any], *, writes: bool = True) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a method of a saver for coroutines."""
+    """Return the async version of a saver's method."""
 
     @wraps(method)
     async def call(self: LangGraphSaver, *given: Any, **named: Any) -> Any:
@@ -76,12 +76,12 @@ def _awaited(method: Callable[..., Any], *, writes: bool = True) -> Callable[...
 
 
 class LangGraphSaver(BaseCheckpointSaver):
-    """A checkpointer, sync and async. The store stays the caller's, who closes it.
+    """A checkpointer, sync and async. The caller opens and closes the store.
 
-    ``scope`` keeps its threads apart from others. ``ttl`` is how long a thread lives after each checkpoint, until a
-    prune removes it. The user of a thread, for erasure, is the text that ``configurable`` has under ``user_key``.
-    With the ``claim`` of a run only the holder of that claim writes: a second runner of the thread gets `ClaimLost`.
-    Raises `MisuseError` without LangGraph.
+    ``scope`` separates its threads from those of other scopes. ``ttl`` is how long a thread lives after each
+    checkpoint, until a prune removes it. A thread's user, for erasure, is the text that ``configurable`` has under
+    ``user_key``. With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises
+    `MisuseError` without LangGraph.
     """
 
     def __init__(
@@ -109,17 +109,17 @@ class LangGraphSaver(BaseCheckpointSaver):
 
     @classmethod
     def from_conn_string(cls, url: str, **options: Any) -> Opening[Self]:
-        """Return what opens a store at a URL or path, by ``with`` or ``async with``, and closes it at the end."""
+        """Return a context manager (``with`` or ``async with``) that opens a store at a URL or path and closes it."""
         return Opening(lambda store: cls(store, **options), url)
 
     def setup(self) -> Answer:
         """Do nothing: a store is set up when it is opened. May be awaited."""
         return Answer()
 
-    # From threads.
+    # Sync methods.
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
-        """Return the checkpoint of the config, the latest of its thread and namespace without an id, or None."""
+        """Return the checkpoint that the config names, or the latest of its thread and namespace. Else None."""
         asked = config["configurable"]
         one = asked.get("checkpoint_id") or None
         space = asked.get("checkpoint_ns") or ""
@@ -137,20 +137,20 @@ class LangGraphSaver(BaseCheckpointSaver):
         before: Config | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Return checkpoints, newest first; without a config those of all threads, thread by thread."""
+        """Return checkpoints, newest first. Without a config, those of all threads, thread by thread."""
         wanted = filter or {}
         page = _PAGE if limit is None or wanted else max(1, min(limit, _PAGE))
         found = (one for one in self._found(config, wanted, before, page) if passes(one.metadata, wanted))
         return islice(found, limit)
 
     def get_delta_channel_history(self, *, config: Config, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-        """Return for each channel what tasks wrote to it before the checkpoint of the config, and the value before."""
+        """Return, by channel, the tasks' writes before the config's checkpoint and the value that preceded them."""
         return histories(self, config, channels)
 
     def put(
         self, config: Config, checkpoint: Checkpoint, metadata: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Store a checkpoint with the values of its new versions, whole or not at all."""
+        """Store a checkpoint with the values of its new versions, in one transaction."""
         self._write(lambda checkpoints: self._put(checkpoints, config, checkpoint, metadata, new_versions))
         asked = config["configurable"]
         place = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", checkpoint["id"]
@@ -176,7 +176,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         run, user = (one if isinstance(one, str) and one else None for one in named)
         versions = {name: str(version) for name, version in checkpoint["channel_versions"].items()}
         unversioned = {name: checkpoint["id"] for name in values if name not in versions}
-        brought = values if parent is None else {*new_versions, *unversioned}  # the first one inherits no value
+        brought = values if parent is None else {*new_versions, *unversioned}  # a first checkpoint inherits no values
         new = NewCheckpoint(
             checkpoint["id"],
             self._content({"checkpoint": kept, "metadata": whole}),
@@ -190,17 +190,17 @@ class LangGraphSaver(BaseCheckpointSaver):
         checkpoints.put(thread, new, scope=self._scope, user=user, ttl=self._ttl, after=after, other="keep")
 
     def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        """Store what a task wrote. The first of a place stays, but for errors, interrupts and the like.
+        """Store a task's writes. An earlier write at the same index is kept, except for errors and interrupts.
 
-        LangGraph stores a checkpoint and what its tasks wrote at the same time: writes that come first are kept until
-        this saver stores the checkpoint. Those of a thread that was deleted are never stored.
+        LangGraph stores a checkpoint and its tasks' writes concurrently. Writes that arrive first are kept in memory
+        until this saver stores the checkpoint. Writes of a deleted thread are never stored.
         """
         asked = config["configurable"]
         place = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked["checkpoint_id"]
         made = self._writes(writes, task_id, task_path)
         if not self._has_stored(place, made):
             self._early.add(place, made)
-            if self._has_stored(place, made):  # its checkpoint came meanwhile, and did not find it
+            if self._has_stored(place, made):  # the checkpoint was stored meanwhile, without these writes
                 self._early.remove(place, made)
 
     def _writes(self, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str) -> Writes:
@@ -212,7 +212,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         return Writes(task_id, [*given.values()], taken)
 
     def _has_stored(self, place: Place, made: Writes) -> bool:
-        """Store writes of a checkpoint. False where it is not there: in flight, or deleted with its thread."""
+        """Store writes of a checkpoint. Returns False if the checkpoint is not stored yet, or was deleted."""
         thread, space, one = place
         with suppress(NotFound):
             self._write(
@@ -224,47 +224,47 @@ class LangGraphSaver(BaseCheckpointSaver):
         return False
 
     def delete_thread(self, thread_id: str) -> None:
-        """Remove a thread with everything of it."""
+        """Delete a thread with everything in it."""
         if valid.are_storable(thread := str(thread_id)):
             self._write(lambda checkpoints: checkpoints.delete(thread, scope=self._scope))
             self._early.forget(thread)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints that these runs made, and their writes."""
+        """Delete the checkpoints that these runs created, with their writes."""
         runs = [one for one in map(str, valid.several("run_ids", run_ids)) if valid.is_identifier(one)]
         self._write(lambda checkpoints: checkpoints.delete_runs(runs, scope=self._scope))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread whole. Raises `Conflict` where the target is not empty, `NotFound` without a source."""
+        """Copy a whole thread. Raises `Conflict` if the target is not empty, and `NotFound` if there is no source."""
         source, target = str(source_thread_id), str(target_thread_id)
         self._write(lambda checkpoints: checkpoints.copy(source, target, scope=self._scope))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Leave the latest checkpoint of each namespace, with the ancestors that its channels are rebuilt from.
+        """Delete all but the latest checkpoint of each namespace, and the ancestors that its channels are rebuilt from.
 
-        With ``strategy="delete"`` nothing is left. Raises `InvalidValue` for another word, before anything is removed.
+        ``strategy="delete"`` deletes everything. Raises `InvalidValue` for another word, before anything is deleted.
         """
         act = self.delete_thread if valid.word("strategy", strategy, _STRATEGIES) == "delete" else self._keep_latest
         for thread in map(str, valid.several("thread_ids", thread_ids)):
             act(thread)
 
     def get_next_version(self, current: Any, channel: None) -> str:
-        """Return the version after this one: a counter, with a random part that tells forks apart."""
+        """Return the version after this one: a counter, and a random part that distinguishes forks."""
         counted = 0 if current is None else int(str(current).split(".")[0])
         return f"{counted + 1:032}.{random.random():016}"  # noqa: S311 - tells apart, and keeps no secret
 
     def move_from(self, source: Any, *, limit: int | None = None, revive: Collection[str] = ()) -> MovedThreads:
-        """Copy all threads of another checkpointer, such as a shipped one, and say what was done.
+        """Copy all threads of another checkpointer, such as a shipped one, and return a summary.
 
-        A later call brings in what the source has got since; one that was cut off can be made again. A thread goes on
-        here only from a checkpoint that came from this source: one that went on here, or that another source has under
-        the same id, is named in ``kept``. What was deleted here of a thread stays deleted, unless ``revive`` names it.
-        ``limit`` is how many checkpoints one call brings in at most. The source is only read. Its serializer must be
-        able to read its values; what they become is the business of this one's.
+        A later call copies what is new in the source, and an interrupted call may be repeated. A thread is continued
+        only after a checkpoint that came from this source. A thread that was continued here, or came from another
+        source, is left alone and listed in ``kept``. What was deleted here stays deleted, unless ``revive`` names the
+        thread. ``limit`` is the most checkpoints that one call copies. The source is only read, with its own
+        serializer. This saver's serializer encodes the values anew.
         """
         return move(self, source, limit, revive)
 
-    # From coroutines, on the worker threads of the store.
+    # Async methods, on the worker threads of the store.
 
     aget_tuple = _awaited(get_tuple, writes=False)
     aget_delta_channel_history = _awaited(get_delta_channel_history, writes=False)
@@ -290,10 +290,10 @@ class LangGraphSaver(BaseCheckpointSaver):
             for one in some:
                 yield one
 
-    # What both do.
+    # Shared by sync and async methods.
 
     def _write(self, call: Callable[[Checkpoints], object]) -> None:
-        """Make a call that writes, with the claim of the saver if it has one."""
+        """Run a call that writes, with the saver's claim if it has one."""
         if self._claim is None:
             call(self._checkpoints)
         else:
@@ -330,7 +330,7 @@ class LangGraphSaver(BaseCheckpointSaver):
     def _of_thread(
         self, thread: str, space: str | None, wanted: Config, before: Config | None, page: int
     ) -> Iterator[CheckpointTuple]:
-        # By its id alone, as in the shipped savers: it may be of another namespace or thread, or none.
+        # Compared by id only, as in the shipped savers: the id may be of another namespace or thread, or of none.
         first = None if before is None else before["configurable"].get("checkpoint_id")
         if not valid.are_storable(thread, space, first):
             return
@@ -350,7 +350,7 @@ class LangGraphSaver(BaseCheckpointSaver):
             return
         listed = iterate(self._checkpoints.list, thread, scope=self._scope, limit=500)
         channels = {name for one in listed for name in (one.metadata or {}).get(REBUILT, ())}
-        with suppress(NotFound):  # a thread that is not there has nothing to lose
+        with suppress(NotFound):  # there is no such thread
             self._write(
                 lambda checkpoints: checkpoints.keep_latest(thread, from_ancestors=sorted(channels), scope=self._scope)
             )

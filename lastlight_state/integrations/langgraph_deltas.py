@@ -1,4 +1,4 @@
-"""Channels of LangGraph whose values are made of writes: what was written before a checkpoint."""
+"""LangGraph channels that are rebuilt from tasks' writes: the writes before a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lastlight_state.db import valid
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
 
-#: The most bytes that the name of a channel has.
+#: Most bytes of a channel's name.
 _MOST_NAME = 512
 
 
 def histories(saver: Any, config: Mapping[str, Any], channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-    """Return for each channel what tasks wrote to it before the checkpoint of a config, and the value before that."""
+    """Return, by channel, the tasks' writes before the config's checkpoint and the value that preceded them."""
     asked = config["configurable"]
     thread, space, one = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked.get("checkpoint_id") or None
     found: Mapping[str, ChannelHistory] = {}

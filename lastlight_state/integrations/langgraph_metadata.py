@@ -1,4 +1,4 @@
-"""Metadata of LangGraph's checkpoints: what lists can be filtered by."""
+"""Metadata of LangGraph's checkpoints: the part by which lists can be filtered."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-#: The channels that are rebuilt from writes of ancestors, as metadata count them.
+#: The metadata key with a counter for each channel that is rebuilt from ancestors' writes.
 REBUILT = "counters_since_delta_snapshot"
-#: Of metadata, what lists can be filtered by: flags, numbers, and texts of at most so many characters.
+#: Lists are filtered by flags, numbers and texts: the most characters of a text, and the bound of a number.
 _MOST_TEXT, _MOST_NUMBER = 1_024, 2**63
 
 
 def filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return of metadata what lists can be filtered by, and the names of channels that are rebuilt."""
+    """Return the metadata that lists can be filtered by, with the names of channels that are rebuilt."""
     found = {name: value for name, value in metadata.items() if is_filterable(name) and is_filterable(value)}
     rebuilt = metadata.get(REBUILT)
     return {**found, REBUILT: sorted(rebuilt)} if rebuilt else found
 
 
 def is_filterable(value: Any) -> bool:
-    """True if databases can hold a value, or the name of one, among what lists are filtered by."""
+    """True if a metadata value, or its name, can be stored in the columns that lists are filtered by."""
     if isinstance(value, str):
         return len(value) <= _MOST_TEXT and "\0" not in value and value.encode(errors="ignore").decode() == value
     if isinstance(value, float):
@@ -29,5 +29,5 @@ def is_filterable(value: Any) -> bool:
 
 
 def passes(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """True if metadata have all these members."""
+    """True if the metadata contain all wanted names with equal values."""
     return all(name in metadata and metadata[name] == value for name, value in wanted.items())

@@ -1,4 +1,4 @@
-"""Moves threads of another checkpointer here. A thread goes on only from what came from its source."""
+"""Copies threads of another checkpointer. A thread is continued only after a checkpoint that came from that source."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from lastlight_state.errors import InvalidValue, StaleVersion
 from lastlight_state.keys import composed
 from lastlight_state.maintenance.imports import moved_threads
 
-#: The parent of a checkpoint that has none.
+#: The parent config of a checkpoint that has no parent.
 _NOWHERE: Mapping[str, Any] = {"configurable": {"checkpoint_id": None}}
 
 
 class MovedThreads(NamedTuple):
-    """What a move brought in: how many checkpoints, and the threads of which nothing was written.
+    """The result of a move: the number of copied checkpoints, and the threads that were treated specially.
 
-    ``kept`` are threads that went on here, or that another source has under the same id. ``removed`` are threads that
-    were moved once and deleted here, and those of which the last checkpoints were, also of one namespace: of these,
-    what is new in the source is brought in. ``unknown`` are names in ``revive`` of threads that the source has not.
+    ``kept`` are threads that were continued here, or came from another source: nothing of them was copied. ``removed``
+    are threads that were moved once and then deleted here, wholly or from a namespace's end on. Of the latter, what is
+    new in the source was copied. ``unknown`` are names in ``revive`` that are no threads of the source.
     """
 
     checkpoints: int
@@ -29,7 +29,7 @@ class MovedThreads(NamedTuple):
 
 
 class _Thread:
-    """One thread of the source: its checkpoints by namespace, the oldest first."""
+    """One thread of the source: its checkpoints by namespace, oldest first."""
 
     def __init__(
         self, saver: Any, source: Any, thread: str, places: Sequence[Mapping[str, Any]], *, revives: bool
@@ -45,39 +45,39 @@ class _Thread:
         self._brought: set[tuple[str, str, str]] = set()
 
     def _here(self, space: str, one: str | None = None) -> str | None:
-        """Return the id of a checkpoint that is here, the latest one if none is named."""
+        """Return the id of the namespace's checkpoint that is stored here: the given or the latest one. Else None."""
         found = self._saver._checkpoints.find(self._thread, one, namespace=space, scope=self._saver._scope)
         return None if found is None else found.id
 
     def is_removed(self) -> bool:
-        """Return whether the thread was moved once, and is not here any more."""
+        """True if the thread was moved once, and was deleted here since."""
         is_here = bool(self._saver._checkpoints.list(self._thread, scope=self._saver._scope, limit=1).items)
         return not is_here and moved_threads.has(self._saver._store._context, self._key)
 
     def went_on(self) -> bool:
-        """Return whether the source has more, and a latest checkpoint here did not come from it."""
+        """True if a latest checkpoint here is not from the source, and the source has checkpoints missing here."""
         is_ours = any(head is not None and head not in self._ids[space] for space, head in self._heads.items())
         return is_ours and any(
             ids[-1] != self._moved[space] and self._here(space, ids[-1]) is None for space, ids in self._ids.items()
         )
 
     def has_lost(self) -> bool:
-        """Return whether the last checkpoint that was moved into a namespace was deleted here, and none came since."""
+        """True if the last checkpoint moved into some namespace was deleted here, and none has come since."""
         return any(self._begin(space) > self._after(self._heads[space], space) for space in self._ids)
 
     def _begin(self, space: str) -> int:
-        """Return how many checkpoints of a namespace are not brought in: they are here, or were deleted here."""
+        """Return how many of the namespace's first checkpoints to skip: they are stored here, or were deleted here."""
         return max(self._after(self._heads[space], space), self._after(self._moved[space], space))
 
     def _after(self, one: str | None, space: str) -> int:
-        """Return how many checkpoints of a namespace stand in the source up to this one: all if it is not there."""
+        """Return how many of the namespace's checkpoints in the source go up to this id: all if the id is missing."""
         ids = self._ids[space]
         return 0 if one is None else ids.index(one) + 1 if one in ids else len(ids)
 
     def move(self, limit: int | None) -> int:
-        """Bring in what comes after the latest checkpoints here, and return how many that were.
+        """Copy the checkpoints after the latest ones here, at most ``limit``, and return their number.
 
-        Raises `StaleVersion` if somebody went on with the thread meanwhile.
+        Raises `StaleVersion` if another writer continues the thread meanwhile.
         """
         moved = 0
         passed = {space: self._begin(space) for space in self._ids}
@@ -94,9 +94,9 @@ class _Thread:
         return moved
 
     def _store(self, place: Mapping[str, Any], after: str | None, *, is_new: bool = False) -> bool:
-        """Store a checkpoint with what its tasks wrote, in one transaction. What its tasks wrote here stays."""
+        """Store a checkpoint with its tasks' writes, in one transaction. Writes already stored here are kept."""
         found = self._source.get_tuple({"configurable": place})
-        if found is None:  # gone meanwhile
+        if found is None:  # deleted meanwhile
             return False
         saver, space = self._saver, place["checkpoint_ns"]
         versions = {
@@ -132,7 +132,7 @@ class _Thread:
 
 
 def move(saver: Any, source: Any, limit: int | None, revive: Collection[str]) -> MovedThreads:
-    """Move the threads of a checkpointer, the oldest checkpoint of each first."""
+    """Copy the threads of a checkpointer, each thread's oldest checkpoint first."""
     if isinstance(revive, str):
         raise InvalidValue("revive", "expected names of threads, got one text")
     threads: dict[str, list[Mapping[str, Any]]] = {}

@@ -1,4 +1,4 @@
-"""What searches of a LangGraph store compare: embeddings of items, and filters."""
+"""Searches of a LangGraph store: embeddings of items, and filters."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ try:
 except ImportError:  # as in `langgraph_store`
     ensure_embeddings = None
 
-#: In front of the embeddings of an item: how many numbers each of them has.
+#: The header of an item's stored embeddings: the number of dimensions of each.
 _DIMS = struct.Struct("<I")
 
 
 class Place(NamedTuple):
-    """Where an item is: the labels of its namespace as one text, and its key."""
+    """The key of an item: its namespace as one text, and its own key."""
 
     labels: str
     key: str
 
 
 class PassingItems:
-    """Items that pass a filter, walked along beside their embeddings, which have the same order.
+    """The items that pass a filter, iterated in parallel with their embeddings, which have the same order.
 
-    The first of them are remembered, as many as are ``wanted``.
+    The first ``wanted`` items are remembered.
     """
 
     def __init__(self, places: Iterator[Place], wanted: int) -> None:
@@ -53,13 +53,13 @@ class PassingItems:
         self._next = self._further()
 
     def has(self, place: Place) -> bool:
-        """True if this item passes. Places are asked for in their order."""
+        """True if this item passes the filter. Items must be asked for in order."""
         while self._next is not None and self._next < place:
             self._next = self._further()
         return self._next == place
 
     def filled(self) -> list[Place]:
-        """Return the first items that pass, walking on behind the last embedding until there are as many as wanted."""
+        """Return the first ``wanted`` items that pass, reading on after the last embedding if needed."""
         while self._next is not None and len(self._first) < self._wanted:
             self._next = self._further()
         return self._first
@@ -72,23 +72,23 @@ class PassingItems:
 
 
 class Embedded(NamedTuple):
-    """The embeddings of texts, as bytes: of those that are stored, and of those that are looked for."""
+    """Embeddings by text, as bytes: of stored texts, and of search queries."""
 
     documents: Mapping[str, bytes] = {}
     queries: Mapping[str, bytes] = {}
 
 
 class Index:
-    """How items are embedded: by which function, into how many numbers, and which of their fields."""
+    """How items are embedded: the function, the number of dimensions, and the fields."""
 
     def __init__(self, config: IndexConfig) -> None:
         self._embed = ensure_embeddings(config["embed"])
         self._dims = valid.number("index.dims", config["dims"], least=1)
-        fields = config.get("fields") or config.get("text_fields") or "$"  # the second of the shipped store for SQLite
+        fields = config.get("fields") or config.get("text_fields") or "$"  # ``text_fields``: its name for SQLite
         self._fields = [fields] if isinstance(fields, str) else [*fields]
 
     def texts(self, op: PutOp) -> list[str]:
-        """Return the texts of an item that are embedded: of the fields that its put names, or of those of the index."""
+        """Return the texts of an item that are embedded: of the put's own fields, or else of the index's fields."""
         if op.value is None or op.index is False:
             return []
         fields = self._fields if op.index is None else op.index
@@ -96,28 +96,27 @@ class Index:
         return [text for path in paths for text in get_text_at_path(op.value, path)]
 
     def embedded(self, documents: Sequence[str], queries: Sequence[str]) -> Embedded:
-        """Return the embeddings of texts. Raises `InvalidValue` for those that are not as ``dims`` says."""
+        """Return the embeddings of the texts. Raises `InvalidValue` if an embedding does not have ``dims`` numbers."""
         made = self._embed.embed_documents(documents) if documents else []
         asked = [self._embed.embed_query(one) for one in queries]
         return Embedded(self._packed(documents, made), self._packed(queries, asked))
 
     async def aembedded(self, documents: Sequence[str], queries: Sequence[str]) -> Embedded:
-        """Return the embeddings of texts, as `embedded`."""
+        """Return the embeddings of the texts, as `embedded` does."""
         made = await self._embed.aembed_documents(documents) if documents else []
         asked = [await self._embed.aembed_query(one) for one in queries]
         return Embedded(self._packed(documents, made), self._packed(queries, asked))
 
     def stored(self, embeddings: Sequence[bytes]) -> bytes:
-        """Return what is stored of the embeddings of an item."""
+        """Return an item's embeddings in their stored form."""
         return _DIMS.pack(self._dims) + b"".join(embeddings)
 
     def nearest(
         self, pages: Iterable[Sequence[tuple[Place, bytes]]], query: similarity.Query, most: int
     ) -> list[tuple[Place, float]]:
-        """Return the items whose nearest embedding is nearest to a query, best first; equal ones by their place.
+        """Return the items nearest to a query by their best embedding, nearest first, ties in order of place.
 
-        ``pages`` hold the places of items and what is stored of their embeddings. Those of another length count for
-        nothing.
+        ``pages`` hold items' places with their stored embeddings. Embeddings with other dimensions are ignored.
         """
         best = similarity.Best[Place](most, None)
         head, size = _DIMS.pack(self._dims), len(query.packed)
@@ -144,19 +143,19 @@ class Index:
 
 
 class StoredItems:
-    """Where the items and embeddings of a store are: in states, whose scopes begin with ``items`` and ``vectors``."""
+    """The stored items and embeddings: states whose scopes contain the words ``items`` and ``vectors``."""
 
     def __init__(self, scope: str) -> None:
         self.items = composed(scope, ITEMS, "")
         self.vectors = composed(scope, VECTORS, "")
 
     def place_of(self, one: StateSummary) -> Place:
-        """Return where the item of a state is, or of the embeddings of one."""
+        """Return the place of the item that a state holds, or whose embeddings it holds."""
         kind = self.items if one.scope.startswith(self.items) else self.vectors
         return Place(one.scope.removeprefix(kind), one.key)
 
     def at(self, view: View | Transaction, places: Sequence[Place]) -> dict[Place, State]:
-        """Return the items of these places that are there."""
+        """Return the stored items at these places, by place."""
         found: dict[Place, State] = {}
         for labels, some in groupby(sorted(places), lambda place: place.labels):
             keys = [one.key for one in some]
@@ -172,7 +171,7 @@ class StoredItems:
         query: similarity.Query,
         passes: Callable[[Place], bool] | None = None,
     ) -> Iterator[list[tuple[Place, bytes]]]:
-        """Yield what is stored of the embeddings below a namespace, page by page, in the order of their places."""
+        """Yield the stored embeddings below a namespace in pages, ordered by place."""
         under, kind = self.vectors + labels, len(self.vectors)
         for rows in searching.batches(view.states._bodies(under), {}, {"scope": under, "key": ""}, query):
             stored = [(Place(row["scope"][kind:], row["key"]), row["body"] or b"") for row in rows]
@@ -181,9 +180,9 @@ class StoredItems:
     def nearest(
         self, view: View | Transaction, labels: str, index: Index, query: similarity.Query, wanted: int
     ) -> list[tuple[Place, float]]:
-        """Return the items below a namespace that are nearest to a query. Embeddings without an item are passed over.
+        """Return the items below a namespace that are nearest to a query. Embeddings without an item are skipped.
 
-        Returns at least as many as are ``wanted``, where there are so many.
+        Returns at least ``wanted`` items, if there are so many.
         """
         most = wanted
         while True:
@@ -195,11 +194,11 @@ class StoredItems:
             most *= 2
 
 
-# Filters of searches, as LangGraph's: members of a value, members of those, and operators.
+# Filters of searches, as in LangGraph: values by key, nested values, and operators.
 
 
 def refuse_unknown(where: str, wanted: Any) -> None:
-    """Refuse operators that nobody knows, and those beside names of members, before anything is read."""
+    """Raise `InvalidValue` for unknown operators, or operators mixed with keys, before anything is read."""
     if isinstance(wanted, list | tuple):
         for at, value in enumerate(wanted):
             refuse_unknown(f"{where}[{at}]", value)
@@ -214,7 +213,7 @@ def refuse_unknown(where: str, wanted: Any) -> None:
 
 
 def passes(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
-    """Return whether a value has the members that are wanted."""
+    """True if a value has all the wanted keys with matching values."""
     return all(_fits(value.get(name), one) for name, one in (wanted or {}).items())
 
 
@@ -229,12 +228,12 @@ def _fits(value: Any, wanted: Any) -> bool:
 
 
 def _is_equal(value: Any, wanted: Any) -> bool:
-    """True if two values are equal. A flag is no number."""
+    """True if two values are equal. A boolean never equals a number."""
     return bool(value == wanted) and isinstance(value, bool) is isinstance(wanted, bool)
 
 
 def _are_alike(value: Any, wanted: Any) -> bool:
-    """True if two values can be ordered: two numbers or two texts."""
+    """True if two values can be ordered: both numbers, or both texts."""
     kinds = [str if isinstance(one, str) else float for one in (value, wanted) if isinstance(one, str | int | float)]
     return len(kinds) == 2 and kinds[0] is kinds[1] and not isinstance(value, bool) and not isinstance(wanted, bool)
 
@@ -250,7 +249,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
-    """True if a namespace has the labels that a condition wants at its beginning or its end."""
+    """True if the labels at a namespace's beginning or end match the condition."""
     path = tuple(condition.path)
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
     return len(namespace) >= len(path) and all(want in ("*", label) for want, label in zip(path, part, strict=True))

@@ -8,10 +8,10 @@
     with StateStore.open("state/lastlight.db") as store:
         graph = builder.compile(store=LangGraphStore(store))
 
-An item is a state whose scope is made of the labels of its namespace, each with a "/" behind it: so the namespaces that
-begin with some labels are a range of scopes, which ends between labels. The embeddings of an item are a state of their
-own beside it, with the same user and expiry: what removes one removes the other. Methods from coroutines run on the
-worker threads of an `AsyncStateStore`: a call that is cancelled learns the outcome of its write first.
+An item is stored as a state. Its scope is made of the labels of its namespace, each followed by "/". So a namespace
+prefix is a range of scopes. An item's embeddings are a second state, with the same user and expiry: whatever removes
+one removes the other. Async methods run on the worker threads of an `AsyncStateStore`: a cancelled call waits for the
+outcome of its write before it raises.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ try:
         TTLConfig,
         validate_op_namespace,
     )
-except ImportError:  # the module can be looked at without the framework; a store cannot be made
+except ImportError:  # without the framework the module can be imported, but no store created
     BaseStore = object
 
-#: How many states are read at once.
+#: States that one query reads.
 _PAGE = 100
-#: What stands in the value of an item's state: the value, and how many minutes it lives after each access.
+#: Keys in the state of an item: its value, and its lifetime in minutes after each access.
 _VALUE, _TTL = "value", "ttl"
 
 
 class _Batch(NamedTuple):
-    """What one call is to do: its operations, the last write of each item as it is stored, and the texts to embed."""
+    """The work of one call: its operations, the last put of each item, and the texts to embed."""
 
     ops: list[Op]
     puts: dict[Place, PutOp]
@@ -80,18 +80,18 @@ class _Batch(NamedTuple):
 
     @property
     def documents(self) -> list[str]:
-        """Return the texts to embed, each once."""
+        """Return the texts to embed, without duplicates."""
         return list(dict.fromkeys(text for texts in self.texts.values() for text in texts))
 
 
 class LangGraphStore(Upkeep, BaseStore):
-    """A store of LangGraph, sync and async. The store below stays the caller's, who closes it.
+    """A LangGraph store, sync and async. The caller opens and closes the underlying store.
 
-    ``index`` says how items are embedded, for searches with a query; without it a query is passed over, as in the
-    shipped stores. ``ttl`` are LangGraph's words for how long items live; what has expired is never read, and a prune
-    removes it. ``scope`` keeps its items apart from others. ``user_of`` names the person whose items a namespace has,
-    for erasure. With the ``claim`` of a run only the holder of that claim writes: a second runner gets `ClaimLost`.
-    Raises `MisuseError` without LangGraph.
+    ``index`` says how items are embedded, for searches with a query. Without it a query is ignored, as in the shipped
+    stores. ``ttl`` is LangGraph's configuration of items' lifetimes. Expired items are never read, and a prune removes
+    them. ``scope`` separates its items from those of other scopes. ``user_of`` returns the person whom a namespace's
+    items belong to, for erasure. With a run's ``claim``, only the claim's holder may write: any other caller gets
+    `ClaimLost`. Raises `MisuseError` without LangGraph.
     """
 
     supports_ttl = True
@@ -119,10 +119,10 @@ class LangGraphStore(Upkeep, BaseStore):
         self._index = None if index is None else Index(index)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do operations at one moment: reads see what was there before the writes, which are done whole or not at all.
+        """Carry out operations in one snapshot or transaction. Reads see the data before the writes, which are atomic.
 
-        Of several writes of one item the last counts. Raises `InvalidValue` for what cannot be stored or compared, and
-        LangGraph's error for the labels that it refuses.
+        Of several writes of one item, the last counts. Raises `InvalidValue` for values that cannot be stored or
+        compared, and LangGraph's own error for invalid labels.
         """
         batch = self._batch(ops)
         embedded = Embedded() if self._index is None else self._index.embedded(batch.documents, batch.queries)
@@ -134,7 +134,7 @@ class LangGraphStore(Upkeep, BaseStore):
         return found
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do operations as `batch`."""
+        """Carry out operations as `batch` does."""
         batch = self._batch(ops)
         embedded = Embedded() if self._index is None else await self._index.aembedded(batch.documents, batch.queries)
         if batch.puts:
@@ -144,7 +144,7 @@ class LangGraphStore(Upkeep, BaseStore):
             await self._runner.write(partial(self._refreshed, lasting))
         return found
 
-    # What is to be done, and with which embeddings.
+    # Preparation of a call: its operations and the texts to embed.
 
     def _batch(self, given: Iterable[Op]) -> _Batch:
         found = _Batch([*given], {}, {}, [])
@@ -164,16 +164,16 @@ class LangGraphStore(Upkeep, BaseStore):
                     found.queries.append(op.query)
         return found
 
-    # What is done, in a view or a transaction.
+    # The parts that run inside a view or a transaction.
 
     def _viewed(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[Place, State]]:
-        """Return the answers to operations that only read, and which items live on from now."""
+        """Return the answers to read-only operations, and the items whose lifetime begins anew."""
         lasting: dict[Place, State] = {}
         with self._store.view() as view:
             return self._answers(view, batch.ops, embedded, lasting), lasting
 
     def _refreshed(self, lasting: Mapping[Place, State]) -> None:
-        """Let items live on that were read, without a claim; in a store that only reads nothing is done."""
+        """Extend the lifetime of items that were read, without a claim. Does nothing in a read-only store."""
         if not self._store.settings.read_only:
             self._store.run(lambda tx: self._refresh(tx, lasting), label=type(self).__name__, repeatable=True)
 
@@ -209,17 +209,17 @@ class LangGraphStore(Upkeep, BaseStore):
         self, tx: Transaction, key: str, value: Any, scope: str, ttl: timedelta | None, user: str | None
     ) -> None:
         stored = tx.states.put(key, value, scope=scope, ttl=ttl, user=user)
-        if ttl is None and stored.expires_at is not None:  # what replaces it lives for ever
+        if ttl is None and stored.expires_at is not None:  # the replacing item never expires
             tx.states.expire(key, None, scope=scope)
 
     def _refresh(self, tx: Transaction, lasting: Mapping[Place, State]) -> None:
-        """Let these items live on from now, but for those that somebody has removed or replaced meanwhile."""
+        """Extend the lifetime of these items from now, except items removed or replaced meanwhile."""
         now = self._store.states._now()
         for place, one in sorted(lasting.items()):
-            with suppress(NotFound, StaleVersion, OverflowError):  # the last where it would end after the year 9999
+            with suppress(NotFound, StaleVersion, OverflowError):  # OverflowError: it would end after the year 9999
                 end = now + timedelta(minutes=one.value[_TTL])
                 tx.states.expire(place.key, end, scope=self._stored.items + place.labels, expected=one.version)
-                with suppress(NotFound):  # without embeddings
+                with suppress(NotFound):  # the item has no embeddings
                     tx.states.expire(place.key, end, scope=self._stored.vectors + place.labels)
 
     def _answers(
@@ -252,7 +252,7 @@ class LangGraphStore(Upkeep, BaseStore):
         return answers
 
     def _searched(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
-        """Return the items that were changed last first, or with a query the nearest."""
+        """Return the nearest items to the query, or without a query the last changed first."""
         if not valid.are_storable(*op.namespace_prefix):
             return []
         query = similarity.Query(embedded.queries[op.query], "cosine") if op.query in embedded.queries else None
@@ -273,7 +273,7 @@ class LangGraphStore(Upkeep, BaseStore):
     def _nearest(
         self, view: View | Transaction, op: SearchOp, index: Index, query: similarity.Query
     ) -> list[tuple[State, float | None]]:
-        """Return the items that are nearest to a query, and behind them those without embeddings."""
+        """Return the items nearest to a query, followed by items without embeddings."""
         wanted, labels = op.offset + op.limit, _labels(op.namespace_prefix)
         if op.filter:
             passing = PassingItems(map(self._stored.place_of, self._passing(view, op)), wanted)
@@ -333,7 +333,7 @@ def _place(op: GetOp | PutOp) -> Place:
 
 
 def _value(op: PutOp) -> Any:
-    """Return what is stored of an item, None for one that is removed. Raises `InvalidValue` for what is no JSON."""
+    """Return an item in its stored form, or None for a removal. Raises `InvalidValue` if it is not JSON."""
     _minutes(op.ttl)
     if op.value is None:
         return None
@@ -346,7 +346,7 @@ def _value(op: PutOp) -> Any:
 
 
 def _minutes(ttl: float | None) -> timedelta | None:
-    """Return how long an item lives. Raises `InvalidValue`."""
+    """Convert a lifetime in minutes to a timedelta, or None. Raises `InvalidValue`."""
     try:
         return None if ttl is None else timedelta(minutes=ttl)
     except (OverflowError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What quickstarts of LangGraph call besides: the opening of a store by its URL, its setup, and sweeps of old items."""
+"""Further calls of LangGraph's quickstarts: opening a store by its URL, setup, and sweeps of expired items."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lastlight_state.store import StateStore
 _log = logging.getLogger("lastlight_state.integrations")
 
 T = TypeVar("T")
-#: How many minutes are between two sweeps where nobody says so, as in the shipped stores.
+#: Default minutes between two sweeps, as in the shipped stores.
 _MINUTES = 5
 
 
 class Opening(Generic[T]):
-    """What is opened by ``with`` or ``async with``: a store of this library, and what is made over it."""
+    """A context manager (``with`` or ``async with``) that opens a store and yields an adapter over it."""
 
     def __init__(self, make: Callable[[StateStore | AsyncStateStore], T], url: str) -> None:
         self._make, self._url = make, url
@@ -45,7 +45,7 @@ class Opening(Generic[T]):
 
 
 class Answer(int):
-    """A number that coroutines may await: the shipped stores give it to some callers at once, and to others so."""
+    """A number that may also be awaited, since some shipped stores return it and others return an awaitable."""
 
     def __await__(self) -> Generator[Any, None, Self]:
         yield from ()
@@ -53,7 +53,7 @@ class Answer(int):
 
 
 class Sweeping(Future[None]):
-    """A sweeper as long as it runs; who cancels it stops it. Coroutines may await its start."""
+    """The future of a running sweeper. Cancelling it stops the sweeper. Awaiting it returns at once."""
 
     def __await__(self) -> Generator[Any, None, Self]:
         yield from ()
@@ -61,7 +61,7 @@ class Sweeping(Future[None]):
 
 
 class Upkeep:
-    """The part of a LangGraph store that opens it, and removes items whose time is over."""
+    """The part of a LangGraph store that opens it and removes expired items."""
 
     ttl_config: Any
     _store: StateStore
@@ -69,7 +69,7 @@ class Upkeep:
 
     @classmethod
     def from_conn_string(cls, url: str, **options: Any) -> Opening[Self]:
-        """Return what opens a store at a URL or path, by ``with`` or ``async with``, and closes it at the end."""
+        """Return a context manager (``with`` or ``async with``) that opens a store at a URL or path and closes it."""
         return Opening(lambda store: cls(store, **options), url)  # type: ignore[call-arg]
 
     def setup(self) -> Answer:
@@ -77,19 +77,20 @@ class Upkeep:
         return Answer()
 
     def sweep_ttl(self) -> Answer:
-        """Remove all states of the database that have expired, in this thread. Returns how many rows there were."""
+        """Delete all expired states of the database, in this thread. Returns the number of deleted rows."""
         policy = PrunePolicy(kind="states")
         if not self._store.maintenance.prune.plan(policy).records:
             return Answer()
         try:
             return Answer(sum(self._store.maintenance.prune.run(policy).counts.values()))
-        except Conflict:  # another prune of states is at it
+        except Conflict:  # another prune of states is running
             return Answer()
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Sweeping:
-        """Sweep in a thread from now on, every so many minutes; without ``ttl`` do nothing.
+        """Start a thread that sweeps every so many minutes. Does nothing without ``ttl``.
 
-        Returns the sweeper, which ends when it is cancelled, or by `stop_ttl_sweeper`. One that runs is returned again.
+        Returns the sweeper's future. It is done when cancelled, or after `stop_ttl_sweeper`. A running sweeper's is
+        returned.
         """
         if not self.ttl_config:
             done = Sweeping()
@@ -101,12 +102,12 @@ class Upkeep:
         return self._sweeper.future
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> Answer:
-        """Stop the sweeper. Returns 1, or 0 where a sweep was not over after ``timeout`` seconds."""
+        """Stop the sweeper. Returns 1, or 0 if a sweep is still running after ``timeout`` seconds."""
         return Answer(self._sweeper is None or self._sweeper.stop(timeout))
 
 
 class Sweeper:
-    """A thread that sweeps a store until it is stopped, or nobody has the store any more."""
+    """A thread that sweeps a store until it is stopped, or the store is garbage-collected."""
 
     def __init__(self, store: Upkeep, seconds: float) -> None:
         self.future, self._stopped = Sweeping(), threading.Event()
@@ -116,7 +117,7 @@ class Sweeper:
         self._thread.start()
 
     def stop(self, timeout: float | None) -> bool:
-        """Stop the thread. Returns False where it goes on after so many seconds."""
+        """Stop the thread. Returns False if it still runs after ``timeout`` seconds."""
         self._stopped.set()
         self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -126,7 +127,7 @@ def _sweep(ref: weakref.ref[Upkeep], seconds: float, stopped: threading.Event, f
     while not stopped.wait(seconds) and (store := ref()) is not None:
         try:
             store.sweep_ttl()
-        except MisuseError:  # the store was closed
+        except MisuseError:  # the store is closed
             break
         except StateError:
             _log.warning("a sweep of expired items failed", exc_info=True)

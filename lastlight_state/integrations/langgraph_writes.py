@@ -1,4 +1,4 @@
-"""Writes of LangGraph's tasks that come before their checkpoints, kept in memory until those are stored."""
+"""LangGraph tasks' writes that arrive before their checkpoints: kept in memory until the checkpoints are stored."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from lastlight_state.checkpoints import NewWrite
 from lastlight_state.checkpoints.models import Taken
 from lastlight_state.locks import Lock
 
-#: A thread, a namespace, and the id of a checkpoint.
+#: A thread, a namespace, and a checkpoint id.
 Place: TypeAlias = tuple[str, str, str]
-#: For how many checkpoints writes are kept.
+#: Most checkpoints whose writes are kept.
 _MOST_EARLY = 1_000
 
 
 class Writes(NamedTuple):
-    """What a task wrote, as the store takes it."""
+    """A task's writes, as the store accepts them."""
 
     task: str
     writes: list[NewWrite]
@@ -24,7 +24,7 @@ class Writes(NamedTuple):
 
 
 class EarlyWrites:
-    """Writes whose checkpoints are not stored yet, and without which they mean nothing. The oldest are forgotten."""
+    """Writes whose checkpoints are not stored yet. Beyond a limit the oldest are dropped."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -38,21 +38,21 @@ class EarlyWrites:
                 del self._kept[next(iter(self._kept))]
 
     def remove(self, place: Place, made: Writes) -> None:
-        """Forget writes that are stored."""
+        """Drop writes that were stored."""
         with self._lock:
             left = [one for one in self._kept.pop(place, ()) if one is not made]
             if left:
                 self._kept[place] = left
 
     def taken(self, place: Place) -> Sequence[Writes]:
-        """Return the writes of a checkpoint, and forget them."""
+        """Remove and return the writes of a checkpoint."""
         if not self._kept:
             return ()
         with self._lock:
             return self._kept.pop(place, ())
 
     def forget(self, thread: str) -> None:
-        """Forget all writes of a thread."""
+        """Drop all writes of a thread."""
         with self._lock:
             for place in [one for one in self._kept if one[0] == thread]:
                 del self._kept[place]

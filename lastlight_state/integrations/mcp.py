@@ -1,4 +1,4 @@
-"""Events of MCP servers that clients resume from, over ``store.states`` (extra ``mcp``).
+"""Stored events of MCP servers, from which clients resume a stream, over ``store.states`` (extra ``mcp``).
 
 ::
 
@@ -8,7 +8,8 @@
     async with await AsyncStateStore.open("state/lastlight.db") as store:
         manager = MCPSessions(server, lambda: MCPEventStore(store))
 
-An event is a state that a prune removes in its time. A call that is cancelled learns its outcome first.
+An event is stored as a state that a prune removes after its lifetime. A cancelled call waits for the outcome of its
+write before it raises.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ try:
     from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
-except ImportError:  # the module can be looked at without the SDK; a store cannot be made
+except ImportError:  # without the SDK the module can be imported, but no store created
     EventStore = StreamableHTTPSessionManager = object
 
-#: How long an event is there for a client that comes back.
+#: How long an event is kept for a client that reconnects.
 _LIFE = timedelta(days=1)
-#: How many events are read at once.
+#: Events that one query reads.
 _PAGE = 100
 
 
 class MCPEventStore(EventStore):
-    """The events of one session of an MCP server over streamable HTTP. The store stays the caller's, who closes it.
+    """The events of one session of an MCP server over streamable HTTP. The caller opens and closes the store.
 
-    ``session`` names it, and without a name it is a session of its own: the SDK calls a stream after the id of its
-    request, which two clients may have alike. ``ttl`` is how long an event lives, until a prune removes it, and
-    ``user`` whose it is, for erasure. ``scope`` keeps its sessions apart from others. Raises `MisuseError` without the
-    SDK.
+    ``session`` is the session's name. Without it the store is a new session of its own: the SDK names a stream after
+    its request's id, and two clients may use the same id. ``ttl`` is how long an event lives, until a prune removes it.
+    ``user`` is the person whom the events belong to, for erasure. ``scope`` separates its sessions from those of other
+    scopes. Raises `MisuseError` without the SDK.
     """
 
     def __init__(
@@ -64,11 +65,11 @@ class MCPEventStore(EventStore):
         self._kept: dict[str, Any] = {"scope": self._scope, "ttl": ttl, "user": user}
         self._calls = Calls(store, None, label=type(self).__name__)
         self._turn = asyncio.Lock()
-        #: By the stream: the place that a client is told who has just got what it missed.
+        #: By stream: the event id that a client gets as its position after a replay.
         self._places: dict[str, str] = {}
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Store an event of a stream, and return its id. Without a message it is a place, which is not sent again."""
+        """Store an event of a stream, and return its id. Without a message it marks a position, and is never resent."""
         place = self._places.pop(stream_id, None)
         if message is None and place is not None:
             return place
@@ -76,9 +77,9 @@ class MCPEventStore(EventStore):
             return await self._store(stream_id, message)
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send the events of a stream behind one of them, in their order, and return the stream.
+        """Send the stream's events after the given one, in order, and return the stream's id.
 
-        Returns None for an event that is not there, is of another session, or has expired. Raises `CorruptData`.
+        Returns None if the event does not exist, belongs to another session, or has expired. Raises `CorruptData`.
         """
         if not valid.are_storable(last_event_id, self._scope):
             return None
@@ -88,8 +89,8 @@ class MCPEventStore(EventStore):
         stream: str = json.loads(found.value)[0]
         last = last_event_id
         while True:
-            # The SDK sends an event that is stored later only once it goes on behind this call. So the last look and
-            # the place that it asks for then are one turn, and nothing is awaited between them and its going on.
+            # The SDK sends events stored later only after this call has returned. So the last read and the position
+            # that the SDK asks for next share one lock, and nothing is awaited between them and the return.
             async with self._turn:
                 rows = await self._calls.view(lambda view: self._read(view, last))  # noqa: B023 - awaited at once
                 if not rows:
@@ -109,7 +110,7 @@ class MCPEventStore(EventStore):
         return event_id
 
     def _read(self, view: View, last: str) -> list[tuple[str, bytes]]:
-        """Return events of the session behind one, with their ids. Raises `CorruptData` for one that cannot be read."""
+        """Return up to `_PAGE` of the session's events after ``last``, as (id, bytes) pairs. Raises `CorruptData`."""
         given = {"after_scope": self._scope, "after_key": last, "limit": _PAGE}
         events = []
         for row in view.states._bodies(self._scope)(given).rows:
@@ -120,11 +121,11 @@ class MCPEventStore(EventStore):
 
 
 class MCPSessions(StreamableHTTPSessionManager):
-    """A session manager of the SDK each of whose sessions has an event store of its own.
+    """The SDK's session manager, but each session has an event store of its own.
 
-    ``make`` returns one, such as an `MCPEventStore`; the other arguments are the SDK's. The SDK's manager hands one
-    event store to all sessions, and a client that comes back would get what another one's request of the same id got.
-    Raises `MisuseError` without the SDK.
+    ``make`` returns an event store, such as an `MCPEventStore`. The other arguments are the SDK's. The SDK's own
+    manager shares one event store among all sessions: a reconnecting client could get events of another client's
+    request with the same id. Raises `MisuseError` without the SDK.
     """
 
     def __init__(self, app: Any, make: Callable[[], EventStore], **options: Any) -> None:
@@ -135,9 +136,9 @@ class MCPSessions(StreamableHTTPSessionManager):
 
     @property
     def event_store(self) -> EventStore:
-        """Return the event store of the next session. The SDK asks for one as it makes a session."""
+        """Return a new event store. The SDK reads this attribute once per session that it creates."""
         return self._make()
 
     @event_store.setter
     def event_store(self, _: object) -> None:
-        """Leave what the SDK sets, None, aside."""
+        """Ignore the value: the SDK sets None."""

@@ -9,8 +9,8 @@
         session = OpenAIAgentsSession("ticket-17", store)
         result = await Runner.run(agent, "Release it?", session=session)
 
-A session of the SDK is a session with one branch, whose order is the pool of the session; an item is a message. A call
-that is cancelled learns the outcome of its write first.
+A session of the SDK is stored as a session with one branch, and an item as a message. The branch uses the session's own
+list of messages. A cancelled call waits for the outcome of its write before it raises.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from lastlight_state.workflows import Claim
 try:
     from agents.memory import SessionSettings
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
-except ImportError:  # the module can be looked at without the SDK; a session cannot be made
+except ImportError:  # without the SDK the module can be imported, but no session created
     SessionSettings = None
 
-#: How many items are read at once, and how many are put in their place again.
+#: Items that one query reads, and items that one write puts back.
 _PAGE, _BATCH = 500, 1_000
-#: The verbs that the SDK asks of every session.
+#: The methods that the SDK requires of every session.
 _VERBS = ("get_items", "add_items", "pop_item", "clear_session")
 
 
 class CompactionSnapshot(NamedTuple):
-    """The end of a session's history, for the SDK's compaction.
+    """The last items of a session, for the SDK's compaction.
 
-    ``complete`` says that nothing stands before it. ``replace_suffix`` puts items in place of those from an index on,
-    whole or not at all; it returns False, and changes nothing, where the session has changed since.
+    ``complete`` is True if the session has no earlier items. ``replace_suffix`` replaces the items from an index on, in
+    one transaction. It returns False and changes nothing if the session has changed since the snapshot.
     """
 
     items: list[Any]
@@ -53,7 +53,7 @@ class CompactionSnapshot(NamedTuple):
 
 
 class _End(NamedTuple):
-    """The last items of a session, where they begin and end, and the version of their order."""
+    """The last items of a session, their first position, the session's length, and the version of its order."""
 
     items: list[Any]
     first: int
@@ -62,12 +62,13 @@ class _End(NamedTuple):
 
 
 class OpenAIAgentsSession:
-    """A session of the OpenAI Agents SDK. The store stays the caller's, who closes it.
+    """A session of the OpenAI Agents SDK. The caller opens and closes the store.
 
-    ``session_settings`` are the SDK's, also as a dictionary. ``scope`` keeps its sessions apart from others, and
-    ``user`` says whose the session is, for erasure. Scope and session id have at most 247 bytes together. What JSON
-    holds and a database does not, such as a NUL character, comes back equal. With the ``claim`` of a run only the
-    holder of that claim changes the session: a second runner gets `ClaimLost`. Raises `MisuseError` without the SDK.
+    ``session_settings`` are the SDK's, possibly as a dictionary. ``scope`` separates its sessions from those of other
+    scopes. ``user`` is the person whom the session belongs to, for erasure. Scope and session id have at most 247
+    bytes together. Content that JSON allows and databases refuse, such as a NUL character, is read back unchanged. With
+    a run's ``claim``, only the claim's holder may change the session: any other caller gets `ClaimLost`. Raises
+    `MisuseError` without the SDK.
     """
 
     def __init__(
@@ -90,18 +91,18 @@ class OpenAIAgentsSession:
         self._talks = Talks(store, claim, label=type(self).__name__)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the last items, the oldest first: as many as the settings say without a limit, else all."""
+        """Return the last ``limit`` items, oldest first. Without ``limit``, the session's settings decide."""
         most = resolve_session_limit(limit, self.session_settings)
         return (await self._talks.read(lambda talks: self._tail(talks, most))).items
 
     async def add_items(self, items: Sequence[Any]) -> None:
-        """Add items to the end, all or none."""
+        """Append items to the session, all or none."""
         new = _messages(items)
         if new:
             await self._talks.write(lambda talks: self._append(talks, new), repeatable=True)
 
     async def pop_item(self) -> Any | None:
-        """Take the last item off, and return it; None where there is none."""
+        """Remove the last item and return it. Returns None if the session is empty."""
         return await self._pop_item_with_validation()
 
     async def clear_session(self) -> None:
@@ -109,7 +110,7 @@ class OpenAIAgentsSession:
         if valid.are_storable(self._key):
             await self._talks.write(lambda talks: talks.sessions.delete(self._key))
 
-    # What the SDK's compaction and its encryption ask a session of its own for; others are cleared and filled again.
+    # Private hooks of the SDK for compaction and encryption. Sessions without them are cleared and refilled.
 
     async def _pop_item_with_validation(self, validate: Callable[[Any], object] | None = None) -> Any | None:
         def pop(talks: Conversations) -> Any | None:
@@ -138,7 +139,7 @@ class OpenAIAgentsSession:
             return None
         end = await self._talks.read(lambda talks: self._tail(talks, limit))
         if len(end.items) != end.length - end.first:
-            return None  # there is one that cannot be read
+            return None  # an item cannot be read
 
         async def replace_suffix(start: int, output: list[Any]) -> bool:
             new = _messages(output)
@@ -159,10 +160,10 @@ class OpenAIAgentsSession:
         return CompactionSnapshot(end.items, end.first == 0, replace_suffix)
 
     def _is_changed(self) -> bool:
-        """True if a subclass has a verb of its own, which such a hook would go around."""
+        """True if a subclass overrides a public method, which the SDK's private hooks would bypass."""
         return any(getattr(type(self), name) is not getattr(OpenAIAgentsSession, name) for name in _VERBS)
 
-    # What they are made of, in a view or a transaction.
+    # The parts of these methods that run inside a view or a transaction.
 
     def _tail(self, talks: Conversations, limit: int | None) -> _End:
         branch = talks.branches.find(self._key) if valid.are_storable(self._key) else None
@@ -190,7 +191,7 @@ class OpenAIAgentsSession:
             self._append(talks, new)
 
     def _drop_beginning(self, talks: Conversations, until: int, is_dropped: Callable[[Any], bool]) -> None:
-        """Take items off the beginning, as long as they are to be dropped, and before a position."""
+        """Remove the leading items that ``is_dropped`` accepts, at most up to position ``until``."""
         first = 0
         for one in iterate(talks.branches.history, self._key, limit=_PAGE):
             if first == until or one.ord != first or not is_dropped(runtime.unpacked(one.message.content)):
@@ -205,7 +206,7 @@ class OpenAIAgentsSession:
 
 
 def _key(scope: str, session_id: str) -> str:
-    """Return the id of the session and its branch."""
+    """Return the id of both the stored session and its branch."""
     return composed(scope, conversing.SESSION, session_id)
 
 

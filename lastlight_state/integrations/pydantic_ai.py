@@ -10,8 +10,8 @@
         conversation = await conversations.load("ticket-17") or Conversation(conversation_id="ticket-17")
         await conversations.save(await agent.run("Release it?", conversation=conversation))
 
-A conversation is a session, its record the ``extra`` of that, an entry a message, and each line of entries a branch.
-A call that is cancelled learns the outcome of its write first.
+A conversation is stored as a session, with its record in the session's ``extra``. An entry is stored as a message, and
+each line of entries as a branch. A cancelled call waits for the outcome of its write before it raises.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ try:
         ConversationStore,
     )
     from pydantic_ai.messages import ModelMessagesTypeAdapter
-except ImportError:  # the module can be looked at without pydantic-ai; a store cannot be made
+except ImportError:  # without pydantic-ai the module can be imported, but no store created
     ConversationStore = object
 
 _RECORD, _ENTRY = "record", "entry"
-#: How many entries are read at once, and how many copied.
+#: Entries that one query reads, and entries that one write copies.
 _PAGE, _BATCH = 500, 1_000
 
 
 class _Place(NamedTuple):
-    """Where an entry stands: in the history of a branch of a session."""
+    """The position of an entry: its branch, the branch's session, its index, and the branch's length."""
 
     branch_id: str
     session_id: str
@@ -66,12 +66,12 @@ class _Place(NamedTuple):
 
 
 class PydanticAIConversations(ConversationStore):
-    """A conversation store for pydantic-ai. The store stays the caller's, who closes it.
+    """A conversation store for pydantic-ai. The caller opens and closes the store.
 
-    ``scope`` keeps its conversations apart from others; a conversation's own scope, such as a person, is the user of
-    its session, for erasure. With the ``claim`` of a run only the holder of that claim writes: a second runner gets
-    `ClaimLost`. Deleting a conversation deletes the entries that no other one has. Raises `MisuseError` without
-    pydantic-ai.
+    ``scope`` separates its conversations from those of other scopes. A conversation's own scope, such as a person, is
+    stored as the user of its session, for erasure. With a run's ``claim``, only the claim's holder may write: any other
+    caller gets `ClaimLost`. Deleting a conversation deletes the entries that no other conversation uses. Raises
+    `MisuseError` without pydantic-ai.
     """
 
     def __init__(self, store: AsyncStateStore, *, scope: str = "pydantic-ai", claim: Claim | None = None) -> None:
@@ -95,7 +95,7 @@ class PydanticAIConversations(ConversationStore):
         return await self._talks.read(read)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """Return records, of all scopes or of one, the last saved first."""
+        """Return the records of one scope, or of all, the last saved first."""
         if not (scope is None or valid.is_identifier(scope)):
             return []
 
@@ -114,10 +114,10 @@ class PydanticAIConversations(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store a record with its new entries, whole or not at all, if the stored one has the revision.
+        """Store a record with its new entries in one transaction, if the stored record has the expected revision.
 
-        Raises `ConversationConflict` where it has another one, or where the record ends with an entry that is not
-        there, and `InvalidValue` for an id or a scope that cannot be stored.
+        Raises `ConversationConflict` for another revision, or if the record ends with an entry that does not exist.
+        Raises `InvalidValue` for an id or scope that cannot be stored.
         """
         key = valid.identifier("conversation_id", self._key(record.conversation_id))
         valid.optional("scope", record.scope)
@@ -144,7 +144,7 @@ class PydanticAIConversations(ConversationStore):
             raise ConversationConflict(record.conversation_id) from error
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Delete a conversation with the entries that no other one has. Raises `ConversationConflict`."""
+        """Delete a conversation with the entries that no other conversation uses. Raises `ConversationConflict`."""
         key = self._key(conversation_id)
         if not valid.are_storable(key):
             raise ConversationConflict(conversation_id)
@@ -153,7 +153,7 @@ class PydanticAIConversations(ConversationStore):
             stored = talks.sessions.find(key)
             if stored is None:
                 raise ConversationConflict(conversation_id)
-            talks.sessions.update(key, SessionPatch(name="deleted"), expect_version=stored.version)  # nobody else now
+            talks.sessions.update(key, SessionPatch(name="deleted"), expect_version=stored.version)  # locks the session
             self._refuse_other(conversation_id, stored.extra, expected_revision)
             talks.sessions.delete(key)
 
@@ -163,7 +163,7 @@ class PydanticAIConversations(ConversationStore):
             raise ConversationConflict(conversation_id) from error
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """Return an entry. Raises `KeyError`."""
+        """Return an entry. Raises `KeyError` if it does not exist."""
         if not valid.are_storable(entry_id):
             raise KeyError(entry_id)
         found = await self._talks.read(lambda talks: talks.messages.find(self._entry_key(entry_id)))
@@ -172,7 +172,7 @@ class PydanticAIConversations(ConversationStore):
         return self._entry(found)
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """Return the entries up to this one, the last ``limit`` of them, page by page. Raises `KeyError`."""
+        """Return the entries that lead up to this one, oldest first, at most the last ``limit``. Raises `KeyError`."""
         if head_id is None or limit == 0:
             return []
         if not valid.are_storable(head_id):
@@ -192,13 +192,13 @@ class PydanticAIConversations(ConversationStore):
 
         return await self._talks.read(read)
 
-    # What they are made of, in a view or a transaction.
+    # The parts of these methods that run inside a view or a transaction.
 
     def _extend(self, talks: Conversations, session_id: str, parent: str | None, new: Sequence[NewMessage]) -> None:
-        """Add messages behind an entry, to a line of this session.
+        """Append messages after an entry, to a branch of this session.
 
-        Where none of its lines ends there, it gets another one, with a copy of the links before it: so no session has
-        forks of another one, and each can be deleted. Raises `NotFound` for an entry that is not there.
+        If no branch of the session ends with that entry, a new branch is created, with a copy of the references before
+        it. So no session forks another, and each can be deleted. Raises `NotFound` if the entry does not exist.
         """
         place = None if parent is None else self._place(talks, parent, session_id)
         if parent is not None and place is None:
@@ -222,9 +222,9 @@ class PydanticAIConversations(ConversationStore):
         return [one.message_id for one in listed if one.ord <= place.ord]
 
     def _place(self, talks: Conversations, entry_id: str, session_id: str = "") -> _Place | None:
-        """Return where an entry stands, in this session if it does, and at the end of a line if it does.
+        """Return the position of an entry: preferably in this session, and there at the end of a branch.
 
-        A line has the id of its order. An order that is no line is the pool of a session.
+        A branch here has the same id as its order. An order without a branch is the message list of a session.
         """
         found = []
         for use in iterate(talks.progressions.containing, self._entry_key(entry_id), limit=_PAGE):
@@ -244,7 +244,7 @@ class PydanticAIConversations(ConversationStore):
         if (None if record is None else record.revision) != expected:
             raise ConversationConflict(conversation_id)
 
-    # Between pydantic's JSON, which says how bytes are written, and what is stored.
+    # Conversion between pydantic's JSON, which encodes bytes in its own way, and the stored form.
 
     def _record(self, extra: dict[str, Any] | None) -> ConversationRecord | None:
         stored = (extra or {}).get(_RECORD)
@@ -264,7 +264,7 @@ class PydanticAIConversations(ConversationStore):
 def _lines(
     entries: Sequence[ConversationEntry], new: Sequence[NewMessage]
 ) -> list[tuple[str | None, list[NewMessage]]]:
-    """Return the messages of entries that follow one another, and the entry that each line of them follows."""
+    """Group consecutive entries into lines. Returns, for each line, the entry it follows and its messages."""
     found: list[tuple[str | None, list[NewMessage]]] = []
     last = None
     for entry, message in zip(entries, new, strict=True):

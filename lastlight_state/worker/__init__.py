@@ -1,5 +1,4 @@
-"""Workers: processes that wait for runs of their workflows, call the workflow's function for each, and shut down
-cleanly.
+"""Workers: processes that wait for runs of their workflows, call the function registered for each, and end cleanly.
 
 The function that you register decides what a phase does and which phase comes next. The worker itself is a loop over
 public calls of the store::
@@ -12,7 +11,7 @@ public calls of the store::
         if job.ask("ship", "Ship it?").status == "approved":
             job.phase("ship", lambda: ship(plan))
 
-    worker.run()
+worker.run()
 """
 
 from typing import TYPE_CHECKING

@@ -297,9 +297,7 @@ class Registry(ABC, Generic[F]):
                 await settled(tx.workflows.queue.requeue(held.run.id, reason=why, not_before=held.now()))
 
     async def _wait_out(self, run_id: str, away: BackendError, begun: float) -> None:
-        """Note that a call failed for want of the database, and pause the run's job. ``begun`` is the call's monotonic
-        start.
-        """
+        """Note that the database failed a call, and pause the run's job. ``begun`` is the call's monotonic start."""
         self._note_outage(begun)
         _log.warning("run %s waits for the database: %s", run_id, away)
         await settled(self._pause(PAUSE_SECONDS))
@@ -314,9 +312,7 @@ class Registry(ABC, Generic[F]):
             self._careful_until = now + lease / 2
 
     async def _may_take_over(self) -> bool:
-        """True if leases may be taken over: the database has no recent outage, and answers a probe within
-        `PAUSE_SECONDS`.
-        """
+        """True if leases may be taken over: no recent outage, and the database answers a probe in time."""
         if not self._seconds_careful:
             begun = time.monotonic()
             await settled(self._store.run(lambda _: None))  # on the backend's thread: no lock stops this loop

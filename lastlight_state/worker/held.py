@@ -59,9 +59,7 @@ class HeldRun(Generic[S, W, J, B]):
             raise Left
 
     async def outlast(self, away: BackendError, begun: float) -> None:
-        """Pause after the database failed a call that began at ``begun``. Raises the error ``away`` if the claim is
-        lost.
-        """
+        """Pause after the database failed a call that began at ``begun``. Raises ``away`` if the claim is lost."""
         if self.driven.lost:
             raise away
         await self._wait_out(self.run.id, away, begun)

@@ -57,9 +57,7 @@ class LoopSteps:
 
 @contextmanager
 def _unless_at(iteration: int) -> Iterator[None]:
-    """Ignore `StaleVersion` if the loop is at this iteration already: an earlier call stored it, and its answer was
-    lost.
-    """
+    """Ignore `StaleVersion` if the loop is at this iteration already: an earlier call stored it unanswered."""
     try:
         yield
     except StaleVersion as error:

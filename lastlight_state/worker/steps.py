@@ -177,9 +177,7 @@ class Steps(Generic[S, W, J, B]):
         await outlasted(self._held, finish)
 
     async def _failed(self, execution: RunningExecution, error: BaseException) -> None:
-        """Store that a phase raised, with its usage. If storing fails too, the phase's own error is still the one
-        raised.
-        """
+        """Store that a phase raised, with its usage. If storing fails too, the phase's own error is still raised."""
         leaves = isinstance(error, Left) or self._held.is_stopped_by(error)
         executions = self._held.workflows.executions
         finish = partial(

@@ -116,8 +116,7 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
         return at_once(self._ask(gate, summary, details))
 
     def sleep(self, length: timedelta | None = None, *, until: datetime | None = None, name: str = "sleep") -> None:
-        """Pause the run for a length of time, counted from the first call, or until a time. No worker holds it
-        meanwhile.
+        """Pause the run for a length of time, counted from the first call, or until a time. No worker holds it then.
 
         A second sleep in the same place of the run needs its own ``name``.
         """
@@ -139,8 +138,7 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
         return at_once(self._wait_for(signal, correlation_id, timeout, name))
 
     def loop(self, name: str, *, limit: int | None = None) -> Iterator[Turn]:
-        """Return an iterator over the turns of a loop, at most ``limit``. Each turn is a namespace of its own for step
-        names.
+        """Return an iterator over the turns of a loop, at most ``limit``. Step names need only be unique in a turn.
 
         A resumed run goes on in the turn it was in. Leave the loop with ``break``.
         """
