@@ -1,4 +1,4 @@
-"""Tenants: stores of many schemas of one Postgres database, over one pool of connections."""
+"""Tenants: one store per schema of a Postgres database, all over one connection pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes a tenant: what this library has made in its schema, and its files."""
+"""Erases a tenant: what this library created in its schema, and its files."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _OUTPUTS = "SELECT table_name FROM output_tables WHERE kind <> 'custom'"
 
 
 def erase(backend: Backend, settings: Settings, lock_timeout: float) -> int:
-    """Remove the schema of the backend and the files of the settings, and return how many files there were.
+    """Drop the backend's schema and delete the tenant's files. Returns the number of files.
 
-    The files go before the commit: a call that is cut off in between leaves a tenant, which can be erased again.
+    The files are deleted before the commit. A call that is interrupted in between leaves a tenant that can be erased
+    again.
     """
     with of_driver(backend), backend.migration(lock_timeout) as connection:
-        if not _has(connection, VERSION_TABLE):  # erased by another caller, and the lock has made the schema anew
+        if not _has(connection, VERSION_TABLE):  # erased by another caller; taking the lock has created an empty schema
             raise NotFound("tenant", str(backend.schema))
         _refuse_columns_of_others(backend, connection)
         backend.drop_schema(connection, _kinds(backend, connection))
@@ -36,7 +37,7 @@ def erase(backend: Backend, settings: Settings, lock_timeout: float) -> int:
 
 
 def files_of(settings: Settings) -> int:
-    """Return how many files there are of the settings' tenant."""
+    """Return the number of files in the directories of these settings."""
     return sum(len(files) for root in _roots(settings) for _, _, files in os.walk(root))
 
 
@@ -45,7 +46,7 @@ def _has(connection: Connection, table: str) -> bool:
 
 
 def _kinds(backend: Backend, connection: Connection) -> Mapping[str, Collection[str]]:
-    """Return the names of what this library makes in a schema, output tables included."""
+    """Return the names of everything this library creates in a schema, by kind. Output tables are included."""
     made: dict[str, set[str]] = {"table": {VERSION_TABLE}}
     if _has(connection, "output_tables"):
         made["table"].update(connection.scalars(text(_OUTPUTS)))
@@ -56,7 +57,7 @@ def _kinds(backend: Backend, connection: Connection) -> Mapping[str, Collection[
 
 
 def _refuse_columns_of_others(backend: Backend, connection: Connection) -> None:
-    """Raise `Conflict` ``not_ours`` for columns that others have added to tables of this library."""
+    """Raise `Conflict` ``not_ours`` if this library's tables have columns that others added."""
     known = {*drift.promised(backend.name), ("table", VERSION_TABLE, ""), ("column", VERSION_TABLE, "version_num")}
     tables = {table for kind, table, _ in known if kind == "table"}
     added = [entry for entry in backend.shape(connection) if entry[0] == "column" and entry[1] in tables]
@@ -72,7 +73,7 @@ def _remove_files(settings: Settings) -> int:
         with translated(root), suppress(FileNotFoundError):
             shutil.rmtree(root)
     for folder in (settings.state_dir, settings.run_logs):
-        with suppress(OSError):  # something else of the tenant's is in it
+        with suppress(OSError):  # other files of the tenant remain in it
             folder.rmdir()
     return found
 

@@ -1,6 +1,6 @@
-"""`Tenants`: a schema of one Postgres database for each tenant, and one pool of connections for all.
+"""`Tenants`: one schema of a Postgres database per tenant, and one connection pool for all.
 
-A tenant is a schema that has this library's version table; there is no list of them beside the server's own.
+A tenant is any schema that has this library's version table. There is no other list of tenants.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from lastlight_state.tenants.records import ErasedTenant, FailedTenant, Migrated
 
 T = TypeVar("T")
 
-#: The most tenants that one statement asks about.
+#: Most tenants that one statement covers.
 AT_ONCE = 100
-#: The most tenants that are migrated at a time, by default and at all.
+#: Tenants that are migrated at a time: the default and the maximum.
 WORKERS, MOST_WORKERS = 4, 64
-#: How long a look for work waits for a lock.
+#: Seconds that a look for work waits for a table lock.
 LOOK_SECONDS = 0.25
 
 
 class Tenants:
-    """The tenants of one Postgres database. Open it once per process; its stores share its pool of connections."""
+    """The tenants of a Postgres database. Open it once per process: the tenants' stores share its connection pool."""
 
     def __init__(self, backend: Backend, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.backend = backend
@@ -70,13 +70,13 @@ class Tenants:
         settings: Settings | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
-        """Open the tenants of a Postgres database, whose schemas may be migrated or not.
+        """Open the tenants of a Postgres database, whether or not their schemas are migrated.
 
-        All settings are those of each tenant's store, but for the schema and ``migrate``: opening a store makes
-        no tenant. ``pool_size`` bounds the connections of all together. The files of a tenant are in a folder
-        ``_tenants/<name>`` below ``state_dir`` and every other directory of the settings. Raises `NotSupported` for
-        a database without schemas and for a worker of Citus, `InvalidValue` for a replica, `BackendUnavailable`
-        when the server cannot be reached.
+        The settings apply to each tenant's store, except the schema and ``migrate``: opening a store creates no tenant.
+        ``pool_size`` is the most connections of all stores together. The files of a tenant are in a folder
+        ``_tenants/<name>`` below ``state_dir``, and below every other directory of the settings. Raises `NotSupported`
+        for a database without schemas and for a worker of Citus, `InvalidValue` for a replica, and `BackendUnavailable`
+        if the server cannot be reached.
         """
         in_force = load_settings(
             settings, url=None if url is None else str(url), url_file=url_file, state_dir=state_dir, read_only=read_only
@@ -94,10 +94,10 @@ class Tenants:
         return cls(backend, in_force, clock)
 
     def store(self, name: str, *, codec: Codec | ContextCodec | None = None, plain: Plain = "read") -> StateStore:
-        """Open the store of a tenant, which costs one look at its schema. To close it closes no connection.
+        """Open a tenant's store. This costs one query of its schema, and closing the store closes no connection.
 
-        ``codec`` and ``plain`` are those of `StateStore.open`. Raises as that does, above all `NotMigrated` for a
-        tenant that is behind or not there, and `InvalidValue` for what is no name of a tenant.
+        ``codec`` and ``plain`` are as in `StateStore.open`. Raises the same errors, above all `NotMigrated` if the
+        tenant is behind or does not exist, and `InvalidValue` for an invalid tenant name.
         """
         settings, sealing = self._settings_of(name), sealing_of(codec, plain)
         opened = self._look(lambda: StateStore._on(self.backend.beside(name), settings, self._clock, sealing))
@@ -105,14 +105,15 @@ class Tenants:
             if self._scope.is_open:
                 self._stores.add(opened)
                 return opened
-        opened.close()  # the tenants were closed meanwhile, and know nothing of this store
+        opened.close()  # the tenants were closed meanwhile, and would never close this store
         raise StoreClosed("the tenants are closed")
 
     def create(self, name: str, *, lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
-        """Make the schema of a tenant, or bring one that is there to the newest revision.
+        """Create the schema of a tenant, or migrate an existing tenant to the newest revision.
 
-        Several callers may do so at once. Raises `Conflict` ``not_empty`` for a schema that is not this library's and
-        holds anything, `InvalidValue` for a name that no tenant can have, and as `lastlight_state.migrations.migrate`.
+        Several callers may do so concurrently. Raises `Conflict` ``not_empty`` if the schema is not this library's and
+        holds anything, `InvalidValue` for an invalid tenant name, and the errors of
+        `lastlight_state.migrations.migrate`.
         """
         backend = self._backend_of(name)
         if not self._names_of([name]):
@@ -120,9 +121,9 @@ class Tenants:
         return migrations.migrate(backend, lock_timeout=lock_timeout)
 
     def list(self, *, sizes: bool = False) -> tuple[Tenant, ...]:
-        """Return all tenants by name, with their revisions, and with ``sizes`` their bytes, which are read from disk.
+        """Return all tenants by name, with their revisions. With ``sizes``, also their bytes, which are read from disk.
 
-        A schema of this library that has no name of a tenant, such as ``public``, is left out.
+        A schema of this library whose name no tenant may have, such as ``public``, is left out.
         """
         valid.flag("sizes", sizes)
         found: list[Tenant] = []
@@ -139,12 +140,12 @@ class Tenants:
         workers: int = WORKERS,
         lock_timeout: float = LOCK_SECONDS,
     ) -> MigratedTenants:
-        """Bring all tenants to the newest revision, or ``only`` these, and go on with the others where one fails.
+        """Migrate all tenants, or only those named, to the newest revision. If a tenant fails, go on with the others.
 
-        At most ``workers`` are migrated at a time, and never more than there are connections. Each is a transaction of
-        its own, so that a call that was cut off is simply made again: tenants that are current cost one look. A tenant
-        that fails is as it was, and is returned with its error, as is a name that no tenant has. Progress is told by
-        `lastlight_state.progress`.
+        At most ``workers`` tenants are migrated at a time, and never more than there are connections. Each tenant is
+        migrated in a transaction of its own, so an interrupted call may simply be repeated: a current tenant costs one
+        query. A failed tenant is unchanged, and is returned with its error. So is a name that no tenant has. Progress
+        is reported through `lastlight_state.progress`.
         """
         there = self._names_of(None)
         asked = there if only is None else [names.checked(name) for name in dict.fromkeys(only)]
@@ -165,17 +166,16 @@ class Tenants:
         return _summary(sorted(results.items()))
 
     def due(self, workflow_names: Sequence[str] | None = None, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return the tenants in which a worker of these workflows, or of all, may find something to do at this moment.
+        """Return the tenants in which a worker of these workflows, or of all, may find work at this moment.
 
-        That is a run which may be taken or admitted, a timer, an overdue question, a cron or its stale fire. ``only``
-        these tenants are asked, or all. The statements are few for all together, and each connection plans them once.
-        The run that is found may be at its limit of restarts, or wait for a place below a cap: whoever takes it finds
-        out. Looks have one connection more than the pool, because the server keeps half a megabyte for each tenant
-        with it.
+        Work is a run that may be taken or admitted, a timer, an overdue question, a due cron or a stale fire. With
+        ``only``, just these tenants are asked. A few statements cover all tenants, and each connection plans them once.
+        The run found may be at its limit of restarts, or wait for a place below a cap: this shows when a worker takes
+        it. Looks use one connection beyond the pool, because the server keeps half a megabyte per tenant in it.
 
-        A tenant that cannot be asked, such as one that is behind, is left out, and a warning is logged once. So is one
-        whose table somebody locks for longer than a quarter of a second; behind a pooler the role's ``lock_timeout``
-        counts. If none of those asked can be, the error of one is raised.
+        A tenant that cannot be queried, for instance because it is behind, is left out, and a warning is logged once.
+        So is a tenant with a table that is locked for more than a quarter of a second. Behind a pooler the role's
+        ``lock_timeout`` applies instead. If no tenant can be queried, one of their errors is raised.
         """
         workflows = None if workflow_names is None else list(valid.several("workflow_names", workflow_names))
         wanted = None if only is None else [names.checked(name) for name in only]
@@ -191,22 +191,22 @@ class Tenants:
     def export(self, name: str, folder: str | Path, *, with_logs: bool = True) -> Manifest:
         """Write everything of a tenant into a new folder, as `Backup.create` does, and return its manifest.
 
-        ``store.maintenance.backup.restore`` makes of it a tenant of another database, or a file of SQLite.
-        Raises `NotFound` if there is no such tenant, and as `Backup.create`.
+        ``store.maintenance.backup.restore`` restores it as a tenant of another database, or as an SQLite file. Raises
+        `NotFound` if the tenant does not exist, and the errors of `Backup.create`.
         """
         self._expect(name)
         with StateStore(self.backend.beside(name), self._settings_of(name), self._clock) as store:
             return store.maintenance.backup.create(folder, with_logs=with_logs)
 
     def erase(self, name: str, *, confirm: str | None = None, lock_timeout: float = LOCK_SECONDS) -> ErasedTenant:
-        """Remove the schema of a tenant and its files for good, if ``confirm`` is its name; else tell what would go.
+        """Erase a tenant's schema and files for good, if ``confirm`` is its name. Else return what would be erased.
 
-        A table, column, view, function or type in the schema that is not this library's, and what refers to the schema
-        from elsewhere, is not removed: then this is `Conflict` ``not_ours`` that names it, and nothing is gone. A table
-        that was attached as an output table is not this library's. What others have added to a table and holds no
-        data goes with it: indexes, triggers, places in publications. So do columns added to an output table. Calls
-        under way in the schema are waited for, some seconds at most; later ones fail. Raises `NotFound` if there is no
-        such tenant, `InvalidValue` if ``confirm`` is another name.
+        Raises `Conflict` ``not_ours``, and erases nothing, if the schema holds a table, column, view, function or type
+        that is not this library's, or if something elsewhere refers to the schema. The error names it. A table that was
+        attached as an output table is not this library's. Additions of others to a table that hold no data are erased
+        with it: indexes, triggers, entries in publications. So are columns added to an output table. Running calls in
+        the schema are waited for, some seconds at most, and later calls fail. Raises `NotFound` if the tenant does not
+        exist, and `InvalidValue` if ``confirm`` is another name.
         """
         revision = self._expect(name)
         if confirm not in (None, name):
@@ -219,16 +219,16 @@ class Tenants:
         return ErasedTenant(name, revision, size, files, erased=True)
 
     def move(self, name: str, host: str, port: int) -> None:
-        """Move a tenant to another server of a Citus database while it is used.
+        """Move a tenant to another server of a Citus database while it is in use.
 
-        Raises `NotSupported` on any other Postgres, and `NotFound` if there is no such tenant.
+        Raises `NotSupported` on any other Postgres, and `NotFound` if the tenant does not exist.
         """
         backend = self._backend_of(name)
         self._expect(name)
         backend.move_schema(host, valid.number("port", port, least=1, most=65_535))
 
     def close(self) -> None:
-        """Close the stores of all tenants, and give the connections back. Idempotent; later calls are `StoreClosed`."""
+        """Close the stores of all tenants and the connections. May be called twice. Later calls raise `StoreClosed`."""
         with self._opening:
             first, stores = self._scope.close(), [*self._stores]
         try:
@@ -242,7 +242,7 @@ class Tenants:
                 self.backend.close()
 
     def __repr__(self) -> str:
-        """Name the database, without its password, and whether the tenants are open."""
+        """Show the database without its password, and whether the tenants are open."""
         return f"{type(self).__name__}({self.backend.location!r}, {'open' if self._scope.is_open else 'closed'})"
 
     def __enter__(self) -> Self:
@@ -252,9 +252,9 @@ class Tenants:
         self.close()
 
     def _looker(self) -> Backend:
-        """Return the backend that looks for work, with a connection of its own."""
+        """Return the backend for looks for work, which has a connection of its own."""
         with self._opening:
-            self._scope.refuse_closed()  # else nobody would close what is opened here
+            self._scope.refuse_closed()  # a backend opened after `close` would stay open
             if self._looking is None:
                 own: dict[str, Any] = {"pool_size": 1}
                 if self.settings.pooler is None:
@@ -278,12 +278,12 @@ class Tenants:
             raise Conflict(f"the schema {backend.schema!r} holds what is not this library's", code="not_empty")
 
     def _names_of(self, only: Sequence[str] | None) -> builtins.list[str]:
-        """Return the names of all tenants, or those of ``only`` that there are."""
+        """Return the names of all tenants, or those in ``only`` that exist."""
         found = [name for name in self._look(lambda: self.backend.schemas_with(VERSION_TABLE)) if names.is_name(name)]
         return found if only is None else [name for name in found if name in only]
 
     def _expect(self, name: str) -> str | None:
-        """Return the revision of a tenant. Raises `NotFound`."""
+        """Return the revision of a tenant. Raises `NotFound` if the tenant does not exist."""
         names.checked(name)
         revisions = self._revisions([name]) if self._names_of([name]) else {}
         if name not in revisions:
@@ -291,7 +291,7 @@ class Tenants:
         return revisions[name]
 
     def _revisions(self, some: Sequence[str]) -> dict[str, str | None]:
-        """Return the revisions of these tenants by one statement. One that is gone meanwhile is left out."""
+        """Return the revisions of these tenants, queried by one statement. A tenant erased meanwhile is left out."""
         selects = (
             f"SELECT {literal(name)}, (SELECT min(version_num::text) FROM {quoted(name)}.{quoted(VERSION_TABLE)})"
             for name in some

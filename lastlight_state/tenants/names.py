@@ -1,4 +1,4 @@
-"""The names of tenants, which are schemas and folders."""
+"""The names of tenants, which are also names of schemas and folders."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import re
 
 from lastlight_state.errors import InvalidValue
 
-#: Of lower-case letters alone, because some file systems take upper-case ones for the same.
+#: Lower-case only, because some file systems do not distinguish upper-case letters.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}")
-#: Schemas of Postgres, of Citus and of this library, and how others of theirs begin.
+#: Reserved schema names of Postgres, Citus and this library, and reserved prefixes.
 _TAKEN = ("public", "information_schema", "citus", "columnar")
 _BEGINNINGS = ("pg_", "citus_", "columnar_", "lastlight_scratch_")
 
-#: Holds the folders of tenants in each directory of the settings. A store without tenants may use the same directories:
-#: no agent group and no file of a log has a name that begins like this.
+#: The folder, in each directory of the settings, that holds one folder per tenant. A store without tenants may use the
+#: same directories, since no agent group and no log file has a name with this prefix.
 FOLDER = "_tenants"
 
 
 def is_name(name: str) -> bool:
-    """True if a schema of this name may be a tenant."""
+    """True if a tenant's schema may have this name."""
     return _NAME.fullmatch(name) is not None and name not in _TAKEN and not name.startswith(_BEGINNINGS)
 
 
 def checked(name: object) -> str:
-    """Return the name of a tenant. Raises `InvalidValue` for any other."""
+    """Return a tenant's name unchanged. Raises `InvalidValue` if no tenant may have it."""
     if not isinstance(name, str) or not is_name(name):
         raise InvalidValue(
             "name",

@@ -1,4 +1,4 @@
-"""What `Tenants` returns."""
+"""The records that `Tenants` returns."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Tenant:
-    """A schema of this library: its name, its revision, and its bytes with indexes, if they were asked for.
+    """A tenant: its name, its revision, and its bytes with indexes if they were asked for.
 
-    ``state`` compares the revision with the newest that this version knows; ``foreign`` is none of ours.
+    ``state`` compares the revision with the newest that this version knows. ``foreign`` means that the schema
+    has no revision of this library.
     """
 
     name: str
@@ -21,7 +22,7 @@ class Tenant:
 
 @dataclass(frozen=True)
 class FailedTenant:
-    """A tenant that could not be migrated: the code and the text of its error."""
+    """A tenant that could not be migrated: its name, and the code and text of the error."""
 
     name: str
     code: str
@@ -30,7 +31,7 @@ class FailedTenant:
 
 @dataclass(frozen=True)
 class MigratedTenants:
-    """The result of `Tenants.migrate`, by name. ``current`` are those for which there was nothing to do."""
+    """The result of `Tenants.migrate`: names of tenants. ``current`` are those that needed no migration."""
 
     migrated: tuple[str, ...]
     current: tuple[str, ...]
@@ -39,7 +40,7 @@ class MigratedTenants:
 
 @dataclass(frozen=True)
 class ErasedTenant:
-    """A tenant that was erased, or that would be: the bytes of its tables, and its files on this machine."""
+    """An erased tenant, or one to be erased: its revision, its tables' bytes, and the number of its files."""
 
     name: str
     revision: str | None

@@ -1,7 +1,7 @@
-"""Which tenants have something to do for a worker: one statement for many, which reads only indexes of what is open.
+"""Finds tenants with work for a worker: one statement covers many tenants, and reads only indexes of open rows.
 
-A server plans a statement about tables of many tenants in milliseconds for each of them, and runs it in a tenth of
-one. So the statements stay the same from look to look, and a new tenant changes one of them.
+Planning a statement costs the server milliseconds per tenant, and running it a tenth of that. So the statements stay
+the same from look to look, and a new tenant changes only one of them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from zlib import crc32
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.errors import StateError
 
-#: Returns the rows of statements, and the errors of those that failed.
+#: Runs statements, and returns their rows and the errors of failed statements.
 Ask: TypeAlias = Callable[[Sequence[str]], tuple[list[Any], Mapping[str, StateError]]]
 
 _log = logging.getLogger("lastlight_state.tenants")
 
-#: About so many tenants are asked about by one statement, which locks some forty tables and indexes of each.
+#: About how many tenants one statement covers. It locks some forty tables and indexes of each.
 TOGETHER = 20
 
 _FREE = "due_at <= %(at)s AND (lease_expires_at IS NULL OR lease_expires_at <= %(at)s)"
-#: The workflow of the run that a row of another table is about.
+#: Subquery for the workflow name of the run that another table's row belongs to.
 _OF_RUN = "(SELECT of.workflow_name FROM {{home}}.workflow_runs AS of WHERE of.id = {})"
-#: What is open and due, by table: a worker may find that it is not for it.
+#: Conditions for due rows, by table. A worker may still find that it cannot take the row.
 _DUE = (
     ("workflow_runs", "status = 'queued' AND (wake_at IS NULL OR wake_at <= %(at)s)", "workflow_name"),
     ("workflow_runs", "status = 'paused' AND wake_at <= %(at)s", "workflow_name"),
@@ -39,15 +39,15 @@ _DUE = (
 
 
 class Looks:
-    """Looks for work, one after the other. Keeps which tenants could not be asked, and asks those one by one."""
+    """Looks for work. Remembers tenants that could not be queried, and queries each of those by itself."""
 
     def __init__(self) -> None:
         self._odd: frozenset[str] = frozenset()
 
     def due(self, names: Sequence[str], ask: Ask, there: Callable[[], Sequence[str]], *, filtered: bool) -> list[str]:
-        """Return which of these tenants have something due. One that cannot be asked is left out, and logged once.
+        """Return those tenants that have due work. A tenant that cannot be queried is left out, and logged once.
 
-        ``there`` returns the tenants that there are now. Raises the error of one where none of them could be asked.
+        ``there`` returns the tenants that exist now. If no tenant can be queried, one of their errors is raised.
         """
         odd = self._odd.intersection(names)
         alone = {_select(name, filtered): name for name in sorted(odd)}
@@ -60,7 +60,7 @@ class Looks:
             rows += more
             errors |= {again[sql]: error for sql, error in failed.items()}
         if errors:
-            left = there()  # one that was erased meanwhile is no failure
+            left = there()  # a tenant erased meanwhile is no failure
             errors = {name: error for name, error in errors.items() if name in left}
             if len(errors) == len(names):
                 raise next(iter(errors.values()))
@@ -71,9 +71,9 @@ class Looks:
 
 
 def statements(names: Sequence[str], *, filtered: bool) -> dict[str, Sequence[str]]:
-    """Return statements that give the names of the tenants with something due at ``:at``, each with whom it asks.
+    """Return the statements that select the tenants with work due at ``:at``. Maps each to the tenants it covers.
 
-    ``filtered``: only of the workflows ``:workflows``.
+    If ``filtered``, only the workflows in ``:workflows`` count.
     """
     batches: dict[int, list[str]] = defaultdict(list)
     count = 1 << (len(names) // TOGETHER).bit_length()

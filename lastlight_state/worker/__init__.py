@@ -11,7 +11,7 @@ public calls of the store::
         if job.ask("ship", "Ship it?").status == "approved":
             job.phase("ship", lambda: ship(plan))
 
-worker.run()
+    worker.run()
 """
 
 from typing import TYPE_CHECKING
