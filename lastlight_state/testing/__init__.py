@@ -1,7 +1,7 @@
-"""What tests of this library, and of services that use it, are made of.
+"""Test tools, for this library's own tests and for services that use it.
 
-The rest of the library imports nothing from here, and importing this package asks for no extra and loads nothing:
-each name loads its module when it is first used. `plugin` is the pytest plugin that an installed library brings along.
+The rest of the library imports nothing from here. Importing this package needs no extra and loads nothing: each name
+loads its module at its first use. `plugin` is the pytest plugin of an installed library.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""An `AsyncStateStore` that is called like the sync store, so that one test text proves both."""
+"""An `AsyncStateStore` that is called like the sync store, so that one test covers both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lastlight_state.workflows import Driven
 
 
 class Loop:
-    """An event loop that runs in a thread of its own."""
+    """An event loop that runs in its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -26,7 +26,7 @@ class Loop:
         self._thread.start()
 
     def run(self, make: Any) -> Any:
-        """Return what ``make`` returns; awaited first if it is awaitable."""
+        """Call ``make`` in the event loop and return its result, awaited if it is awaitable."""
 
         async def go() -> Any:
             made = make()
@@ -41,7 +41,7 @@ class Loop:
 
 
 class Blocking:
-    """Any async face, with each call waited for."""
+    """Wraps an async face so that each call blocks until it is done."""
 
     def __init__(self, target: Any, loop: Loop) -> None:
         self._target = target
@@ -65,7 +65,7 @@ class Blocking:
     def _block(self, block: Any) -> Iterator[Any]:
         entered = self._loop.run(block.__aenter__)
         for name, part in vars(entered).items():
-            if isinstance(part, Face) and entered is not block:  # what a block has in hand may hold repositories
+            if isinstance(part, Face) and entered is not block:  # an object that a block yields may hold repositories
                 setattr(entered, name, Blocking(part, self._loop))
         if isinstance(entered, Driven):
             setattr(entered, "transaction", partial(self._call, entered.transaction))  # noqa: B010 - it is a method
@@ -87,7 +87,7 @@ class Blocking:
 
 @contextmanager
 def blocking_store(store: StateStore) -> Iterator[StateStore]:
-    """Return the async face of a store, seen as a sync store."""
+    """Yield a store's async face in the form of a sync store."""
     loop = Loop()
     try:
         yield cast(StateStore, Blocking(AsyncStateStore(store), loop))

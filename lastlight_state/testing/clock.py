@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that shows a fixed time until a test moves it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ START = datetime(2026, 2, 3, 12, 34, 56, 789_000, tzinfo=UTC)
 
 
 class FrozenClock:
-    """Tells the time it was set to; give it to `lastlight_state.StateStore.open` as ``clock``."""
+    """A clock that shows the time it was set to. Pass it to `lastlight_state.StateStore.open` as ``clock``."""
 
     def __init__(self, start: datetime = START) -> None:
         self._now = aware_utc("start", start)
 
     def now(self) -> datetime:
-        """Return the time that stands."""
+        """Return the clock's current time."""
         return self._now
 
     def set(self, moment: datetime) -> datetime:
-        """Put the clock to a moment, back or forth; returns it."""
+        """Set the clock to a time, later or earlier, and return that time."""
         self._now = aware_utc("moment", moment)
         return self._now
 
     def advance(self, step: timedelta | None = None, *, seconds: float = 0) -> datetime:
-        """Move the clock by a duration, which may be negative; returns the new time."""
+        """Move the clock by a duration, which may be negative, and return the new time."""
         return self.set(self._now + (step or timedelta()) + timedelta(seconds=seconds))

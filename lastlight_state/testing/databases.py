@@ -1,4 +1,4 @@
-"""Migrated databases for tests: made once, then copied or emptied, so that a test costs a few milliseconds."""
+"""Migrated databases for tests: created once, then copied or emptied, so that each test takes a few milliseconds."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lastlight_state.store import StateStore
 from lastlight_state.testing.clock import FrozenClock
 from lastlight_state.testing.postgres import ThrowawayPostgres, connect as connect_postgres
 
-#: How many tests share a Postgres database, one after the other.
+#: Most tests that use one shared Postgres database before it is replaced.
 MOST_USES = 300
 KEPT = frozenset({"lastlight_meta", "maintenance_permits"})
 
 
 class Database:
-    """One migrated database for one test. Stores and connections that it opened are closed with it."""
+    """One migrated database for one test. Closing it closes the stores and connections that it opened."""
 
     def __init__(self, url: str, name: str, clock: FrozenClock, state_dir: Path) -> None:
         self.url = url
@@ -35,37 +35,37 @@ class Database:
         self._opened: list[Any] = []
 
     def open(self, **options: Any) -> StateStore:
-        """Return a store on this database with the frozen clock. Options as for `StateStore.open`."""
+        """Open a store on this database with the frozen clock. ``options`` are those of `StateStore.open`."""
         given = {"clock": self.clock, "state_dir": self.state_dir, **options}
         store = StateStore.open(self.url, **given)
         self._opened.append(store)
         return store
 
     def raw(self) -> Any:
-        """Return a plain driver connection in autocommit: ``execute(sql, params)``."""
+        """Open a plain driver connection in autocommit mode, with ``execute(sql, params)``."""
         connection = plain_connection(self.url) if self.name == "sqlite" else connect_postgres(self.url)
         self._opened.append(connection)
         return connection
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close all stores and connections that this object opened."""
         while self._opened:
             self._opened.pop().close()
 
 
 class SqliteTemplate:
-    """A migrated file, copied for each test."""
+    """A migrated SQLite file that is copied for each test."""
 
     name = "sqlite"
 
     def __init__(self, folder: Path, migrations: Callable[[str], object] | None = None) -> None:
-        """Make the file, with our tables and then what ``migrations`` makes when it is called with the URL."""
+        """Create the file with this library's tables. Then call ``migrations``, if given, with the file's URL."""
         self._file = folder / "template.db"
         _migrate(f"sqlite:///{self._file}", migrations)
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """Return a database of the test's own."""
+        """Yield a database for this test alone."""
         file = folder / "lastlight.db"
         shutil.copyfile(self._file, file)
         file.chmod(0o600)
@@ -79,12 +79,12 @@ class SqliteTemplate:
 
 
 class PostgresTemplate:
-    """A migrated database: copied for tests that need one of their own, emptied after each of the others."""
+    """A migrated Postgres database: copied for tests that need their own, and emptied between all other tests."""
 
     name = "postgresql"
 
     def __init__(self, server: ThrowawayPostgres, migrations: Callable[[str], object] | None = None) -> None:
-        """Make the database, with our tables and then what ``migrations`` makes when it is called with the URL."""
+        """Create the database with this library's tables. Then call ``migrations``, if given, with its URL."""
         self._server = server
         self._template = server.create_database()
         self._has_others = migrations is not None
@@ -95,7 +95,7 @@ class PostgresTemplate:
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """Return a database of the test's own (40 to 170 ms)."""
+        """Yield a database for this test alone. This takes 40 to 170 ms."""
         with self._server.database(template=self._template) as url:
             database = Database(url, self.name, clock, folder)
             try:
@@ -105,7 +105,7 @@ class PostgresTemplate:
 
     @contextmanager
     def shared(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """Return the empty database that tests share (2 ms); with a service's tables, one of the test's own."""
+        """Yield the empty database that tests share (2 ms). If a service has tables in it, yield a new database."""
         if self._has_others:
             with self.fresh(folder, clock) as own:
                 yield own
@@ -123,7 +123,8 @@ class PostgresTemplate:
     def _clean(self) -> None:
         """Empty the shared database, or replace it.
 
-        The statistics of one test's ANALYZE would plan the next one's queries, and nothing vacuums what is deleted.
+        It is replaced after ANALYZE, whose statistics would change the next test's plans, and after many tests, because
+        no vacuum frees deleted rows.
         """
         self._uses += 1
         if self._uses > MOST_USES or self._cleaner.execute(_ANALYZED).fetchone()[0]:
@@ -138,13 +139,13 @@ class PostgresTemplate:
             self._server.drop_database(shared)
 
     def drop(self) -> None:
-        """Remove the databases that were made here."""
+        """Drop the databases that this object created."""
         self._drop_shared()
         self._server.drop_database(self._template)
 
 
 def empty_tables(connection: Any) -> None:
-    """Delete every row, which the guards allow under the permit ``reset`` alone, in one round trip."""
+    """Delete all rows of all tables in one round trip. Guard triggers allow this only under the permit ``reset``."""
     try:
         connection.execute(_EMPTY)
     except BaseException:
@@ -156,7 +157,7 @@ _ANALYZED = (
     "SELECT EXISTS (SELECT FROM pg_class "
     "WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND reltuples >= 0)"
 )
-#: Tables that tests have defined go with their rows.
+#: Drops the output tables that tests have defined.
 _DROP_OUTPUTS = (
     "DO $drop$ DECLARE made text; BEGIN FOR made IN SELECT table_name FROM output_tables LOOP "
     "EXECUTE format('DROP TABLE IF EXISTS %I', made); END LOOP; END $drop$"
@@ -167,7 +168,7 @@ def _among(words: Collection[str]) -> str:
     return ", ".join(f"'{word}'" for word in sorted(words))
 
 
-#: The rows of tables that a revision has filled, but for those that it brought.
+#: By table: the rows to delete from tables that a migration has filled, all but its own.
 _ADDED = {
     "message_types": f"type_id > {LAST_TYPE}",
     "invocation_kinds": f"word NOT IN ({_among(INVOCATION_KINDS)})",

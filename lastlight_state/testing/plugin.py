@@ -1,8 +1,8 @@
-"""The pytest plugin that comes with an installed library: databases and directories for tests.
+"""The pytest plugin of an installed library: databases and directories for tests.
 
-Nothing starts before a test asks for it. With the setting ``lastlight_postgres_at_start = true`` one server is started
-before the tests and shared by all xdist workers; otherwise each process that needs a server starts its own. Fixtures
-begin with ``lastlight_``; with ``lastlight_short_names = true`` they have short names, too.
+Nothing starts before a test asks for it. With the setting ``lastlight_postgres_at_start = true``, one server is started
+before the tests and shared by all xdist workers. Otherwise each process that needs a server starts its own. Fixtures
+have the prefix ``lastlight_``. With ``lastlight_short_names = true`` they also have short names.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def lastlight_postgres_server(request: pytest.FixtureRequest) -> Iterator[testing.ThrowawayPostgres]:
-    """Return a real Postgres server, started once (0.3 to 0.9 s).
+    """Return a real Postgres server that is started once (0.3 to 0.9 s).
 
-    A machine that has none fails the test with every reason.
+    If no way of starting one works, the test fails with the reason of each way.
     """
     shared = shared_server(request.config)
     if shared:
@@ -57,14 +57,14 @@ def lastlight_postgres_server(request: pytest.FixtureRequest) -> Iterator[testin
 
 @pytest.fixture
 def lastlight_postgres_url(lastlight_postgres_server: testing.ThrowawayPostgres) -> Iterator[str]:
-    """Return the URL of an empty Postgres database of the test's own, dropped afterwards (30 to 150 ms per test)."""
+    """Yield the URL of an empty Postgres database for this test, dropped afterwards (30 to 150 ms per test)."""
     with lastlight_postgres_server.database() as url:
         yield url
 
 
 @pytest.fixture
 def lastlight_state_dir(tmp_path: Path) -> Path:
-    """Return an empty directory of the test's own, open to nobody else."""
+    """Return an empty directory for this test, with access for the owner only."""
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     return folder
@@ -72,15 +72,15 @@ def lastlight_state_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lastlight_clock() -> testing.FrozenClock:
-    """Return the clock of the stores below: stands still until the test moves it."""
+    """Return the clock of the stores in the fixtures below. It shows a fixed time until the test moves it."""
     return testing.FrozenClock()
 
 
 @pytest.fixture(scope="session")
 def lastlight_migrations() -> Migrations:
-    """Return None. Override it with a function that is called with a URL and makes the tables of a service.
+    """Return None. Override this fixture with a function that creates a service's tables, given a database URL.
 
-    With it each test on Postgres has a database of its own, because only the service knows what to empty.
+    Then each test on Postgres gets a database of its own, because only the service knows which tables to empty.
     """
     return None
 
@@ -89,7 +89,7 @@ def lastlight_migrations() -> Migrations:
 def lastlight_sqlite_template(
     tmp_path_factory: pytest.TempPathFactory, lastlight_migrations: Migrations
 ) -> testing.SqliteTemplate:
-    """Return a migrated SQLite file (once, 50 ms)."""
+    """Return a migrated SQLite file, created once (50 ms)."""
     return testing.SqliteTemplate(tmp_path_factory.mktemp("lastlight"), lastlight_migrations)
 
 
@@ -97,7 +97,7 @@ def lastlight_sqlite_template(
 def lastlight_postgres_template(
     lastlight_postgres_server: testing.ThrowawayPostgres, lastlight_migrations: Migrations
 ) -> Iterator[testing.PostgresTemplate]:
-    """Return a migrated Postgres database (once, 200 ms)."""
+    """Yield a migrated Postgres database, created once (200 ms)."""
     template = testing.PostgresTemplate(lastlight_postgres_server, lastlight_migrations)
     yield template
     template.drop()
@@ -105,7 +105,7 @@ def lastlight_postgres_template(
 
 @pytest.fixture(params=BACKENDS)
 def lastlight_template(request: pytest.FixtureRequest) -> testing.SqliteTemplate | testing.PostgresTemplate:
-    """Return the migrated database of each backend."""
+    """Return the migrated database of SQLite in one run of the test, and of Postgres in another."""
     made: testing.SqliteTemplate | testing.PostgresTemplate
     made = request.getfixturevalue(f"lastlight_{request.param}_template")
     return made
@@ -128,20 +128,20 @@ def lastlight_fresh_database(
     lastlight_state_dir: Path,
     lastlight_clock: testing.FrozenClock,
 ) -> Iterator[testing.Database]:
-    """Return a database of the test's own: for processes and locks (40 to 170 ms on Postgres)."""
+    """Yield a new database for this test, for tests with processes or locks (40 to 170 ms on Postgres)."""
     with lastlight_template.fresh(lastlight_state_dir, lastlight_clock) as database:
         yield database
 
 
 @pytest.fixture
 def lastlight_store(lastlight_database: testing.Database) -> lastlight_state.StateStore:
-    """Return a store on each backend: the test runs on SQLite and on Postgres."""
+    """Return a store. The test runs once on SQLite and once on Postgres."""
     return lastlight_database.open()
 
 
 @pytest.fixture
 def lastlight_async_store(lastlight_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
-    """Return the same from coroutines; it serves whichever event loop the test runs."""
+    """Return the async face of `lastlight_store`, which works in any event loop."""
     return lastlight_state.AsyncStateStore(lastlight_store)
 
 
@@ -149,7 +149,7 @@ def lastlight_async_store(lastlight_store: lastlight_state.StateStore) -> lastli
 def lastlight_every_store(
     request: pytest.FixtureRequest, lastlight_database: testing.Database
 ) -> Iterator[lastlight_state.StateStore]:
-    """Return a store on each backend, once itself and once through its async face: four runs of one test."""
+    """Yield a store four times: on each backend, and there both directly and through its async face."""
     opened = lastlight_database.open()
     if request.param == "sync":
         yield opened
@@ -164,7 +164,7 @@ def lastlight_sqlite_store(
     lastlight_clock: testing.FrozenClock,
     lastlight_sqlite_template: testing.SqliteTemplate,
 ) -> Iterator[lastlight_state.StateStore]:
-    """Return a store on a SQLite file of the test's own (3 ms)."""
+    """Yield a store on an SQLite file for this test (3 ms)."""
     with lastlight_sqlite_template.fresh(lastlight_state_dir, lastlight_clock) as database:
         yield database.open()
 
@@ -175,6 +175,6 @@ def lastlight_postgres_store(
     lastlight_clock: testing.FrozenClock,
     lastlight_postgres_template: testing.PostgresTemplate,
 ) -> Iterator[lastlight_state.StateStore]:
-    """Return a store on Postgres (2 ms)."""
+    """Yield a store on Postgres (2 ms)."""
     with lastlight_postgres_template.shared(lastlight_state_dir, lastlight_clock) as database:
         yield database.open()

@@ -1,9 +1,9 @@
-"""A real Postgres for tests, wherever one can be had, and never a skipped test.
+"""A real Postgres for tests, from whatever source this machine has. No test is skipped for want of one.
 
-The ways are tried in this order: ``url`` (the server that ``LASTLIGHT_TEST_POSTGRES_URL`` names), ``docker``,
-``local`` (installed binaries), ``wheel`` (binaries of the ``test`` extra). ``LASTLIGHT_TEST_POSTGRES=wheel`` forces
-one; several are separated by commas. The absolute path of a folder that holds ``initdb`` and ``postgres`` is a way as
-well. When none works, the error lists every reason.
+The sources are tried in this order: ``url`` (the server that ``LASTLIGHT_TEST_POSTGRES_URL`` names), ``docker``,
+``local`` (installed binaries), ``wheel`` (binaries of the ``test`` extra). ``LASTLIGHT_TEST_POSTGRES=wheel`` forces one
+source. Several are separated by commas. The absolute path of a folder with ``initdb`` and ``postgres`` is a source too.
+If none works, the error lists every reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORKER_KEY = "lastlight_postgres_url"
 
 
 class SharedPostgres:
-    """The hooks of a run's main process. A run that cannot have its server ends at once, with every reason."""
+    """Pytest hooks of a run's main process. The run ends at once, with every reason, if its server cannot start."""
 
     def __init__(self) -> None:
         self.server: testing.ThrowawayPostgres | None = None
@@ -60,7 +60,7 @@ class SharedPostgres:
 
 
 def shared_server(config: pytest.Config) -> testing.ThrowawayPostgres | None:
-    """Return the whole run's server, as its main process or a worker sees it, None if each starts its own."""
+    """Return the server of the whole run, in its main process or a worker. None if each process starts its own."""
     worker_input: dict[str, Any] = getattr(config, "workerinput", {})
     if WORKER_KEY in worker_input:
         return testing.ThrowawayPostgres(worker_input[WORKER_KEY])
@@ -69,12 +69,12 @@ def shared_server(config: pytest.Config) -> testing.ThrowawayPostgres | None:
 
 
 CHOICE_VARIABLE = "LASTLIGHT_TEST_POSTGRES"
-#: A machine that is busy with tests may take long to let a client in.
+#: Seconds to wait for a connection: a machine that is busy with tests may be slow to accept clients.
 CONNECT_SECONDS = 30
-#: How often it is tried to copy or drop a database whose last client is about to go. The server waits five seconds for
-#: it each time, and a machine that is busy with tests may need more.
+#: Most tries to copy or drop a database that still has a client. The server waits five seconds for the client at each
+#: try, and a machine that is busy with tests may need more.
 _ATTEMPTS = 6
-#: Version 14 knows no strategies.
+#: Query: may databases be copied file by file? Version 14 has no choice of strategies.
 _COPIES_FILES = "SELECT current_setting('fsync') = 'off' AND current_setting('server_version_num')::int >= 150000"
 
 WAYS: dict[str, Callable[[], server_sources.RunningServer]] = {
@@ -86,11 +86,12 @@ WAYS: dict[str, Callable[[], server_sources.RunningServer]] = {
 
 
 class ThrowawayPostgres:
-    """A server that tests may fill with databases.
+    """A Postgres server in which tests may create databases.
 
-    ``url`` is its administrative database, ``postgresql+psycopg://...``, for SQLAlchemy; without ``+psycopg`` it is
-    one for psycopg and libpq. ``origin`` says in words, without a password, which server it is and how it was found.
-    An object made from a URL only uses that server; `start` provides one, and `stop` ends what was started.
+    ``url`` is its administrative database as ``postgresql+psycopg://...``, for SQLAlchemy. Without ``+psycopg`` it
+    works for psycopg and libpq. ``origin`` describes, without a password, which server it is and how it was found. An
+    object that is created from a URL only uses that server. `start` provides a server, and `stop` stops a server that
+    was started.
     """
 
     def __init__(self, url: str, *, origin: str = "given", stop: Callable[[], None] = lambda: None) -> None:
@@ -100,9 +101,9 @@ class ThrowawayPostgres:
 
     @classmethod
     def start(cls) -> Self:
-        """Return a server by the first way that works.
+        """Start or find a server by the first source that works, and return it.
 
-        Raises `BackendUnavailable` with the reason of each way, `InvalidValue` when the environment forces an unknown
+        Raises `BackendUnavailable` with the reason of each source, `InvalidValue` if the environment forces an unknown
         one, and `MisuseError` without the ``postgres`` extra.
         """
         _driver()
@@ -121,11 +122,11 @@ class ThrowawayPostgres:
         raise BackendUnavailable(f"no PostgreSQL for the tests:{listed}", reasons=tuple(reasons))
 
     def stop(self) -> None:
-        """End the server, if `start` made it. Stopping twice is harmless."""
+        """Stop the server if `start` started it. May be called twice."""
         self._stop()
 
     def create_database(self, *, template: str | None = None) -> str:
-        """Return the URL of a new database: an empty one, or a copy of ``template``.
+        """Create a database, empty or as a copy of ``template``, and return its URL.
 
         ``template`` is the URL of a database of this server without open connections. Either takes 20 to 170 ms.
         """
@@ -135,12 +136,12 @@ class ThrowawayPostgres:
         return make_url(self.url).set(database=name).render_as_string(hide_password=False)
 
     def drop_database(self, url: str) -> None:
-        """Remove a database that `create_database` made, and end every connection to it."""
+        """Drop a database that `create_database` created, and close every connection to it."""
         self._execute("DROP DATABASE {} WITH (FORCE)", _database(url))
 
     @contextmanager
     def database(self, *, template: str | None = None) -> Iterator[str]:
-        """Lend the URL of a new database that lasts as long as the block."""
+        """Yield the URL of a new database, which is dropped at the end of the block."""
         url = self.create_database(template=template)
         try:
             yield url
@@ -155,7 +156,7 @@ class ThrowawayPostgres:
 
     @cached_property
     def _strategy(self) -> str:
-        """Copying files forces checkpoints; where these need not reach the disk, it is the fastest way."""
+        """Return the clause that makes copies fastest: by files, if checkpoints need not reach the disk."""
         with connect(self.url) as connection:
             (copies_files,) = connection.execute(_COPIES_FILES).fetchone() or (False,)
         return "STRATEGY FILE_COPY" if copies_files else ""
@@ -172,7 +173,7 @@ class ThrowawayPostgres:
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
-    """Return an autocommit connection of psycopg to a URL with or without ``+psycopg``."""
+    """Open an autocommit connection of psycopg. The URL may have ``+psycopg`` or not."""
     plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     connection: psycopg.Connection[Any] = _driver().connect(plain, autocommit=True, connect_timeout=CONNECT_SECONDS)
     return connection

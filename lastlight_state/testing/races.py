@@ -1,7 +1,7 @@
-"""Races that a test arranges: something else happens between two statements of one call.
+"""Arranged race conditions for tests: another action happens between two statements of one call.
 
-A call that looks, decides and then writes is wrong if what it looked at changes in between. With `racing` a test makes
-that change at the very statement, once, instead of hoping that threads meet there.
+A call that reads, decides and then writes is wrong if the rows it read may change in between. With `racing` a test
+makes that change once, at an exact statement, instead of hoping that threads collide there.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from lastlight_state.aio import AsyncStateStore
 from lastlight_state.store import StateStore
 
-#: How transaction statements begin. They are not counted: where a call needs them differs between databases.
+#: How transaction statements begin. They are not counted, because databases need them at different places.
 TRANSACTION_WORDS = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA", "SET ")
 
 
 class Race:
-    """The statements sent in the block of `racing`, and what is still to happen in between.
+    """The statements sent in the block of `racing`, and the actions still planned between them.
 
-    ``statements`` are the texts of the statements, in order, without those that begin or end transactions.
+    ``statements`` holds the statements' texts in order, except those that begin or end transactions.
     """
 
     def __init__(self) -> None:
@@ -32,25 +32,25 @@ class Race:
         self._acting = threading.local()
 
     def before(self, statement: int | str, act: Callable[[], object]) -> None:
-        """Call ``act`` once, just before a statement is sent.
+        """Plan one call of ``act``, just before a statement is sent.
 
-        ``statement`` is its number in the block, from 1, or the text that it begins with: then the next such one.
-        ``act`` runs in the thread that sends the statement and must use another store or connection. On SQLite it
-        cannot write while the call holds the file's write lock.
+        ``statement`` is the statement's number in the block, from 1, or its first characters: then the next match
+        counts. ``act`` runs in the thread that sends the statement, and must use another store or connection. On SQLite
+        it cannot write while the call holds the file's write lock.
         """
         self._planned.append((statement, act))
 
     def before_unit(self, number: int, act: Callable[[], object]) -> None:
-        """Call ``act`` once, just before the unit of this number in the block begins, counted from 1.
+        """Plan one call of ``act``, just before the unit with this number in the block begins, counted from 1.
 
-        A unit is one call through the store, or one block of `StateStore.transaction` or `StateStore.view`; some calls
-        take several. No lock is held yet: ``act`` may write on either database.
+        A unit is one call through the store, or one block of `StateStore.transaction` or `StateStore.view`. Some calls
+        take several units. No lock is held yet, so ``act`` may write on either database.
         """
         self._units_planned.append((number, act))
 
     @property
     def left(self) -> int:
-        """Return how many planned acts have not happened. A test asserts that it is 0, or else it proves nothing."""
+        """Return the number of planned actions that have not run. A test must assert 0, or else it proves nothing."""
         return len(self._planned) + len(self._units_planned)
 
     def _beginning(self) -> None:
@@ -83,7 +83,7 @@ class Race:
 
 @contextmanager
 def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
-    """Watch the statements of this store's calls in the block, and let planned acts happen between them.
+    """Watch the statements of this store's calls inside the block, and run planned actions between them.
 
     ::
 
@@ -92,7 +92,7 @@ def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
             store.workflows.claims.give_up(...)
         assert race.left == 0
 
-    For one test at a time: all threads that use the store are watched.
+    Use it for one test at a time: all threads that use the store are watched.
     """
     backend = _sync(store).backend
     race = Race()
@@ -114,11 +114,11 @@ def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
     try:
         yield race
     finally:
-        del backend.acquire  # the method of the class is seen again
+        del backend.acquire  # makes the class's method visible again
 
 
 def _sync(store: Any) -> StateStore:
-    """Return the sync store behind an async face, or behind one that waits for each call."""
+    """Return the sync store behind an async face or behind a `Blocking` wrapper."""
     if isinstance(store, StateStore):
         return store
     if isinstance(store, AsyncStateStore):

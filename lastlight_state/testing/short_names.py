@@ -1,4 +1,4 @@
-"""Short names of the fixtures, with ``lastlight_short_names = true``: a service may have fixtures of these names."""
+"""Short names for the fixtures, enabled by ``lastlight_short_names = true``. A service may use these names itself."""
 
 from __future__ import annotations
 
@@ -86,5 +86,5 @@ def state_store(lastlight_sqlite_store: lastlight_state.StateStore) -> lastlight
 
 @pytest.fixture
 def async_state_store(lastlight_sqlite_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
-    """Return the store of `state_store` from coroutines."""
+    """Return the async face of the store of `state_store`."""
     return lastlight_state.AsyncStateStore(lastlight_sqlite_store)

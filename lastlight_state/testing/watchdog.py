@@ -1,8 +1,8 @@
-"""Runs one Postgres server for its owner and never outlives it. A script of its own, standard library only.
+"""Runs one Postgres server, and ends it when its owner ends. A separate script that uses the standard library only.
 
-Its argument is the plan, in JSON. Standard output says ``ready`` as soon as the server answers, or else why it never
-will. Standard input is a pipe from the owner: one byte, or the end of the file because the owner is gone (in whatever
-way), stops the server at once and removes its directory.
+Its argument is the plan, as JSON. On standard output it prints ``ready`` once the server answers, or else the reason
+why it never will. Standard input is a pipe from the owner. One byte, or its end because the owner is gone, stops the
+server at once and removes its directory.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FOLLOWING = ("--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf"
 
 
 class Refused(Exception):
-    """The server cannot run; the text says why."""
+    """The server cannot run. The text is the reason."""
 
 
 class Watchdog:
     """The one server of a plan: ``folder``, ``binaries``, ``copies``, ``user`` (uid and gid, or null), ``settings``.
 
-    ``primary`` is how libpq reaches the server that this one follows, or null.
+    ``primary`` is the libpq address of the server that this one follows, or null.
     """
 
     def __init__(self, plan: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class Watchdog:
         self.server: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Make the cluster and run its server, all of it inside ``folder``; returns when it answers."""
+        """Create the cluster and start its server inside ``folder``. Returns once the server answers."""
         for source, target in self.copies:
             shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
         (self.folder / "s").mkdir()
@@ -72,7 +72,7 @@ class Watchdog:
         self._await(self.server)
 
     def stop(self) -> None:
-        """Stop the server without ceremony (nothing in it is worth keeping) and remove its directory."""
+        """Kill the server, since no data is worth keeping, and remove its directory."""
         if self.server is not None:
             self.server.send_signal(signal.SIGQUIT)
             try:
@@ -119,7 +119,7 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Serve until the owner says or dies."""
+    """Run the server until the owner sends a byte or ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     watchdog = Watchdog(json.loads(sys.argv[1]))

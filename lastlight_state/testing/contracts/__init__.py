@@ -1,15 +1,14 @@
-"""What every store must do, whatever database carries it: behaviours as test classes over a fixture ``store``.
+"""Contract tests: what a store must do on any database, as test classes over a fixture ``store``.
 
-For backends of third parties, and for whoever wants to know that an installed library works on a database as it is::
+They serve third-party backends, and check that an installed library works on a given database::
 
     from lastlight_state.testing.contracts import RunsContract
-
 
     class TestRuns(RunsContract):
         pass
 
-``store`` is a `lastlight_state.StateStore` (the plugin's own unless a test module has another), ``frozen_clock`` its
-clock. The database need not be empty, and need not be emptied: each test uses ids of its own.
+``store`` is a `lastlight_state.StateStore`: the plugin's own, unless a test module overrides it. ``frozen_clock`` is
+its clock. The database may hold other data and need not be emptied: each test uses ids of its own.
 """
 
 from __future__ import annotations

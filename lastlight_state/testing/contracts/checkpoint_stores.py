@@ -1,16 +1,16 @@
-"""What a store of checkpoints for an agent framework must do, as a test class over a fixture ``checkpoints``.
+"""Contract tests of a checkpoint store for an agent framework, as a test class over a fixture ``checkpoints``.
 
-For anybody who writes one. ``checkpoints`` is a function that opens the store, each time as another process would::
+They serve anybody who writes such a store. ``checkpoints`` is a function that opens the store anew at each call, as
+another process would::
 
     from lastlight_state.testing.contracts import CheckpointsContract
-
 
     class TestMyCheckpoints(CheckpointsContract):
         @pytest.fixture
         def checkpoints(self, tmp_path):
             return lambda: MyCheckpoints(tmp_path / "checkpoints.db")
 
-The interface is the least that such stores have in common; a few lines bring another one to it.
+The interface is the smallest that such stores have in common. A few lines adapt any store to it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import NamedTuple, Protocol
 
 from lastlight_state.testing.contracts.steps import fresh
 
-#: Every byte there is, also those that end texts.
+#: Every byte value, including those that end texts.
 BYTES = bytes(range(256))
 
 
 class KeptCheckpoint(NamedTuple):
-    """A checkpoint as it is read: the values of all its channels, and what tasks wrote after it."""
+    """A checkpoint as it is read: the values of all its channels, and the tasks' writes after it."""
 
     id: str
     parent: str | None
     values: Mapping[str, bytes]
-    #: Tasks, channels and values; those of a task in their order.
+    #: Triples of task, channel and value. A task's writes are in order.
     writes: Sequence[tuple[str, str, bytes]]
 
 
 class CheckpointStore(Protocol):
-    """A store of threads: checkpoints one after the other, each with the values of its channels."""
+    """A store of threads. A thread is a sequence of checkpoints, each with the values of its channels."""
 
     def put(self, thread: str, checkpoint: str, values: Mapping[str, bytes], *, parent: str | None = None) -> None: ...
 
@@ -53,7 +53,7 @@ Checkpoints = Callable[[], CheckpointStore]
 
 
 class CheckpointsContract:
-    """Tests of a store of checkpoints, opened anew for each call as by another process, and by threads at once."""
+    """Tests of a checkpoint store, opened anew for each call as by another process, and used by concurrent threads."""
 
     def test_a_checkpoint_comes_back_equal(self, checkpoints: Checkpoints) -> None:
         thread = fresh("thread")
@@ -166,7 +166,7 @@ class CheckpointsContract:
 
 
 def _step(number: int) -> dict[str, bytes]:
-    """Return the values of a step."""
+    """Return the channel values of a step."""
     kept = {"stays": BYTES * 20, "grows": b"".join(b"message %d\n" % one for one in range(number))}
     passing = {"passes": b"x" * number} if number % 3 else {}
     return {**kept, "changes": f"{number}".encode() * 10, **passing}

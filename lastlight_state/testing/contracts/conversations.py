@@ -1,4 +1,4 @@
-"""The contract of conversations."""
+"""Contract tests of ``store.conversations`` and ``store.messaging``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lastlight_state.messaging import ConversationKey, MessageDraft
 from lastlight_state.testing.clock import FrozenClock
 from lastlight_state.testing.contracts.steps import fresh
 
-# The contract of chat.
+# Chat
 
 
 class MessagingContract:
-    """``store.messaging``"""
+    """Tests of ``store.messaging``."""
 
     def test_a_key_has_one_active_session_with_or_without_a_thread(self, store: StateStore) -> None:
         for thread in (None, "T1"):
@@ -53,7 +53,7 @@ class MessagingContract:
 
 
 class ConversationsContract:
-    """``store.conversations``"""
+    """Tests of ``store.conversations``."""
 
     def test_an_append_is_in_the_branch_and_in_the_pool(self, store: StateStore) -> None:
         c = store.conversations

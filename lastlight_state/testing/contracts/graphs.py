@@ -1,4 +1,4 @@
-"""The contract of nodes and loops."""
+"""Contract tests of graphs' nodes and loops, approvals, and requests to people."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lastlight_state.testing.clock import FrozenClock
 from lastlight_state.testing.contracts.steps import paused, started
 from lastlight_state.workflows import HumanRequest, NodePut, NodeRef, Question
 
-# The contract of gates.
+# Gates
 
 
 class ApprovalsContract:
-    """``store.workflows.approvals``"""
+    """Tests of ``store.workflows.approvals``."""
 
     def test_a_gate_pauses_its_run_and_an_approval_lets_it_go_on(self, store: StateStore) -> None:
         approval = paused(store)
@@ -43,13 +43,13 @@ class ApprovalsContract:
         assert store.workflows.approvals.get(approval.id).status == "expired"
 
 
-# The contract of requests to people.
+# Requests to people
 
 ASK = NodeRef("ask")
 
 
 class HumanRequestsContract:
-    """``store.workflows.human_requests``"""
+    """Tests of ``store.workflows.human_requests``."""
 
     def test_a_request_pauses_its_run_and_an_answer_lets_it_go_on(self, store: StateStore) -> None:
         request = self._asked(store, Question(ASK, "select", "Where to?", options=["north", "süd"]))
@@ -88,7 +88,7 @@ class HumanRequestsContract:
 
 
 class GraphsContract:
-    """``store.workflows.nodes`` and ``store.workflows.loops``"""
+    """Tests of ``store.workflows.nodes`` and ``store.workflows.loops``."""
 
     def test_a_graph_is_put_at_once_and_a_field_not_given_stays(self, store: StateStore) -> None:
         run, nodes = started(store), store.workflows.nodes

@@ -1,4 +1,4 @@
-"""The contract of the journal."""
+"""Contract tests of the journal."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _AT = datetime(2026, 2, 3, 12, 34, 56, 789_000, UTC)
 
 
 class _Undone(Exception):
-    """An exception of the caller's own code."""
+    """An exception that stands for an error in the caller's own code."""
 
 
 class JournalContract:
-    """``store.journal``"""
+    """Tests of ``store.journal``."""
 
     def test_events_are_numbered_from_0_and_found_by_every_filter(self, store: StateStore) -> None:
         run, events = started(store).id, store.journal.events

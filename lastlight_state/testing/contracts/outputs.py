@@ -1,4 +1,4 @@
-"""The contract of outputs. The store must be allowed to define them: on a server it is opened with ``migrate=True``."""
+"""Contract tests of outputs. The store must be allowed to create output tables: a server needs ``migrate=True``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lastlight_state.testing.contracts.steps import fresh, started
 
 
 class ContractFinding(BaseModel):
-    """Values of the types that databases hold in ways of their own."""
+    """A model with values of types that databases store in different ways."""
 
     summary: str
     severity: Literal["low", "high"] = "low"
@@ -36,7 +36,7 @@ _FULL: dict[str, Any] = {
 
 
 class OutputsContract:
-    """``store.outputs``. The first test defines one table, ``contract_finding``, and all use it."""
+    """Tests of ``store.outputs``. The first test creates one table, ``contract_finding``, that all tests use."""
 
     def test_a_definition_is_made_once(self, store: StateStore) -> None:
         table = _table(store)

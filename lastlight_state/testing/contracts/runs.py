@@ -1,4 +1,4 @@
-"""The contract of workflow runs."""
+"""Contract tests of workflow runs, claims, the queue and executions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lastlight_state.testing.clock import FrozenClock
 from lastlight_state.testing.contracts.steps import fresh, started
 from lastlight_state.workflows import Failure, PhaseEntry, RunOptions, Trigger, Usage
 
-# The contracts of claims and of admission.
+# Claims and admission
 
 LEASE = timedelta(seconds=30)
 DONE = PhaseEntry("plan", success=True)
 
 
 class ClaimsContract:
-    """``store.workflows.claims``"""
+    """Tests of ``store.workflows.claims``."""
 
     def test_a_run_has_one_holder(self, store: StateStore) -> None:
         run = started(store)
@@ -69,7 +69,7 @@ class ClaimsContract:
 
 
 class QueueContract:
-    """``store.workflows.queue`` and ``store.workflows.waits``"""
+    """Tests of ``store.workflows.queue`` and ``store.workflows.waits``."""
 
     def test_the_first_in_line_is_admitted(self, store: StateStore, frozen_clock: FrozenClock) -> None:
         name = fresh("queued")
@@ -101,11 +101,11 @@ class QueueContract:
         return started(store, workflow_name=name, options=RunOptions(status="queued")).id
 
 
-# The contract of executions.
+# Executions
 
 
 class ExecutionsContract:
-    """``store.workflows.executions``"""
+    """Tests of ``store.workflows.executions``."""
 
     def test_an_execution_ends_once_with_what_it_used(self, store: StateStore) -> None:
         executions, run = store.workflows.executions, started(store)
@@ -145,7 +145,7 @@ class ExecutionsContract:
 
 
 class RunsContract:
-    """``store.workflows.runs``"""
+    """Tests of ``store.workflows.runs``."""
 
     def test_a_run_reads_back_as_it_was_created(self, store: StateStore) -> None:
         run = started(store, context={"issue": 7, "text": "ünï"}, scratch={"a": [1, None, 2.5]})

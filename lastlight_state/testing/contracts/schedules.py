@@ -1,4 +1,4 @@
-"""The contract of crons, their overrides and their fires."""
+"""Contract tests of crons, their overrides and their fires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEASE = timedelta(minutes=5)
 
 
 class SchedulesContract:
-    """``store.schedules``. Needs no extra: plans are given."""
+    """Tests of ``store.schedules``. They need no extra, because the tests provide the plans themselves."""
 
     def test_an_instant_is_fired_once(self, store: StateStore, frozen_clock: FrozenClock) -> None:
         name, due = fresh("cron"), frozen_clock.now()

@@ -1,17 +1,16 @@
-"""What a store of histories for an agent framework must do, as test classes over a fixture ``history``.
+"""Contract tests of a history store for an agent framework, as test classes over a fixture ``history``.
 
-For anybody who writes a session store. ``history`` is a function that gives a session by its name: the same name gives
-the same session, also where it is another object::
+They serve anybody who writes a session store. ``history`` is a function that returns a session by its name. The same
+name means the same session, even as another object::
 
     from lastlight_state.testing.contracts import HistoryContract
-
 
     class TestMySessions(HistoryContract):
         @pytest.fixture
         def history(self, tmp_path):
             return lambda name: MySession(name, tmp_path / "sessions.db")
 
-A session has the four methods of the OpenAI Agents SDK, and each test makes an event loop of its own.
+A session has the four methods of the OpenAI Agents SDK. Each test creates an event loop of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from lastlight_state.testing.contracts.steps import fresh
 
 
 class History(Protocol):
-    """A session: a history of items of JSON that changes at its end."""
+    """A session: a history of JSON items that changes at its end."""
 
     async def get_items(self, limit: int | None = None) -> list[Any]: ...
 
@@ -40,12 +39,12 @@ Histories = Callable[[str], History]
 
 
 def said(*texts: str) -> list[dict[str, Any]]:
-    """Return messages of a person with these texts."""
+    """Return messages of a user with these texts."""
     return [{"role": "user", "content": text} for text in texts]
 
 
 class HistoryContract:
-    """A session as an agent framework needs it, told by one process after the other and by several at once."""
+    """Tests of a session as an agent framework uses it, from successive processes and from concurrent tasks."""
 
     def test_what_was_added_comes_back_in_its_order(self, history: Histories) -> None:
         name = fresh("session")
@@ -209,7 +208,7 @@ class HistoryContract:
 
 
 async def _cancelled(call: Coroutine[Any, Any, None], turns: int) -> None:
-    """Make a call, and cancel it after some turns of the loop."""
+    """Start a call, and cancel it after some iterations of the event loop."""
     task = asyncio.create_task(call)
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What the contract classes begin with."""
+"""Helpers that contract tests begin with."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def fresh(word: str) -> str:
 
 
 def started(store: StateStore, **given: Any) -> WorkflowRun:
-    """Return a new run, triggered by itself."""
+    """Create a run that its own id triggered, and return it."""
     name = given.pop("workflow_name", "contract")
     return store.workflows.runs.create(name, trigger=Trigger(fresh("t"), type="api"), phase="plan", **given)
 
 
 def paused(store: StateStore, **gate: Any) -> Approval:
-    """Return a new run's gate, at which it waits."""
+    """Create a run that is paused at a gate, and return the gate."""
     return store.workflows.approvals.pause(started(store).id, Gate("review", "Go ahead?", **gate))
