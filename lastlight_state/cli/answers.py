@@ -1,4 +1,4 @@
-"""Answers to what waits for a person: gates and requests, by id, as flags say them."""
+"""Answers to a gate or a request to a person, by its id, from the flags of a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Flag = Literal["--approve", "--reject", "--reply", "--value"]
 
 
 class AnswerFlag(NamedTuple):
-    """The one flag that was given, and its value."""
+    """The one answering flag that was given, with its value."""
 
     flag: str
     value: Any
@@ -24,7 +24,10 @@ class AnswerFlag(NamedTuple):
 def answer(
     store: StateStore, question_id: str, given: AnswerFlag, *, digest: str | None, by: str, reason: str | None = None
 ) -> Done:
-    """Answer a question. Raises as the library, and names who was first, and the options of a request."""
+    """Answer a gate or a request to a person. Raises the library's errors.
+
+    `AlreadyAnswered` names who answered first. A refused answer names the request's options.
+    """
     try:
         request = store.workflows.human_requests.find(question_id)
         if request is not None:
@@ -39,7 +42,7 @@ def answer(
 
 
 def line_of(done: Done) -> str:
-    """Return one line of what was answered."""
+    """Return a line for people that says what was answered."""
     stored = done.approval if isinstance(done, Answered) else done.request
     return f"{stored.id}: {stored.status}; run {done.run.id}: {done.run.status}"
 
@@ -60,7 +63,7 @@ def _approval(
 
 
 def _response(given: AnswerFlag, request: HumanRequest) -> Any:
-    """Return what is answered to a request. An option that is a text may be given without quotes."""
+    """Return the response to a request. An option that is a text may be given without quotes."""
     options = request.options if isinstance(request.options, list) else []
     if given.flag != "--value":
         said = given.value if given.flag == "--reply" else given.flag == "--approve"

@@ -1,4 +1,4 @@
-"""Flags and values that many commands take: ages such as ``90s`` and ``2w``, who acts, and confirmations."""
+"""Flags and values that many commands share: ages such as ``90s`` and ``2w``, the acting person, confirmations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import click
 from lastlight_state.clock import SYSTEM_CLOCK, aware_utc, iso_time
 from lastlight_state.errors import Conflict, InvalidValue
 
-# The flags that every command has, before it or behind it.
+# The flags that every command has. They may stand before or after its name.
 
 
 @dataclass
 class Flags:
-    """The values given, on either side of the command; the later one holds."""
+    """The values of the common flags. If a flag is given twice, the later value counts."""
 
     url: str | None = None
     url_file: Path | None = None
@@ -33,7 +33,7 @@ class Flags:
 
 
 def options() -> list[click.Parameter]:
-    """Return the flags as parameters of a command. They store into the ``flags`` of its context's object."""
+    """Return the common flags as parameters of a command. Their values go into the ``flags`` of its context."""
     path = click.Path(path_type=Path)
     return [
         _option("--url", metavar="URL", help="The database: a path, sqlite:///… or postgresql://…."),
@@ -57,32 +57,32 @@ def _store(context: click.Context, option: click.Parameter, value: Any) -> Any:
     return value
 
 
-# Who acts from the command line, where nobody is named.
+# The acting person, if none is named.
 
-#: The flag of every command that acts in somebody's name.
+#: The flag of every command that acts in a person's name.
 BY = click.option("--by", metavar="NAME", help="Who does it; by default the user of this process.")
 
 
 def acting(by: str | None) -> str:
-    """Return the name that is stored."""
+    """Return the name of the acting person: the given one, or else that of the process's user."""
     if by is not None:
         return by
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container without this user in its list
+    except (OSError, KeyError):  # the user is unknown, as in some containers
         return "operator"
 
 
-# Asks before something irreversible is done: on a terminal, or by a flag.
+# Confirmation of irreversible actions: on a terminal, or by a flag.
 
 REFUSED = "not_confirmed"
 
-#: The flag of every command that may ask.
+#: The flag of every command that may ask for confirmation.
 YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """Return with ``-y`` or when the person at the terminal agrees. Raises `Conflict` ``not_confirmed`` otherwise."""
+    """Return if ``-y`` is given or the person at the terminal agrees. Else raise `Conflict` ``not_confirmed``."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -94,7 +94,7 @@ def ask(question: str, *, yes: bool) -> None:
 
 
 def at_terminal(question: str, *, yes: bool) -> None:
-    """Ask as `ask` does, on a terminal alone. A script that acts is not asked, and goes on."""
+    """Ask as `ask` does, but only on a terminal. A script goes on without being asked."""
     if sys.stdin.isatty():
         ask(question, yes=yes)
 
@@ -105,15 +105,15 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def age(text: str) -> timedelta | None:
-    """Return the time that these words mean, or None."""
+    """Parse an age such as ``90s`` or ``2w``. Returns None for any other text."""
     found = _AGO.fullmatch(text)
     return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def moment(text: str | None, flag: str) -> datetime | None:
-    """Return the time that the text of a flag means: a time, a day of UTC, or how long ago.
+    """Parse the value of a time flag: a time, a day in UTC, or an age such as ``2w``. Returns None for None.
 
-    Raises `InvalidValue` for another text.
+    Raises `InvalidValue` for any other text.
     """
     if text is None:
         return None
@@ -129,7 +129,7 @@ def moment(text: str | None, flag: str) -> datetime | None:
 
 
 def since(moment: datetime, now: datetime) -> str:
-    """Return how long before ``now`` a moment was, or how long after: ``5m ago``, ``in 2h``. Beyond 60 days the day."""
+    """Return how far a time is from ``now``: ``5m ago`` or ``in 2h``. More than 60 days away, return its date."""
     seconds = (now - moment).total_seconds()
     for unit, length, most in (("s", 1, 100), ("m", 60, 100), ("h", 3_600, 48), ("d", 86_400, 60)):
         count = int(abs(seconds) / length)

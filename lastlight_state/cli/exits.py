@@ -1,17 +1,11 @@
-"""The exit codes, and the one of each failure.
+"""The exit codes, and the mapping of errors to them.
 
-====  ==========================================================================================
-0     done
-1     ran, with a negative answer: not found, refused, differences
-2     wrong usage
-3     the schema is behind
-4     the schema is ahead, and this library may work on it (``check`` only)
-5     the schema is ahead and incompatible, or a copy into the database is not finished
-6     unreachable: no server, no file, no permission, not a database; or busy beyond every retry
-7     stopped at its time limit, and can be resumed
-130   ended by SIGINT
-143   ended by SIGTERM
-====  ==========================================================================================
+==== ========================================================================================== 0 done 1 ran, with a
+negative answer: not found, refused, differences 2 wrong usage 3 the schema is behind 4 the schema is ahead, and this
+library may work on it (``check`` only) 5 the schema is ahead and incompatible, or a copy into the database is not
+finished 6 unreachable: no server, no file, no permission, not a database; or busy beyond every retry 7 stopped at its
+time limit, and can be resumed 130 ended by SIGINT 143 ended by SIGTERM ====
+==========================================================================================
 """
 
 from __future__ import annotations
@@ -38,7 +32,7 @@ INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a command did not do what was asked: the ``error`` of its JSON object, and its exit code."""
+    """The reason why a command failed: the ``error`` of its JSON object, and its exit code."""
 
     exit_code: int
     code: str
@@ -47,11 +41,11 @@ class Failure:
 
 
 class Terminated(BaseException):
-    """SIGTERM was received."""
+    """Raised when SIGTERM is received."""
 
 
 def failure_of(error: BaseException, *, location: str | None = None) -> Failure:
-    """Return the failure for an exception. ``location`` is the database, named when it cannot be reached."""
+    """Convert an exception to a failure. ``location`` is the database, which is named if it is unreachable."""
     if isinstance(error, UsageError):
         return Failure(USAGE, "usage", _usage_text(error))
     if isinstance(error, StateError):
@@ -89,6 +83,6 @@ def _exit_code(error: StateError) -> int:
 
 
 def _usage_text(error: UsageError) -> str:
-    """Return the parser's text, and the command that shows help."""
+    """Return the parser's error text, and the command that shows help."""
     text = error.format_message()
     return f"{text}\nTry '{error.ctx.command_path} --help'." if error.ctx is not None else text

@@ -1,4 +1,4 @@
-"""Opens the database for commands. Commands that only look open it read-only, verify it, and leave no files behind."""
+"""Opens the database for commands. Commands that only read open it read-only, verify it, and leave no files behind."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lastlight_state.migrations.verification import verify
 from lastlight_state.settings import Settings, load_settings, url_in
 from lastlight_state.store import StateStore
 
-# Ids as people type them: whole, as a prefix that only one record has, or ``last`` for the newest.
+# Ids as people type them: complete, as a prefix that only one record has, or ``last`` for the newest.
 
 LAST = "last"
-#: The table and the key of each kind whose records have an id of their own, by the word that ``show`` takes.
+#: Table and key column of each kind whose records have ids, by the word that ``show`` takes.
 _KEYS = {
     "run": ("workflow_runs", "id"),
     "execution": ("executions", "id"),
@@ -33,23 +33,23 @@ _KEYS = {
     "score": ("scores", "id"),
     "output": ("output_tables", "key"),
 }
-#: Candidates that an error names.
+#: Most candidates that an error names.
 _MOST = 5
 _END = "\U0010ffff"
 
 
 class RecordId(NamedTuple):
-    """A record: its kind, as `show` takes it, and its whole id."""
+    """A record's kind, as `show` takes it, and its complete id."""
 
     kind: str
     id: str
 
 
 def resolve(store: StateStore, text: str, kinds: Collection[str] = tuple(_KEYS)) -> RecordId:
-    """Return the record of one of these kinds that a person means.
+    """Find the record of one of these kinds that the text names: by its id, a prefix of its id, or ``last``.
 
-    An id that is whole is that record, whatever else begins with it. Raises `NotFound`, and `Conflict`
-    ``ambiguous_id`` with the first of those that begin with the text.
+    A complete id names its record, even if other ids begin with it. Raises `NotFound`, and `Conflict` ``ambiguous_id``
+    with the first ids that begin with the text.
     """
     known = [kind for kind in _KEYS if kind in kinds]
     if text == LAST:
@@ -67,7 +67,7 @@ def resolve(store: StateStore, text: str, kinds: Collection[str] = tuple(_KEYS))
 
 
 def whole(store: StateStore, text: str, kind: str) -> str:
-    """Return the whole id of a record of one kind, or the text where there is none: whoever asks next says so."""
+    """Return the complete id of a record of one kind. Returns the text itself if no record matches."""
     try:
         return resolve(store, text, (kind,)).id if kind in _KEYS else text
     except NotFound:
@@ -75,7 +75,7 @@ def whole(store: StateStore, text: str, kind: str) -> str:
 
 
 def _beginning(store: StateStore, text: str, kinds: Collection[str]) -> Collection[tuple[str, str]]:
-    """Return the first that begin with the text, of each kind: one short range of each primary key."""
+    """Return the first ids of each kind that begin with the text, by one short range of each primary key."""
     parts = (
         f"SELECT kind, id FROM (SELECT '{kind}' AS kind, {key} AS id FROM {table}"
         f" WHERE {key} >= :least AND {key} < :end ORDER BY {key} LIMIT {_MOST + 1}) AS of_{kind}"
@@ -88,7 +88,7 @@ def _beginning(store: StateStore, text: str, kinds: Collection[str]) -> Collecti
 
 
 def _newest(store: StateStore, kinds: Collection[str]) -> RecordId:
-    """Return the newest of a kind; of several kinds, the newest run."""
+    """Return the newest record of a kind. For several kinds, return the newest run."""
     kind = "run" if "run" in kinds else next(iter(kinds))
     lists = {
         "run": store.workflows.runs.list,
@@ -110,11 +110,11 @@ T = TypeVar("T")
 
 
 def read_once(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) -> T:
-    """Return the result of ``work``, which only reads, on a read-only store.
+    """Return the result of ``work``, a function that only reads, on a read-only store.
 
-    A SQLite file that no process uses is read without locks and side files; if a process wrote to it meanwhile,
+    A SQLite file that no process uses is read without locks and side files. If a process writes to it meanwhile,
     ``work`` runs again in the ordinary way. Without ``verified`` the database may be in any state, or missing. Raises
-    what `verify` raises, and `BackendUnavailable` for a missing file.
+    the errors of `verify`, and `BackendUnavailable` for a missing file.
     """
     settings = settings_of(call, read_only=True)
     try:
@@ -130,14 +130,14 @@ def read_once(call: Call, work: Callable[[StateStore], T], *, verified: bool = T
 
 @contextmanager
 def open_readonly(call: Call) -> Iterator[StateStore]:
-    """Open a read-only store on a database that exists and is current, for as long as the block lasts."""
+    """Open a read-only store for the block, on a database that exists and is current."""
     with _looking(call, settings_of(call, read_only=True), verified=True, glance=False) as store:
         yield store
 
 
 @contextmanager
 def working(call: Call) -> Iterator[StateStore]:
-    """Open a store for work on a database that exists and is current. Raises as `read_once`."""
+    """Open a writable store for the block, on a database that exists and is current. Raises as `read_once` does."""
     settings = settings_of(call)
     with closing(connected(call, settings)) as backend:
         verify(existing(backend))
@@ -146,9 +146,9 @@ def working(call: Call) -> Iterator[StateStore]:
 
 
 def settings_of(call: Call, **more: Any) -> Settings:
-    """Return the settings of the flags, the environment and ``more``. Their password is hidden in all later output.
+    """Return the settings from the flags, the environment and ``more``. Their password is hidden in all later output.
 
-    Raises `InvalidValue` for --url together with --url-file, and for a file that cannot be read.
+    Raises `InvalidValue` for --url together with --url-file, and for an unreadable file.
     """
     flags = call.flags
     given = {"url": _url(flags), "schema_name": flags.schema, "state_dir": flags.state_dir}
@@ -161,9 +161,9 @@ def settings_of(call: Call, **more: Any) -> Settings:
 
 
 def other_url(call: Call, url: str | None, file: Path | None) -> str:
-    """Return the URL of a second database, of ``--to`` or the file of ``--to-file``. Its password is hidden, too.
+    """Return the URL of a second database, from ``--to`` or the file of ``--to-file``. Its password is hidden too.
 
-    Raises `InvalidValue` for both, for neither, and for a file that cannot be read.
+    Raises `InvalidValue` if both or neither are given, and for an unreadable file.
     """
     if (url is None) == (file is None):
         raise InvalidValue("--to", "either --to or --to-file must be given")
@@ -176,14 +176,14 @@ def other_url(call: Call, url: str | None, file: Path | None) -> str:
 
 
 def connected(call: Call, settings: Settings, *, glance: bool = False) -> Backend:
-    """Return the backend of these settings, not yet connected. Failures from now on say where it is."""
+    """Return an unconnected backend for these settings. Later failures name its location."""
     backend = connect(settings, glance=glance)
     call.location = backend.location
     return backend
 
 
 def existing(backend: Backend) -> Backend:
-    """Return the backend of these settings. Raises `BackendUnavailable` if its file does not exist."""
+    """Return the backend unchanged. Raises `BackendUnavailable` if its file does not exist."""
     if not backend.exists:
         raise BackendUnavailable(
             f"no database at {backend.location}; to make one, run: {backend.command('migrate')}", reason="missing"
@@ -192,7 +192,7 @@ def existing(backend: Backend) -> Backend:
 
 
 class _Disturbed(Exception):
-    """What was read is inconsistent, because another process wrote at the same time."""
+    """Raised if the data that was read is inconsistent, because another process wrote at the same time."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Where a command's words go: the answer to stdout, everything else to stderr.
+"""Output of commands: the answer goes to stdout, everything else to stderr.
 
-With ``--json`` stdout gets exactly one object, whatever happens. A reader that has hung up is no error: the command
-ends in silence, with the exit code it would have had.
+With ``--json`` stdout gets exactly one object, even for a failure. If the reader of stdout has closed the pipe, that is
+no error: the command ends silently, with the exit code it would have had.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _no_lines(_: Screen) -> Lines:
 
 @dataclass(frozen=True)
 class Answer:
-    """``data`` goes into the JSON object; ``lines`` draws the same for people, and runs only for them.
+    """A command's result. ``data`` goes into the JSON object. ``lines`` renders it for people, and runs only for them.
 
     With a ``failure`` the data is still shown, and the reason goes to stderr.
     """
@@ -44,12 +44,12 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """Return 0, or the failure's exit code."""
+        """Return the failure's exit code, or 0 without a failure."""
         return self.failure.exit_code if self.failure else 0
 
 
 class Output:
-    """The two streams of one call of the program."""
+    """The output streams of one call of the program."""
 
     def __init__(self, flags: Flags, secrets: Secrets, out: TextIO, err: TextIO) -> None:
         self._flags = flags
@@ -58,7 +58,7 @@ class Output:
         self._err = err
         self._warnings: list[str] = []
         self._streamed = False
-        #: Called before a line goes to stderr: a bar of progress may stand there.
+        #: Called before a line goes to stderr, to remove a progress bar.
         self.before_note: Callable[[], None] = lambda: None
 
     @property
@@ -68,7 +68,7 @@ class Output:
 
     @cached_property
     def screen(self) -> Screen:
-        """Return the console of stdout, for people."""
+        """Return the screen on stdout, for people."""
         return self._screen(self._out)
 
     @cached_property
@@ -81,13 +81,13 @@ class Output:
             self._to_stderr(text)
 
     def warn(self, text: str) -> None:
-        """Print a remark on stderr that the JSON object carries too."""
+        """Print a remark on stderr. With ``--json`` put it into the JSON object instead."""
         self._warnings.append(self._secrets.hidden(text))
         if not self._flags.json:
             self.note(text)
 
     def line(self, value: Any) -> None:
-        """Write one object (``--json``) or one line of text, at once: for commands that stream instead of answering."""
+        """Write one object (``--json``) or one line of text at once, for commands that stream their results."""
         self._streamed = True
         if self._flags.json:
             self._out.write(_json(value))
@@ -110,7 +110,7 @@ class Output:
             binary.flush()
 
     def finish(self, command: str | None, answer: Answer) -> int:
-        """Write the answer; its exit code."""
+        """Write the answer, and return its exit code."""
         try:
             if self._flags.json:
                 self._object(command, answer)
@@ -122,7 +122,7 @@ class Output:
         return answer.exit_code
 
     def give_up(self, failure: Failure) -> int:
-        """Say on stderr why the answer could not be written; the exit code."""
+        """Print on stderr why the answer could not be written, and return the exit code."""
         self._to_stderr(f"lastlight-state: {failure.message}")
         return failure.exit_code
 
@@ -170,7 +170,7 @@ class Output:
 
 
 def hush(stream: TextIO) -> None:
-    """Let what is still to be written vanish, so that the interpreter does not complain when it ends."""
+    """Redirect a stream to the null device, so that unwritten data raises no error when the interpreter ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -180,13 +180,13 @@ def _json(value: Any) -> str:
     return printable_json(codec.dump_line(plain(value))[:-1].decode()) + "\n"
 
 
-# One call of the program, and how a function becomes a command that is given it.
+# One call of the program, and the decorator that makes a function a command.
 
 
 class Call:
-    """The common flags, the output and the passwords met. A command's function gets it as its first argument.
+    """One call of the program: common flags, output and known passwords. A command's function gets it first.
 
-    ``command`` and ``location`` are what is known so far of what was asked, and of which database.
+    ``command`` and ``location`` are the requested command and the database, as far as they are known yet.
     """
 
     def __init__(self, flags: Flags, secrets: Secrets, output: Output) -> None:
@@ -198,7 +198,7 @@ class Call:
 
 
 def command(name: str) -> Callable[[Callable[..., Answer]], click.Command]:
-    """Make a function a command of the program. The common flags come after its own; its docstring is its help."""
+    """Decorate a function as a command of the program. Its docstring is the help text. Common flags come last."""
 
     def made(run: Callable[..., Answer]) -> click.Command:
         found = click.command(name)(click.pass_obj(run))

@@ -22,7 +22,7 @@ from lastlight_state.cli.output import Answer, Call, Output
 from lastlight_state.lazy import load
 from lastlight_state.redaction import Secrets
 
-# From words to a command. Each command's module is imported when its command is asked for, not before.
+# From words to a command. A command's module is imported only when the command is called.
 
 PROGRAM = "lastlight-state"
 HELP = """The durable state of agent systems, for operators and deploy pipelines.
@@ -31,7 +31,7 @@ Without --url the database is what LASTLIGHT_STATE_URL or the file LASTLIGHT_STA
 the state directory.
 """
 
-#: Each command and the line that help shows of it. Its module has its name, with underscores.
+#: The commands, each with its line in the program's help. A command's module has its name, with underscores.
 COMMANDS = {
     "migrate": "Bring the schema to the newest revision, or to one before it.",
     "check": "Say whether the schema fits, and what migrate would do.",
@@ -76,12 +76,12 @@ COMMANDS = {
 }
 
 
-#: What all commands have in common, for the parser.
+#: Parser settings that all commands share.
 CONTEXT: dict[str, Any] = {"show_default": True, "help_option_names": ["-h", "--help"]}
 
 
 class AnsweredByFlag(Exception):
-    """A flag has answered by itself, without a command."""
+    """Raised when a flag, such as ``--version``, answers by itself without a command."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class AnsweredByFlag(Exception):
 
 
 class Commands(click.Group):
-    """The commands, loaded one by one."""
+    """The group of all commands, each loaded when it is called."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -98,13 +98,13 @@ class Commands(click.Group):
         return command(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table above, so that help imports no command."""
+        """Write the table `COMMANDS`, so that help imports no command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
 def parse(words: Sequence[str], call: Call) -> Answer:
-    """Return the answer of the command that the words name. Raises what the parser and the command raise."""
+    """Parse a command line, run its command and return the answer. Raises the errors of the parser and the command."""
     group = commands()
     words = _helped(words)
     try:
@@ -117,7 +117,7 @@ def parse(words: Sequence[str], call: Call) -> Answer:
 
 
 def _helped(words: Sequence[str]) -> Sequence[str]:
-    """Return ``help COMMAND`` as ``COMMAND --help``."""
+    """Rewrite ``help COMMAND`` as ``COMMAND --help``."""
     return [*words[1:], "--help"] if list(words[:1]) == ["help"] else words
 
 
@@ -132,7 +132,7 @@ def commands() -> click.Group:
         help="Print the version.",
     )
     group = Commands(PROGRAM, help=HELP, no_args_is_help=False, params=[version, *arguments.options()])
-    group.commands = dict.fromkeys(COMMANDS, group)  # only their names are used: a mistyped one is compared with them
+    group.commands = dict.fromkeys(COMMANDS, group)  # only the names are used, to suggest a command for a mistyped one
     return group
 
 
@@ -146,12 +146,12 @@ def _answer_version(_: click.Context, __: click.Parameter, value: Any) -> None:
         raise AnsweredByFlag(Answer({"version": __version__}, lambda _screen: [f"{PROGRAM} {__version__}"]))
 
 
-#: The variable by which a shell asks for completions; its value says what for.
+#: The environment variable by which a shell requests completions. Its value is the kind of request.
 COMPLETION = "_LASTLIGHT_STATE_COMPLETE"
 
 
 def main() -> NoReturn:
-    """Run the command line that the process was started with, and end it."""
+    """Run the command line of this process, and end the process."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -161,14 +161,14 @@ def main() -> NoReturn:
 
 
 def complete(asked: str) -> int:
-    """Print what a shell needs to complete a command line: ``bash_source``, or what a line so far can go on with."""
+    """Print a completion script for the shell (``bash_source``), or the completions of an unfinished line."""
     flags, secrets = Flags(), Secrets()
     call = Call(flags, secrets, Output(flags, secrets, sys.stdout, sys.stderr))
     return shell_complete(commands(), {"obj": call, **CONTEXT}, PROGRAM, COMPLETION, asked)
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command line on the streams of this process; its exit code. Can be called any number of times."""
+    """Run one command line on this process's streams, and return its exit code. May be called repeatedly."""
     flags, secrets = Flags(json=_asks_for_json(words)), Secrets()
     output = Output(flags, secrets, _stream(sys.stdout), _stream(sys.stderr))
     call = Call(flags, secrets, output)
@@ -187,34 +187,34 @@ def _answer(words: Sequence[str], call: Call) -> Answer:
     try:
         if not call.flags.json:
             return parse(words, call)
-        with redirect_stdout(printed):  # click prints help itself, and stdout must hold one JSON object
+        with redirect_stdout(printed):  # click prints help itself, but stdout must hold one JSON object
             answer = parse(words, call)
         return Answer({"help": printed.getvalue()}) if printed.getvalue() else answer
-    except BrokenPipeError:  # what was not written yet meets it again at the end, and vanishes there
+    except BrokenPipeError:  # data still unwritten is dropped at the end, by `hush`
         return Answer()
     except BaseException as error:  # noqa: BLE001 whatever it is, it becomes an exit code and a text
-        for note in getattr(error, "__notes__", ()):  # what was left behind, and what goes on with it
+        for note in getattr(error, "__notes__", ()):  # what was left behind, and the command that continues
             call.output.note(note)
         return Answer(failure=failure_of(error, location=call.location))
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
-    """Return whether JSON is asked for.
+    """True if ``--json`` is given.
 
-    It is looked up before parsing, so that a parse error is written as JSON too.
+    This is checked before parsing, so that a parse error is written as JSON too.
     """
     before = list(words)[: list(words).index("--")] if "--" in words else words
     return "--json" in before
 
 
 def _stream(stream: TextIO | None) -> TextIO:
-    """Return the stream; a buffer that is thrown away if it was closed before the program began."""
+    """Return the stream, or a discarded buffer if the stream was closed before the program started."""
     return stream if stream is not None else io.StringIO()
 
 
 @contextmanager
 def _hearing_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the command and its transaction, and a second one the process at once."""
+    """Let a first SIGTERM end the command and its transaction, and a second one end the process at once."""
 
     def end(*_: Any) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -228,7 +228,7 @@ def _hearing_sigterm() -> Iterator[None]:
 
 
 class _Warnings(logging.Handler):
-    """The library's warnings as warnings of the command."""
+    """Log handler that passes the library's warnings to the command's output."""
 
     def __init__(self, output: Output) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""How far a command has come, on stderr: a bar on a terminal, and elsewhere one line now and then."""
+"""Progress of a command, on stderr: a bar on a terminal, and elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lastlight_state.clock import lasted_seconds
 from lastlight_state.plain import printable
 from lastlight_state.progress import Progress
 
-#: Seconds between two changes of the bar, and between two lines.
+#: Seconds between two updates of the bar, and between two lines.
 BAR_EVERY, LINE_EVERY = 0.2, 10.0
-#: Cells of the bar.
+#: Width of the bar in cells.
 CELLS = 24
-#: Columns of the bar's line, which no terminal is narrower than.
+#: Columns of the bar's line. No terminal is assumed to be narrower.
 WIDTH = 79
-#: Goes to the beginning of the line and empties it.
+#: Escape sequence: go to the beginning of the line and clear it.
 CLEAR = "\r\x1b[K"
 
 
 class ProgressDisplay:
-    """Shows what is told: of each piece of work the last, and never more often than somebody can read.
+    """Shows progress reports: the latest of each piece of work, and no more often than a person can read.
 
-    A total that was told once is kept while the same work goes on.
+    A total that was reported once is kept while the same work goes on.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ def _bar(told: Progress) -> str:
 
 @contextmanager
 def shown(stream: TextIO, note: Callable[[str], None], is_quiet: Callable[[], bool]) -> Iterator[ProgressDisplay]:
-    """Show how far the work of the block has come, unless it is quiet when that is told."""
+    """Show the progress of the work in the block, unless ``is_quiet`` returns True at a report."""
     display = ProgressDisplay(stream, note)
     with progress.listening(lambda told: None if is_quiet() else display(told)):
         try:

@@ -1,7 +1,7 @@
-"""Where people read: plain aligned text, coloured only on a terminal that wants it.
+"""Output for people: plain aligned text, coloured only on a terminal that allows it.
 
-Whatever is written goes through `Screen.write`, which escapes control characters and
-those that turn the direction of text: what an agent has said must not move somebody's cursor.
+All text goes through `Screen.write`, which escapes control characters and characters that change the direction of text.
+So an agent's text cannot move anybody's cursor.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from lastlight_state.cli.arguments import since
 from lastlight_state.clock import SYSTEM_CLOCK, ago, iso_text
 from lastlight_state.plain import CONTROL, plain, printable
 
-# Tables for people: whole where there is no terminal, and otherwise as wide as the terminal is.
-#
-# On a terminal times are relative, ids are as short as the page allows, and a column that does not fit leaves, by its
-# rank, and is named below the table. A text that a person must read is never cut: it stands below its row, in as many
-# lines as it needs. Where even the columns that never leave are too wide, each item becomes a block of lines.
+# Tables for people: complete without a terminal, otherwise as wide as the terminal. On a terminal, times are relative
+# and ids are as short as the page allows. Columns that do not fit are left out by their rank, and named below the
+# table. A text that a person must read is never cut: it stands below its row, in as many lines as it needs. If even the
+# columns that must stay are too wide, each item becomes a block of lines.
 
 GAP = "  "
 LEAST_WIDTH = 12
-#: The least characters of an id that is shortened: of the library's own ids, the millisecond of their making.
+#: Least length of a shortened id. Of the library's own ids, this covers the millisecond of their creation.
 LEAST_ID = 13
-#: Columns of blanks before a text that stands below its row.
+#: Spaces before a text that stands below its row.
 INDENT = 4
 
 
 class TableScreen(Protocol):
-    """What a table is drawn for: `lastlight_state.cli.screen.Screen`."""
+    """The interface of a screen that tables are drawn on: see `lastlight_state.cli.screen.Screen`."""
 
     width: int | None
     local: bool
@@ -54,10 +53,11 @@ class TableScreen(Protocol):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its title, and what it shows of an item.
+    """A column of a table: its title, and a function that returns its value for an item.
 
-    ``keep``: never cut. ``is_id``: on a terminal the shortest prefix that no other item of the page has. ``below``: a
-    text that a person must read. ``rank``: on a narrow terminal the greatest rank leaves first, and 0 never does.
+    ``keep``: never cut. ``is_id``: on a terminal, shown as the shortest prefix that no other item of the page has.
+    ``below``: a text that a person must read. ``rank``: on a narrow terminal the highest rank is left out first, and
+    rank 0 never.
     """
 
     title: str
@@ -115,7 +115,7 @@ def _fitted(
 
 
 def blocks(screen: TableScreen, columns: Sequence[Column], rows: Rows, room: int) -> Iterator[Text]:
-    """Return each item as lines of a title and a value, which goes on in further lines as far as it needs."""
+    """Return each item as a block of lines with a title and a value. Long values are wrapped."""
     width = max((cell_len(column.title) for column in columns), default=0)
     for number, row in enumerate(rows, 1):
         yield screen.heading(f"-- {number} --")
@@ -127,7 +127,7 @@ def blocks(screen: TableScreen, columns: Sequence[Column], rows: Rows, room: int
 
 
 def _brief(screen: TableScreen, column: Column, items: Sequence[Any]) -> list[Text]:
-    """Return the cells of a column as a terminal shows them."""
+    """Return the cells of a column as a terminal shows them: with short ids and relative times."""
     values = [column.of(item) for item in items]
     if column.is_id:
         short = shortest([screen.shown(value) for value in values])
@@ -140,7 +140,7 @@ def _brief(screen: TableScreen, column: Column, items: Sequence[Any]) -> list[Te
 
 
 def shortest(texts: Sequence[str]) -> dict[str, str]:
-    """Return each text, cut to the shortest length that still tells all of them apart."""
+    """Return each text cut to the shortest common length at which all still differ."""
     length = max([LEAST_ID - 1, *(_common(one, other) for one, other in pairwise(sorted(set(texts))))]) + 1
     return {text: text[:length] for text in texts}
 
@@ -159,7 +159,7 @@ def _widths(columns: Sequence[Column], rows: Rows) -> list[int]:
 
 
 def _fits(columns: Sequence[Column], rows: Rows, room: int, *, least: bool) -> bool:
-    """True if the columns fit. ``least``: with each as narrow as it may be cut."""
+    """True if the columns fit into the room. With ``least``, each is taken as narrow as it may be cut."""
     widths = _widths(columns, rows)
     if least:
         widths = [w if c.keep or c.is_id else min(w, LEAST_WIDTH) for w, c in zip(widths, columns, strict=True)]
@@ -167,7 +167,7 @@ def _fits(columns: Sequence[Column], rows: Rows, room: int, *, least: bool) -> b
 
 
 def _narrowed(widths: list[int], columns: Sequence[Column], room: int) -> list[int]:
-    """Return widths that fit, taken from the widest column that may be cut, as far as that goes."""
+    """Narrow the widest columns that may be cut until all fit, if possible. Returns the new widths."""
     may_be_cut = [i for i, column in enumerate(columns) if not column.keep and not column.is_id]
     while sum(widths) + len(GAP) * (len(widths) - 1) > room:
         widest = max(may_be_cut, key=lambda i: widths[i], default=None)
@@ -200,14 +200,14 @@ def _cut(cell: Text, width: int) -> Text:
 
 
 def wrapped(cell: Text, room: int | None, indent: int) -> Iterator[Text]:
-    """Return the whole text in lines that fit into the room, if there is any, each after so many blanks."""
+    """Return the text in lines that fit into ``room``, each indented. Without ``room`` nothing is wrapped."""
     lines = [cell] if room is None else cell.wrap(_MEASURE, max(room - indent, LEAST_WIDTH))
     for line in lines or [cell]:
         line.rstrip()
         yield Text(" " * indent).append_text(line)
 
 
-#: Only measures and wraps, and writes nothing.
+#: Used only to measure and wrap text.
 _MEASURE = Console(width=80)
 
 
@@ -223,12 +223,12 @@ _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the caller: the console's own answer is to end the process with an exit code of its own."""
+        """Raise the error for the caller: by default the console would end the process with an exit code of its own."""
         raise BrokenPipeError
 
 
 class Screen:
-    """One stream as a place to draw on. ``width`` is None where there is no terminal."""
+    """One output stream to draw on. ``width`` is None if it is not a terminal."""
 
     def __init__(self, stream: TextIO, *, colour: bool = True, local: bool = False) -> None:
         terminal = stream.isatty()
@@ -245,13 +245,13 @@ class Screen:
         self.width = self._console.width if terminal else None
 
     def write(self, line: str | Text) -> None:
-        """Write one line, or several where it holds line breaks."""
+        """Write one line, or several if the text contains line breaks."""
         text = line if isinstance(line, Text) else Text("\n".join(printable(part) for part in line.split("\n")))
         for part in text.split("\n", allow_blank=True) or [text]:
             self._console.print(_harmless(part), soft_wrap=True)
 
     def shown(self, value: Any) -> str:
-        """Return a value as text for people, on one line."""
+        """Return a value as one line of text for people."""
         if value is None:
             return "-"
         if isinstance(value, bool):
@@ -265,7 +265,7 @@ class Screen:
         return printable(str(value))
 
     def styled(self, value: Any) -> Text:
-        """Return the value, in the colour of its word."""
+        """Return a value as text, in the colour of its word, such as red for ``failed``."""
         text = self.shown(value)
         return Text(text, style=_STYLE_OF.get(text, ""))
 
@@ -274,21 +274,21 @@ class Screen:
         return Text(printable(text), style=HEADING)
 
     def table(self, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
-        """Return a heading line and a line for each item. On a terminal they are as in `lastlight_state.cli.screen`."""
+        """Return a heading line and a line per item. On a terminal they are fitted to its width."""
         return table(self, columns, items)
 
     def ago(self, moment: datetime, now: datetime) -> str:
-        """Return how long ago a moment was; where there is no terminal, or with ``--local``, its time."""
+        """Return how long ago a time was. Without a terminal, or with ``--local``, return the time itself."""
         return self.shown(moment) if self.width is None or self.local else ago(moment, now)
 
     def wrapped(self, text: str) -> Iterator[Text]:
-        """Return a text whole, its lines indented and as wide as the terminal; without empty lines."""
+        """Return the complete text, indented and wrapped to the terminal's width, without empty lines."""
         for line in text.splitlines():
             if line.strip():
                 yield from wrapped(Text(printable(line.rstrip())), self.width, INDENT)
 
     def hanging(self, name: str, text: str) -> Iterator[Text]:
-        """Return a name and a text beside it, which goes on below itself as far as it needs."""
+        """Return a name with a text beside it. Further lines of the text are aligned below its first."""
         return self._hanging(name, Text(printable(text)))
 
     def _hanging(self, name: str, text: Text) -> Iterator[Text]:
@@ -297,18 +297,18 @@ class Screen:
         yield from (Text(" " * (len(name) + len(GAP))).append_text(line) for line in rest)
 
     def filled(self, text: str) -> Iterator[Text]:
-        """Return a text whole, in lines as wide as the terminal, or in one where there is none."""
+        """Return the complete text, wrapped to the terminal's width. Without a terminal, return it on one line."""
         return wrapped(Text(printable(text)), self.width, 0)
 
     def fields(self, values: dict[str, Any]) -> Iterator[Text]:
-        """Return one line for each name and value, values aligned."""
+        """Return one line per name and value, with aligned values."""
         width = max((len(name) for name in values), default=0)
         for name, value in values.items():
             yield from self._hanging(name.ljust(width), self.styled(value))
 
 
 def _harmless(text: Text) -> Text:
-    """Return the text with its styles, `printable`."""
+    """Return the text with control characters escaped (`printable`). Its styles are kept."""
     found = [(match.start(), match.end()) for match in CONTROL.finditer(text.plain)]
     if not found:
         return text

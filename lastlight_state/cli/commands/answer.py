@@ -1,4 +1,4 @@
-"""``answer``: answers a pending question of a run, an approval or a request to a person."""
+"""``answer``: answers a run's pending question, which is an approval or a request to a person."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _FLAGS = ("--approve", "--reject", "--reply", "--value")
 def run(
     call: Call, question_id: str, reason: str | None, digest: str | None, by: str | None, yes: bool, **flags: Any
 ) -> Answer:
-    """Answer a question, so that its run goes on. ID is that of an approval or of a request to a person.
+    """Answer a question, so that its run goes on. ID is the id of an approval or of a request to a person.
 
-    One flag says the answer. The first answer stands: where somebody was faster, the exit code is 1, and the error
-    names the answer that won. A gate that has an action is approved with the digest of that action; without --digest,
-    the action is shown, and you are asked whether it is the one.
+    One flag gives the answer. The first answer counts: if somebody was faster, the exit code is 1, and the error names
+    the answer that won. A gate with an action is approved with the action's digest. Without --digest, the action is
+    shown, and you are asked whether it is the right one.
     """
     given = _given(**flags)
     with working(call) as store:
@@ -59,7 +59,7 @@ def _given(approve: bool, reject: bool, reply: str | None, value: str | None) ->
 
 
 def _confirmed_digest(call: Call, store: StateStore, approval_id: str, *, yes: bool) -> str | None:
-    """Return the digest of the action that a person has just seen, and None for a gate without an action."""
+    """Show the gate's action to the person, ask for confirmation, and return its digest. None if it has no action."""
     gate = store.workflows.approvals.get(approval_id)
     if gate.action is None or gate.status != "pending":
         return None

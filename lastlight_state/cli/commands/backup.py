@@ -1,4 +1,4 @@
-"""``backup``: everything at one moment in a folder; or whether such a folder is as it was written."""
+"""``backup``: writes a snapshot of everything into a folder, or verifies such a folder."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ FILES = (
 @click.option("--verify", is_flag=True, help="Compare the files of a backup with its manifest; needs no database.")
 @click.option("--no-logs", is_flag=True, help="Only the database: no line files, no mailboxes.")
 def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
-    """Write everything at one moment into a new folder, while services go on: the database, line files, mailboxes.
+    """Write a snapshot of everything into a new folder, while services run: the database, line files, mailboxes.
 
-    The copy is examined before the folder gets its name. A mailbox that is damaged is left out and named; that is exit
-    code 1. A database that is behind can be backed up: take it before `migrate`.
+    The copy is verified before the folder gets its name. A damaged mailbox is left out and named, with exit code 1. A
+    database that is behind can be backed up: do so before `migrate`.
     """
     if verify and no_logs:
         raise InvalidValue("--no-logs", "must not be given with --verify")
@@ -51,7 +51,7 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
 
 
 def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
-    """Return the manifest, for people."""
+    """Return the manifest as lines for people."""
     revision = manifest.revision or "no version"
     told = f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
     yield from screen.filled(told)

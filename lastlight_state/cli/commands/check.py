@@ -1,4 +1,4 @@
-"""``check``: whether the schema fits this version, and what ``migrate`` would do. Never writes."""
+"""``check``: says whether the schema fits this version, and what ``migrate`` would do. Never writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lastlight_state.store import StateStore
 
 _Examined: TypeAlias = "tuple[Plan, str, bool, str | None, list[str]]"
 
-#: Seconds between two looks of ``--wait``.
+#: Seconds between two checks of ``--wait``.
 PAUSE = 0.5
 
 _EXITS = {
@@ -47,7 +47,7 @@ _MEANING = {
     "foreign": "the version in the version table is not a revision of lastlight-state; "
     "if the tables are ours, this corrects it: {stamp}",
 }
-#: The states in which a stamp may be what is missing.
+#: States of a schema that a stamp may mend.
 _STAMPED = ("unversioned", "foreign")
 
 
@@ -58,8 +58,8 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
     """Say whether the schema fits this version, and what migrate would do: which revisions, which rows, which lock.
 
     Exit code 0: it fits. 3: behind, or the original program's. 4: ahead, but this version may work on it. 5: ahead and
-    incompatible, or a copy into it is not finished. 1: not a schema of ours, a damaged one, a copy of an open file
-    without its log, or tables of another program have the names of ours. 6: no database.
+    incompatible, or a copy into it is not finished. 1: not a schema of lastlight-state, a damaged one, a copy of an
+    open file without its log, or tables of another program with the same names. 6: no database.
     """
     if wait is not None and not 0 <= wait <= 86_400:
         raise InvalidValue("--wait", "must be between 0 and 86400 seconds")
@@ -73,7 +73,7 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
 
 
 def _awaited(call: Call, quick: bool, ends: float) -> _Examined:
-    """Return what is found at last: a schema that needs no migration, or whatever there is when the time is over."""
+    """Check until the schema needs no migration. When the time is over, return the last result."""
     while True:
         over = time.monotonic() + PAUSE > ends
         try:
@@ -87,7 +87,7 @@ def _awaited(call: Call, quick: bool, ends: float) -> _Examined:
 
 
 def _examined(store: StateStore, quick: bool) -> _Examined:
-    """Return the plan, the command that mends it, whether the file may lack its log, the server, known faults."""
+    """Return the plan, the command that mends the schema, if the file may lack its log, the server, known faults."""
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or any(one.kind == "table" for one in plan.state.absent)
@@ -98,7 +98,7 @@ def _examined(store: StateStore, quick: bool) -> _Examined:
 
 
 def _faults(faults: Sequence[str], screen: Screen) -> Iterator[Any]:
-    """Yield the known faults of the engine for people."""
+    """Yield the engine's known faults as lines for people."""
     if faults:
         yield ""
         yield screen.heading("known faults of this version")
@@ -107,7 +107,7 @@ def _faults(faults: Sequence[str], screen: Screen) -> Iterator[Any]:
 
 
 def _lost(plan: Plan, mending: str) -> str:
-    """Return the line about a file without tables, which may be a new one."""
+    """Return the message for a file without tables, which may be new or may lack its log."""
     return f"{LOG_LOST}; if the file is new, run: {mending}" if plan.state.state == "empty" else LOG_LOST
 
 
@@ -135,7 +135,7 @@ def _failure(plan: Plan, mending: str, lost: bool) -> Failure | None:
 
 
 def _damaged(plan: Plan, mending: str, lost: bool) -> str:
-    """Return the line about a current schema that is not what its revision makes, and what mends it."""
+    """Return the message for a current schema that differs from its revision, with the command that mends it."""
     text = f"the schema is not as revision {plan.state.revision} makes it"
     if plan.mending:
         text += f"; to put back what is lost, run: {mending}"

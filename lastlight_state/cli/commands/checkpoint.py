@@ -1,4 +1,4 @@
-"""``checkpoint``: brings the write-ahead log of a SQLite file into the file."""
+"""``checkpoint``: moves the write-ahead log of a SQLite file into the file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lastlight_state.cli.output import Answer, Call, command
 @command("checkpoint")
 @click.option("--mode", metavar="MODE", default="TRUNCATE", help="TRUNCATE, RESTART, FULL or PASSIVE.")
 def run(call: Call, mode: Any) -> Answer:
-    """Bring the write-ahead log of a SQLite file into the file, and give its space back.
+    """Move the write-ahead log of a SQLite file into the file, and free its space.
 
-    A reader in the way is exit code 1, except with PASSIVE. Postgres sees to its own log: exit code 0.
+    If a reader is in the way, the exit code is 1, except with PASSIVE. Postgres maintains its log itself: exit code 0.
     """
     with working(call) as store:
         done = store.maintenance.checkpoint.run(mode)

@@ -1,4 +1,4 @@
-"""``copy``: fills another database with everything, and proves that it arrived."""
+"""``copy``: copies everything into another database, and verifies the copy."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ TABLES = (
 def run(
     call: Call, target: str | None, target_file: Path | None, *, dry_run: bool, migrate_target: bool, **options: Any
 ) -> Answer:
-    """Copy everything into an empty database of the same schema, then read it again and compare every table.
+    """Copy everything into an empty database of the same schema, then read it back and compare every table.
 
-    The source is the database that --url names. Nothing is written to it, and it may be in use: one moment of it is
-    copied. Line files and mailboxes are no part of it. Until the copy has ended the target cannot be opened.
+    The source is the database that --url names. It is not written to, and may be in use: a snapshot of it is copied.
+    Line files and mailboxes are not copied. Until the copy is finished, the target cannot be opened.
     """
     if options["resume"] and (dry_run or migrate_target or options["leave_columns"]):
         raise InvalidValue("--resume", "must not be given with --dry-run, --migrate-target or --leave-column")
     settings, url = settings_of(call, read_only=True), other_url(call, target, target_file)
     with closing(connected(call, settings, glance=True)) as backend, StateStore(backend, settings) as store:
         verify(existing(backend))
-        call.location = f"{backend.location} to {urls.redacted(url)}"  # either may fail
+        call.location = f"{backend.location} to {urls.redacted(url)}"  # an error may concern either database
         if dry_run:
             leaving = options["leave_columns"]
             plan = store.maintenance.copy.plan(url, schema=options["target_schema"], leave_columns=leaving)

@@ -1,4 +1,4 @@
-"""``current``: the revision that the database is at. Never writes."""
+"""``current``: prints the revision of the database. Never writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lastlight_state.store import StateStore
 
 @command("current")
 def run(call: Call) -> Answer:
-    """Print the revision that the database is at, and how it stands to the newest that this version knows."""
+    """Print the revision of the database, and how it compares to the newest that this version knows."""
     state = read_once(call, _state, verified=False)
     data = {"state": state.state, "from": state.revision, "to": state.head}
     return Answer(data, lambda _: [f"{state.revision or '-'}  {state.state}  (newest: {state.head})"])

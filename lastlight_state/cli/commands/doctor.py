@@ -1,4 +1,4 @@
-"""``doctor``: looks for what is wrong in the database and in the files beside it. Never writes, needs no database."""
+"""``doctor``: looks for faults in the database and in the files beside it. Never writes, needs no database."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lastlight_state.cli.screen import Screen
 from lastlight_state.maintenance import Finding, Report
 from lastlight_state.store import StateStore
 
-#: The worst first.
+#: Severities, the worst first.
 SEVERITIES = ("error", "warning", "info")
-#: How many of what a check found are named on a terminal.
+#: Most items of one finding that are named on a terminal.
 FEW = 3
-#: The reason of a check for which there was no time.
+#: The reason given for a check that was skipped for lack of time.
 _LATE = "the time limit was reached"
 
 
@@ -39,10 +39,10 @@ def run(
     path: str | None,
     time_limit: float | None,
 ) -> Answer:
-    """Look for what is wrong: schema, integrity, rows that contradict others, stuck work, files, permissions.
+    """Look for faults: schema, integrity, rows that contradict others, stuck work, files, permissions.
 
-    Works on a database in any state, and without one. Errors are exit code 1, with --strict warnings are, too. What
-    stands behind each check is in docs/operations.md.
+    Works on a database in any state, and without one. Errors give exit code 1, and with --strict warnings do too. Each
+    check is explained in docs/operations.md.
     """
     sealing = None if path is None else codec_of(path)
 
@@ -65,7 +65,7 @@ def _failure(report: Report, strict: bool) -> Failure | None:
 
 
 def _lines(report: Report, screen: Screen) -> Iterator[Any]:
-    """Return the findings, the worst first, and below them how many there are of each severity."""
+    """Return the findings, the worst first, followed by the count of each severity."""
     counts = []
     for severity in SEVERITIES:
         found = [finding for finding in report.findings if finding.severity == severity]

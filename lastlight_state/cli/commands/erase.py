@@ -1,4 +1,4 @@
-"""``erase``: takes one person out of conversations and chats, with a dry run and a receipt."""
+"""``erase``: removes one person from conversations and chats, with a dry run and a receipt."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lastlight_state.cli.views.maintenance import emptied
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def run(call: Call, person: str, dry_run: bool, yes: bool) -> Answer:
-    """Take a PERSON, named as users, senders and recipients are, out of conversations and chats of connectors.
+    """Remove a PERSON from conversations and chats of connectors. PERSON is the name of a user, sender or recipient.
 
-    Messages and executions are emptied, sessions forget whose they were, and chats and chunks are removed. Log files
-    of agents are not touched: the names of their sessions are printed. There is no undo, and doing it again goes on
-    where it was interrupted.
+    Messages and executions are emptied, sessions lose their user, and chats and chunks are deleted. Log files of agents
+    are not changed: the names of their sessions are printed. This cannot be undone. An interrupted erasure continues
+    when you repeat it.
     """
     return emptied(
         call,

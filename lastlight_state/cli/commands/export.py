@@ -1,4 +1,4 @@
-"""``export``: one run, or one session of a conversation, as a file."""
+"""``export``: writes one run, or one session of a conversation, to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``grants``: the SQL that gives a service's role the rights it needs, and no others. Executes none of it."""
+"""``grants``: prints the SQL that gives a service's role exactly the rights it needs. Executes none of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lastlight_state.cli.output import Answer, Call, command
 def run(call: Call, role: str) -> Answer:
     """Print the SQL that gives a role the rights to open the store and work, but not to change the schema.
 
-    The owner of the tables executes it, and again after a migration that brings tables. Postgres only.
+    The owner of the tables executes it, and does so again after a migration that creates tables. Postgres only.
     """
     statements = read_once(call, lambda store: migrations.grants(store.backend, role), verified=False)
     sql = "".join(f"{statement};\n" for statement in statements)

@@ -1,4 +1,4 @@
-"""``history``: the revisions that this version of the library knows. Asks no database."""
+"""``history``: lists the revisions that this version of the library knows. Reads no database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = (
 
 @command("history")
 def run(_: Call) -> Answer:
-    """List the revisions that this version knows, oldest first. No database is asked."""
+    """List the revisions that this version knows, oldest first. No database is read."""
     revisions = migrations.history()
     shown = [
         {"revision": known.revision, "after": known.down_revision, "summary": known.summary} for known in revisions

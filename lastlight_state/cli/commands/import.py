@@ -1,4 +1,4 @@
-"""``import``: brings other programs' files in, unit by unit."""  # noqa: N999 - its command has this name
+"""``import``: imports other programs' files, unit by unit."""  # noqa: N999 - its command has this name
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lastlight_state.maintenance import ImportReport
 from lastlight_state.maintenance.bundles.archive import is_bundle
 from lastlight_state.maintenance.imports.kinds import KINDS
 
-#: The word for a bundle, which comes from this program itself.
+#: The kind of a bundle, which this program itself has written.
 BUNDLE = "bundle"
 COUNTS = (Column("WHAT", lambda row: row[0]), Column("COUNT", lambda row: row[1], right=True))
 FAILED = (
@@ -42,10 +42,10 @@ KEPT = (Column("UNIT", lambda one: one.unit, keep=True), Column("KEPT AS IT IS H
 @click.option("--allow-unknown-words", is_flag=True, help="Of a bundle: also with statuses that are not known here.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 def run(call: Call, path: str, kind: Any, *, dry_run: bool, **terms: Any) -> Answer:
-    """Bring in what another program wrote: run folders, databases, teams, logs or mailboxes. Or load a bundle.
+    """Import what another program wrote: run folders, databases, teams, logs or mailboxes. Or load a bundle.
 
-    The source is only read. Each run, session or team is stored whole or not at all; one that fails is named,
-    and the others go on. The same command again writes nothing but what is new.
+    The source is only read. Each run, session or team is imported whole or not at all. If one fails, it is named, and
+    the others go on. Repeating the command imports only what is new.
     """
     if kind is not None and kind not in (*KINDS, BUNDLE):
         raise InvalidValue("--kind", f"{kind!r:.80} is not a kind of source", permitted=(*KINDS, BUNDLE))
@@ -68,7 +68,7 @@ def run(call: Call, path: str, kind: Any, *, dry_run: bool, **terms: Any) -> Ans
 
 
 def _refuse_unfit(is_ours: bool, terms: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Raise for a flag of the other kind of source."""
+    """Raise an error for a flag that does not apply to this kind of source."""
     if is_ours and (given := next((name for name, value in terms.items() if value), None)):
         raise InvalidValue(f"--{given.replace('_', '-')}", "must not be given with a bundle")
     if not is_ours and (given := next((name for name, value in ours.items() if value not in (None, False)), None)):

@@ -1,4 +1,4 @@
-"""``inbox``: everything that waits for a person, on one screen, and at a terminal the answers to it."""
+"""``inbox``: shows everything that waits for a person, and on a terminal takes the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lastlight_state.plain import plain
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import PendingApproval
 
-#: Characters at which the inboxes of the library cut a text.
+#: Characters after which the library's inboxes cut a text.
 CUT = 500
 
 
@@ -33,9 +33,9 @@ CUT = 500
 @click.option("--run", "run_id", metavar="ID", help="Only what this run waits for.")
 @BY
 def run(call: Call, limit: int, run_id: str | None, by: str | None) -> Answer:
-    """Show what waits for a person, gates and requests, oldest first, each with its whole text.
+    """Show what waits for a person, gates and requests, oldest first, each with its complete text.
 
-    At a terminal you are then asked which to answer, by its number. A pipe and --json only get the list.
+    On a terminal you are then asked which one to answer, by its number. With a pipe or --json you only get the list.
     """
     valid.page_limit(limit)
     found, shows = read_once(
@@ -72,7 +72,7 @@ def _lines(found: Sequence[Waiting], shows: Callable[..., str], screen: Screen) 
 
 
 def _more(one: Waiting, shows: Callable[..., str]) -> Iterator[tuple[str, Any]]:
-    """Return what must be seen before it is answered."""
+    """Yield what a person must see before answering: action, options, form and expiry."""
     if isinstance(one, PendingApproval):
         if one.action is not None:
             yield "action", one.action
@@ -88,7 +88,7 @@ def _more(one: Waiting, shows: Callable[..., str]) -> Iterator[tuple[str, Any]]:
 
 
 def _converse(call: Call, store: StateStore, found: Sequence[Waiting], by: str) -> None:
-    """Answer what the person chooses, until an empty line."""
+    """Ask the person which item to answer, and store the answer, until an empty line."""
     while text := _asked("Answer which number (empty: none)?"):
         if not text.isdecimal() or not 1 <= int(text) <= len(found):
             call.output.note(f"expected a number from 1 to {len(found)}")
@@ -104,7 +104,7 @@ def _converse(call: Call, store: StateStore, found: Sequence[Waiting], by: str) 
 
 
 def _answer_of(one: Waiting) -> answers.AnswerFlag | None:
-    """Return what the person says to one, or None for nothing."""
+    """Ask for the answer to one item. Returns None if the person gives none."""
     if isinstance(one, PendingApproval):
         if one.kind == "reply":
             text = _asked("Reply (empty: none):")
@@ -125,7 +125,7 @@ def _answer_of(one: Waiting) -> answers.AnswerFlag | None:
 
 
 def _digest(one: Waiting) -> str | None:
-    """Return the digest of the action that was on the screen."""
+    """Return the digest of the action that was shown, or None."""
     return one.action_digest if isinstance(one, PendingApproval) else None
 
 

@@ -1,6 +1,6 @@
-"""``log``: the agent's event log of a run, an execution or a session, as lines; also while it grows. Never writes.
+"""``log``: prints the agent's event log of a run, an execution or a session as lines, and may follow it. Never writes.
 
-With ``--events`` what the journal of a run holds.
+With ``--events`` it prints the run's journal instead.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PAGE = 500
 @click.option("--raw", is_flag=True, help="The lines as they stand in the file, byte for byte.")
 @click.option("--type", "types", metavar="WORD", multiple=True, help="Only these types; may be given several times.")
 def run(call: Call, key: str, events: bool, follow: bool, limit: int | None, raw: bool, types: Sequence[str]) -> Answer:
-    """Print the event log of a run (all its sessions), an execution or an agent session, one line for each record.
+    """Print the event log of a run (all its sessions), an execution or an agent session, one line per record.
 
-    With --json each record is an object on a line of its own, and the last object tells how many records were printed,
-    how many lines could not be read, and from which files. --follow ends when the run or execution has ended; the log
-    of a session is followed until you stop it.
+    With --json each record is an object on its own line. The last object counts the printed records and the unreadable
+    lines, and names the files. --follow ends when the run or execution has ended. The log of a session is followed
+    until you stop it.
     """
     if limit is not None:
         valid.page_limit(limit)
@@ -70,7 +70,7 @@ def _print_events(call: Call, events: logs.Events, *, last: int | None, follow: 
 
 
 class _Printer:
-    """Prints records as they are read, and counts."""
+    """Prints records as they are read, and counts them."""
 
     def __init__(self, call: Call, *, raw: bool, types: frozenset[str] | None) -> None:
         self._call = call
@@ -81,7 +81,7 @@ class _Printer:
         self._files: list[str] = []
 
     def begin(self, source: Source, session_id: str) -> bool:
-        """Note from which file the next records come. False for an id that can be no file's name: it has no log."""
+        """Note the file that the next records come from. Returns False for an id that cannot be a log's name."""
         try:
             found = source.log.sessions.find(session_id)
         except UnsafePath as error:
@@ -95,7 +95,7 @@ class _Printer:
         return True
 
     def written(self, log: AgentLog, session_id: str, limit: int | None) -> str | None:
-        """Print what is there; the cursor behind it, None without a log."""
+        """Print the records written so far. Returns the cursor after them, or None if there is no log."""
         cursor: str | None = None
         kept: deque[LogLine] = deque(maxlen=limit)
         for page in _pages(log, session_id, limit if self._types is None else None):
@@ -109,7 +109,7 @@ class _Printer:
         return cursor
 
     def follow(self, source: Source, session_id: str, cursor: str | None) -> None:
-        """Print what comes, until the source says that nothing more will."""
+        """Print new records until the source's stop event is set."""
         stop = source.until(session_id)
         for news in source.log.reader.follow(session_id, after=cursor, stop=stop):
             if isinstance(news, Reset):
@@ -118,7 +118,7 @@ class _Printer:
                 self._print(session_id, news)
 
     def end(self) -> Answer:
-        """Return the counts, and the last object of ``--json``."""
+        """Print the counts, with ``--json`` as the last object, and return the command's answer."""
         skipped = sum(self._skipped.values())
         if skipped:
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self._skipped.items()))
@@ -145,7 +145,7 @@ class _Printer:
 
 
 def _pages(log: AgentLog, session_id: str, last: int | None) -> Iterator[LogPage]:
-    """Return the ``last`` lines as one page, or all pages in order; nothing where there is no log."""
+    """Yield the ``last`` lines as one page, or all pages in order. Without a log, yield nothing."""
     if log.sessions.find(session_id) is None:
         return
     if last is not None:

@@ -1,4 +1,4 @@
-"""``ls``: pages of records of one kind. Never writes."""
+"""``ls``: lists records of one kind in pages. Never writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
-#: What is listed where only filters are given.
+#: The kind that is listed if only filters are given.
 FILTERED = "sessions"
 
 
@@ -45,14 +45,14 @@ def run(
     page_token: str | None,
     **narrower: str | None,
 ) -> Answer:
-    """List records, newest first, a page at a time. Without KIND: what needs attention.
+    """List records, newest first, a page at a time. Without KIND, list what needs attention.
 
     KIND is sessions, runs, executions, approvals, questions, queue, claimable, unhealthy, workers, overrides,
-    messaging, crons, fires, threads, states, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run
-    one of nodes, events, signals, tool-calls, frames and inputs; the singular will do.
+    messaging, crons, fires, threads, states, mailboxes, receipts, outputs, cache, sandboxes or scores. With --run it
+    may also be nodes, events, signals, tool-calls, frames or inputs. The singular works too.
 
-    What needs attention is what waits for a person or for a worker, runs that are not well, and what is switched off. A
-    filter without KIND is for sessions.
+    What needs attention is what waits for a person or a worker, unhealthy runs, and what is switched off. A filter
+    without KIND applies to sessions.
     """
     if kind is None and not any((status, since, run_id, page_token, *narrower.values())):
         most = valid.page_limit(limit)

@@ -1,4 +1,4 @@
-"""``mailbox``: the files between hosts and agents, listed, counted, checked and swept. Needs no database."""
+"""``mailbox``: lists, shows, checks, sweeps and prunes the files between hosts and agents. Needs no database."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ FINDINGS = (
 )
 
 SIDES = ("host", "agent")
-#: The longest time that a calendar reaches back.
+#: Most days that an age may have, so that its date can still be computed.
 _MOST_DAYS = 100_000
 
 
 class Arguments:
-    """The arguments of the command line."""
+    """The arguments of this command line."""
 
     def __init__(self, call: Call, key: str | None, message_id: str | None, options: dict[str, Any]) -> None:
         self.options = options
@@ -48,24 +48,24 @@ class Arguments:
         self._message_id = message_id
 
     def mailboxes(self, *, read_only: bool = True) -> Mailboxes:
-        """Return all mailboxes."""
+        """Open all mailboxes."""
         settings = settings_of(self._call, read_only=read_only).anchored()
         return Mailboxes(settings.mailboxes, settings=settings)
 
     def host(self, *, read_only: bool = True) -> HostMailbox:
-        """Return the mailbox that is named. Raises `InvalidValue` where none is."""
+        """Open the mailbox that the arguments name. Raises `InvalidValue` if they name none."""
         group, _, session = (self._key or "").partition("/")
         if not session:
             raise InvalidValue("MAILBOX", "must be given: GROUP/SESSION")
         return self.mailboxes(read_only=read_only).host(group, session)
 
     def agent(self) -> AgentMailbox:
-        """Return the agent's side of the mailbox that is named."""
+        """Open the agent's side of the mailbox that the arguments name."""
         return AgentMailbox.open(self.host().folder, settings=settings_of(self._call))
 
     @property
     def message_id(self) -> str:
-        """Return the message that is named. Raises `InvalidValue` where none is."""
+        """Return the message id from the arguments. Raises `InvalidValue` if there is none."""
         if self._message_id is None:
             raise InvalidValue("MESSAGE", "must be given: the id of a message of the agent")
         return self._message_id
@@ -83,10 +83,10 @@ class Arguments:
 @click.option("--dry-run", is_flag=True, help="With prune: only tell what would be removed.")
 @click.option("--yes", "-y", is_flag=True, help="With prune: do not ask.")
 def run(call: Call, action: str, key: str | None, message_id: str | None, **options: Any) -> Answer:
-    """Look at mailboxes: list them, count what waits in one, check it, settle what its agent acknowledged.
+    """Work on mailboxes: list them, count what waits in one, check it, process its agent's acknowledgements.
 
-    With verify, findings are exit code 1. sweep and requeue write into the host's file, prune removes old messages from
-    the file of one side, or with --whole the folder of the session; nothing else writes.
+    With verify, findings give exit code 1. sweep and requeue write into the host's file. prune deletes old messages
+    from one side's file, or with --whole the session's folder. No other action writes.
     """
     work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
     return work(Arguments(call, key, message_id, options))

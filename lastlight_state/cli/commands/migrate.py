@@ -1,4 +1,4 @@
-"""``migrate``: bring the schema to a revision, in one transaction that holds a lock; or say what that would do."""
+"""``migrate``: migrates the schema to a revision, in one transaction that holds a lock. A dry run shows the plan."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from lastlight_state.store import StateStore
 def run(call: Call, to: str, sql: bool, dry_run: bool, lock_timeout: float) -> Answer:
     """Bring the schema to the newest revision, or to one before it.
 
-    What a current schema has lost is put back: indexes, guards, functions, and on Postgres keys and references.
+    Lost parts of a current schema are restored: indexes, guards, functions, and on Postgres keys and references.
 
-    It is one transaction: it applies or it does not. Any number of processes may start it at once; one migrates, the
-    others find it done. There is no way down. A database of the original program is taken over first.
+    It is one transaction: it applies or it does not. Any number of processes may start it at once: one migrates, the
+    others find it done. There is no way down. A database of the original program is converted first.
     """
     if not 0 <= lock_timeout <= 86_400:
         raise InvalidValue("--lock-timeout", "must be between 0 and 86400 seconds")

@@ -1,4 +1,4 @@
-"""``outputs``: what definitions of output tables would do to a database, and doing it as a step of a deployment."""
+"""``outputs``: shows what definitions of output tables would change in a database, and applies it in a deployment."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ ACTIONS = ("plan", "apply")
 @click.argument("action", metavar="plan|apply")
 @click.argument("definitions", metavar="MODULE:NAME")
 def run(call: Call, action: str, definitions: str) -> Answer:
-    """Make the output tables of a program's models, and add the columns that they lack; or print the SQL for it.
+    """Create the output tables of a program's models, and add the columns that they lack. Or print the SQL for it.
 
-    MODULE:NAME is a mapping of keys to models, found from this directory. With plan, what is missing is exit code 1.
-    Anything but an addition is refused and listed.
+    MODULE:NAME is a mapping of keys to models, imported from this directory. With plan, missing tables or columns give
+    exit code 1. Any change that is not an addition is refused and listed.
     """
     if action not in ACTIONS:
         raise InvalidValue("action", f"{action!r} is not known", permitted=ACTIONS)
@@ -52,7 +52,7 @@ def run(call: Call, action: str, definitions: str) -> Answer:
 
 
 def models_of(definitions: str) -> Mapping[str, Any]:
-    """Return the mapping that ``package.module:NAME`` names. Raises `InvalidValue` where there is none."""
+    """Import the mapping that ``package.module:NAME`` names. Raises `InvalidValue` if it does not exist."""
     module, _, name = definitions.partition(":")
     if not module or not name:
         raise InvalidValue("MODULE:NAME", "expected a module, a colon and the name of a mapping of keys to models")
@@ -73,7 +73,7 @@ def _data(plans: Sequence[OutputPlan]) -> dict[str, Any]:
 
 
 def _lines(plans: Sequence[OutputPlan]) -> Iterator[str]:
-    """SQL that can be executed as it stands; everything else is a comment."""
+    """Yield SQL that can be executed as it stands. Everything else is in comments."""
     for plan in plans:
         yield f"-- {plan.key}: {_summary(plan)}"
         yield from (f"-- warning: {warning}" for warning in plan.warnings)

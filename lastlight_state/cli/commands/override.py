@@ -1,4 +1,4 @@
-"""``override``: what an operator says about a workflow or cron, in place of its program."""
+"""``override``: sets, shows or clears an operator's override of a workflow or cron."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
 _TARGETS = ("workflow", "cron")
-#: The most overrides of workflows, and of crons, that are listed.
+#: Most overrides of workflows, and of crons, that are listed.
 _MOST = 500
 
 
@@ -43,8 +43,8 @@ def run(
 ) -> Answer:
     """Switch a workflow or cron on or off, or give a cron another schedule, until the override is cleared.
 
-    Without a name: list what is switched, workflows and crons, by whom, since when and why. With a name alone: say what
-    is in effect.
+    Without a name, list the overrides of workflows and crons: by whom, since when and why. With only a name, show what
+    is in effect for it.
     """
     says_nothing = is_on is None and schedule is None and not clear
     if target is None:
@@ -80,7 +80,7 @@ def _list(found: Sequence[Switch], screen: Screen) -> Iterator[Any]:
 
 
 def _in_effect(store: StateStore, target: str, name: str) -> Any:
-    """Return what is in effect, and the override if there is one."""
+    """Return the settings in effect, and the override if there is one."""
     if target == "cron":
         return {"override": store.schedules.overrides.find(name), "effective": store.schedules.crons.find(name)}
     return {"override": store.workflows.overrides.find(name), **_effective(store, name)}

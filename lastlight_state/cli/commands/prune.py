@@ -1,4 +1,4 @@
-"""``prune``: removes what ended long ago, with a dry run that tells the truth and a receipt that stays."""
+"""``prune``: deletes what ended long ago, with an exact dry run and a receipt that is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore
 
 COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
-#: What a prune removes, where that is not so many records of the kind with all their rows.
+#: What a prune removes, in words, for kinds that are not simply counted in records with all their rows.
 AMOUNTS = {
     "exchange": "{rows} of {records} inboxes",
     "changes": "{rows} of {records} feeds",
@@ -46,10 +46,10 @@ PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lamb
 @click.option("--resume", metavar="RECEIPT", help="Go on with a prune that was interrupted.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def run(call: Call, resume: str | None, dry_run: bool, time_limit: float | None, yes: bool, **policy: Any) -> Answer:
-    """Remove what ended long ago and is not needed any more, each record whole with everything that belongs to it.
+    """Remove what ended long ago and is no longer needed. Each record is removed with everything that belongs to it.
 
-    Nothing that runs, waits or is referred to is removed. What is removed is gone: there is no undo. A receipt says how
-    many rows of which table went; --resume goes on where a prune was interrupted.
+    Nothing that runs, waits or is referred to is removed. This cannot be undone. A receipt says how many rows of which
+    table were removed. --resume continues an interrupted prune.
     """
     if resume is not None:
         _refuse_policy(**policy, dry_run=dry_run)
@@ -72,7 +72,7 @@ def _policy(kind: str | None, ids: Sequence[str], *, with_logs: bool, **more: An
 
 
 def _refuse_policy(**given: Any) -> None:
-    """Refuse a policy beside a receipt."""
+    """Raise `InvalidValue` if flags of a policy are given together with --resume."""
     for name, value in given.items():
         if value is not None and value is not False and value != ():
             flag = "--id" if name == "ids" else f"--{name.replace('_', '-')}"
@@ -115,12 +115,12 @@ def _amount(plan: PrunePlan) -> str:
 
 
 def _tables(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the rows by table."""
+    """Return the number of rows by table, without the counts of log files."""
     return {name: count for name, count in counts.items() if name not in (LINE_FILES, LINE_BYTES)}
 
 
 def _together(counts: Mapping[str, int]) -> str:
-    """Return all rows, and all log files."""
+    """Return the total rows and log files, in words."""
     rows, files = sum(_tables(counts).values()), counts.get(LINE_FILES, 0)
     logs = f"{files} log files of {counts.get(LINE_BYTES, 0)} bytes"
     return " and ".join([*([f"{rows} rows"] if rows or not files else []), *([logs] if files else [])])

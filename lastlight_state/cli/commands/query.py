@@ -1,4 +1,4 @@
-"""``query``: one statement of SQL that reads. The database itself refuses to write."""
+"""``query``: runs one SQL statement that only reads. The database itself refuses to write."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def run(
     as_csv: bool,
     as_lines: bool,
 ) -> Answer:
-    """Run one statement of SQL that reads, also in a database that no store would open.
+    """Run one SQL statement that only reads, even in a database that no store would open.
 
-    The database refuses whatever would write. Tables and columns are in docs/schema.md. Where the columns do not fit
-    on a terminal, each row is shown as a block of lines.
+    The database refuses to write. Tables and columns are described in docs/schema.md. If the columns do not fit on a
+    terminal, each row is shown as a block of lines.
     """
     if as_csv and as_lines:
         raise InvalidValue("--jsonl", "must not be given with --csv")

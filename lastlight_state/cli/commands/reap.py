@@ -1,4 +1,4 @@
-"""``reap``: ends running sessions of conversations that show no sign of life."""
+"""``reap``: ends running sessions of conversations that send no heartbeat any more."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ SESSIONS = (
 @click.option("--to", "end", metavar="WORD", default=ENDS[0], help="How they end: aborted (default) or failed.")
 @click.option("--dry-run", is_flag=True, help="Only say which sessions would be ended.")
 def run(call: Call, older_than: str, end: Any, dry_run: bool) -> Answer:
-    """End running sessions of conversations whose processes died without saying so.
+    """End running sessions of conversations whose processes died without ending them.
 
-    A session shows life by heartbeats, messages and changes of status. It ends at its last sign of life, and its
-    history says why. One that shows life again meanwhile is skipped; `reopen` lets one that has ended run again.
+    Signs of life of a session are heartbeats, messages and changes of status. A session is ended as of its last sign of
+    life, and its history says why. A session that shows life meanwhile is skipped. `reopen` lets an ended session run
+    again.
     """
     age = arguments.age(older_than)
     if age is None:

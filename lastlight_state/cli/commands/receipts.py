@@ -1,4 +1,4 @@
-"""``receipts``: what maintenance has done, as a table or one receipt whole. Never writes."""
+"""``receipts``: lists the receipts of maintenance, or shows one in full. Never writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTED = KINDS["receipts"]
 @kind.STATUS
 @kind.PAGE_TOKEN
 def run(call: Call, receipt_id: str | None, limit: int, status: Sequence[str], page_token: str | None) -> Answer:
-    """List the receipts of maintenance, newest first, or show the one with this id whole."""
+    """List the receipts of maintenance, newest first, or show the receipt with this id in full."""
     if receipt_id is None:
         filters = Filters(kind.words(status), None, valid.page_limit(limit), page_token)
         return kind.answer(_LISTED, read_once(call, lambda store: _LISTED.page(store, filters)))

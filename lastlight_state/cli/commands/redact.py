@@ -28,10 +28,10 @@ def run(
     dry_run: bool,
     yes: bool,
 ) -> Answer:
-    """Empty messages of conversations: contents, embeddings and extra go, rows and their order stay.
+    """Empty messages of conversations: contents, embeddings and extra are removed, rows and their order stay.
 
-    The flags narrow one another, and one of --older-than, --session and --message is needed. Messages in sessions that
-    run or are held stay as they are. There is no undo.
+    Several flags narrow the selection. One of --older-than, --session and --message is required. Messages in sessions
+    that run or are held stay unchanged. This cannot be undone.
     """
     age = None if older_than is None else timedelta(days=older_than)
     policy = RedactPolicy(age, roles or None, session, messages or None)

@@ -1,4 +1,4 @@
-"""``reencrypt``: seals what is stored with the present key of a codec."""
+"""``reencrypt``: encrypts stored contents anew with the codec's current key."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from lastlight_state.store import StateStore
 @click.option("--batch-rows", metavar="N", type=int, default=50, help="Rows of one transaction; 50 unless given.")
 @click.option("--time-limit", metavar="SECONDS", type=float, help="Stop after this time; exit code 7, and do it again.")
 def run(call: Call, path: str, dry_run: bool, batch_rows: int, time_limit: float | None) -> Answer:
-    """Seal contents of messages, states and checkpoints with the key that the codec uses now.
+    """Encrypt contents of messages, states and checkpoints anew with the codec's current key.
 
-    So a codec is switched on for a database that is full, and a key is replaced. The same command again does the rest.
-    Values that the codec cannot open stay as they are, and are exit code 1.
+    Use it to switch a codec on for a filled database, or to replace a key. Repeating the command does what is left.
+    Values that the codec cannot decrypt stay as they are, and give exit code 1.
     """
     sealing = codec_of(path)
     settings = settings_of(call, read_only=True) if dry_run else settings_of(call)
@@ -63,12 +63,12 @@ def _failure(data: dict[str, Any]) -> Failure | None:
 
 
 def codec_of(path: str) -> Sealing:
-    """Return what a codec seals with, of a ``MODULE:NAME``. Raises `InvalidValue`, without the words of the module."""
+    """Import the codec that ``MODULE:NAME`` names. Raises `InvalidValue` without the module's own error text."""
     module, _, name = path.partition(":")
     try:
         codec = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InvalidValue("--codec", f"cannot be imported: {error}") from error
-    except Exception as error:  # what the module does to find its keys; the text may show one
+    except Exception as error:  # the module's error text may contain a key
         raise InvalidValue("--codec", f"cannot be imported: {type(error).__name__}") from error
     return Sealing(codec)

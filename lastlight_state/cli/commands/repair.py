@@ -1,4 +1,4 @@
-"""``repair``: damaged line files, scanned, sealed, copied clean or replaced, without a database; or its counters."""
+"""``repair``: finds and mends damaged line files without a database, or mends the database's counters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLASSES = (
 
 @dataclass
 class ScanResult:
-    """What all files consist of, the damaged ones among them, and what was written."""
+    """The contents of all scanned files by class, the damaged files, and the files that were written."""
 
     scanned: int = 0
     damaged: list[LineFileScan] = field(default_factory=list)
@@ -48,7 +48,7 @@ class ScanResult:
     unread: list[LineFileScan] = field(default_factory=list)
 
     def add(self, scan: LineFileScan) -> None:
-        """Count a file."""
+        """Add the result of scanning one file."""
         self.scanned += 1
         self.sections.update(scan.sections)
         self.bytes.update(scan.section_bytes)
@@ -59,7 +59,7 @@ class ScanResult:
 
     @property
     def classes(self) -> Sequence[dict[str, Any]]:
-        """Return sections and bytes by class."""
+        """Return the number of sections and bytes of each class."""
         return [
             {"kind": kind, "sections": count, "bytes": self.bytes[kind]} for kind, count in self.sections.most_common()
         ]
@@ -86,15 +86,15 @@ def run(
     counters: bool,
     yes: bool,
 ) -> Answer:
-    """Find what is damaged in line files, and mend it without losing a byte.
+    """Find damage in line files, and mend it without losing a byte.
 
-    PATH is a line file or a directory, by default those of agents' and runs' logs.
+    PATH is a line file or a directory. By default, the logs of agents and runs are scanned.
 
-    Without --seal, --out or --replace it only looks; then, and with --dry-run, damage found is exit code 1. A clean
-    copy has every whole record byte for byte, and everything else is in a file of rejects beside it.
+    Without --seal, --out or --replace it only scans. Then, and with --dry-run, damage gives exit code 1. A clean copy
+    has every complete record byte for byte. Everything else goes into a file of rejects beside it.
 
-    With --counters it mends the database instead: counters that are behind the rows which they number are raised, none
-    is lowered and no row is changed.
+    With --counters it mends the database instead: counters that lag behind the rows they number are raised. No counter
+    is lowered, and no row is changed.
     """
     if sum((seal, out is not None, replace, counters)) > 1:
         raise InvalidValue("--seal, --out, --replace, --counters", "give only one at a time")
@@ -128,7 +128,7 @@ def run(
 
 
 def _mend(call: Call, found: ScanResult, roots: Sequence[Path], *, seal: bool, out: Path | None, replace: bool) -> None:
-    """Do to each damaged file what was asked. What is written is told at once, and stays when a later file fails."""
+    """Mend each damaged file as requested. Each written file is reported at once, and is kept if a later file fails."""
     with _receipts(call, replace) as receipts:
         repair = Repair(roots, SYSTEM_CLOCK, receipts)
         for scan in found.damaged:
@@ -146,7 +146,7 @@ def _mend(call: Call, found: ScanResult, roots: Sequence[Path], *, seal: bool, o
 
 @contextmanager
 def _receipts(call: Call, wanted: bool) -> Iterator[Receipts | None]:
-    """Return the receipts of the database. Without a usable one files are replaced all the same, and a note says so."""
+    """Yield the database's receipts. If it cannot be used, yield None: files are replaced without a receipt."""
     with ExitStack() as stack:
         found = None
         if wanted:
@@ -158,13 +158,13 @@ def _receipts(call: Call, wanted: bool) -> Iterator[Receipts | None]:
 
 
 def _name_below(path: Path, roots: Sequence[Path]) -> Path:
-    """Return the path of a file below the directory that it was found in; its name where it was named itself."""
+    """Return a file's path relative to the directory it was found in. A file that was named itself keeps its name."""
     found = next(root for root in roots if path.is_relative_to(root))
     return Path(path.name) if path == found else path.relative_to(found)
 
 
 def damage_of(scan: LineFileScan) -> Iterator[tuple[str, int]]:
-    """Return the classes of a file that are not sound, and how many sections each has."""
+    """Return the damaged classes of a file, each with its number of sections."""
     return ((kind, count) for kind, count in scan.sections.items() if kind not in ("record", "blank"))
 
 

@@ -1,4 +1,4 @@
-"""``restore``: a database from a backup, with its line files and mailboxes."""
+"""``restore``: creates a database from a backup, with its line files and mailboxes."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def run(
     no_logs: bool,
     yes: bool,
 ) -> Answer:
-    """Make the database of a backup anew, with its line files and mailboxes, after every file of it was verified.
+    """Create the database of a backup anew, with its line files and mailboxes, after verifying all of its files.
 
-    Nothing that exists is replaced: where anything stands, nothing is restored.
+    Nothing that exists is replaced. If any target exists already, nothing is restored.
     """
     if no_logs and target_state_dir is not None:
         raise InvalidValue("--to-state-dir", "must not be given with --no-logs")
@@ -53,7 +53,7 @@ def run(
     arguments.ask(f"Restore {folder}?", yes=yes)
 
     def restored(store: StateStore) -> Manifest:
-        call.location = urls.redacted(url)  # nothing else is connected
+        call.location = urls.redacted(url)  # the only database in use
         return store.maintenance.backup.restore(folder, url, **given)
 
     manifest = read_once(call, restored, verified=False)

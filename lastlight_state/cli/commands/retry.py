@@ -1,4 +1,4 @@
-"""``retry``: begins failed runs again, one or all that a filter names."""
+"""``retry``: restarts failed runs, by their ids or by a filter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNS = (
     Column("WORKFLOW", lambda run: run["workflow_name"], rank=1),
     Column("ERROR", lambda run: run["problem"] or run["error"], below=True),
 )
-#: How many runs are looked up at once.
+#: Runs that one query reads.
 _PAGE = 500
 
 
@@ -45,10 +45,10 @@ def run(
     yes: bool,
     **filters: str | None,
 ) -> Answer:
-    """Begin failed runs again: those with these ids, or all that a filter names.
+    """Restart failed runs: those with these ids, or all that a filter selects.
 
-    What a run had finished is kept, so that its worker goes on from there. A run at its limit of restarts, or whose
-    workflow is switched off, is left as it is, and named. More than one are asked about first.
+    What a run has finished is kept, so that its worker continues from there. A run at its limit of restarts, or with a
+    workflow that is switched off, stays unchanged and is named. More than one run is restarted only after confirmation.
     """
     given = {name: value for name, value in filters.items() if value is not None}
     if bool(run_ids) is bool(given):
@@ -67,7 +67,7 @@ def run(
                 store.workflows.runs.restart(
                     each["id"], by=acting(by), reason=reason or "retried from the command line"
                 )
-            except (Conflict, NotFound) as error:  # it has changed meanwhile, or has reached its limit
+            except (Conflict, NotFound) as error:  # it was changed meanwhile, or is at its limit
                 failure = failure or failure_of(error)
                 data["left"].append({**each, "problem": str(error)})
             else:

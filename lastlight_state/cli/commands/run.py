@@ -1,4 +1,4 @@
-"""``run``: cancels, pauses, resumes, restarts or releases a run, as an operator does."""
+"""``run``: cancels, pauses, resumes, restarts or releases a run, on an operator's behalf."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lastlight_state.workflows.operators import take_away
 
 
 class Order(NamedTuple):
-    """An operator's order to a run."""
+    """An operator's order for a run."""
 
     by: str
     reason: str
@@ -28,7 +28,7 @@ class Order(NamedTuple):
 
 
 def _release(store: StateStore, run_id: str, said: Order) -> WorkflowRun:
-    """Take the claim over from its holder, whose writes are refused from now on, and give the run back."""
+    """Take the claim from its holder and release the run. The former holder's writes are refused from now on."""
     take_away(store.workflows.claims, run_id, by=said.by, now=SYSTEM_CLOCK.now())
     return store.workflows.runs.get(run_id)
 
@@ -47,7 +47,7 @@ VERBS: Mapping[str, Callable[[StateStore, str, Order], WorkflowRun]] = {
     "release": _release,
     "allow-restarts": _allow_restarts,
 }
-#: Verbs that end the claim of a worker, and what is asked before.
+#: Verbs that end a worker's claim, each with the question for confirmation.
 _ENDS_CLAIM = {"cancel": "Cancel it?", "release": "Take it away?"}
 
 
@@ -61,12 +61,13 @@ _ENDS_CLAIM = {"cancel": "Cancel it?", "release": "Take it away?"}
 def run(call: Call, run_id: str, verb: str, by: str | None, reason: str | None, most: int | None, yes: bool) -> Answer:
     """Change what a run does. VERB is cancel, pause, resume, restart, release or allow-restarts.
 
-    A cancel ends the run now, whoever holds it. A release takes it from the worker that holds it, at no restart, and
-    another may take it at once: for a worker that hangs. With allow-restarts a run may be taken again after its limit.
+    cancel ends the run now, even if a worker holds it. release takes the run from the worker that holds it, without
+    counting a restart, so that another worker may take it at once: use it if a worker hangs. allow-restarts lets a run
+    be taken again after its limit.
 
-    A run that a worker holds is not paused, because the worker would go on: cancel it, or let the worker pause it. A
-    paused run with open questions is resumed by answering them. Of a release no reason is kept. On a terminal, what
-    ends the claim of a worker is asked about first.
+    A run that a worker holds cannot be paused, because the worker would go on: cancel it, or let the worker pause it. A
+    paused run with open questions is resumed by answering them. No reason is stored for a release. On a terminal, you
+    are asked before a worker's claim is ended.
     """
     act = VERBS[valid.word("VERB", verb, VERBS)]
     if most is not None and verb != "allow-restarts":

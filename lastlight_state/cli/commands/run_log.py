@@ -1,4 +1,4 @@
-"""``run-log``: the logs of runs, listed, read, replayed, checked, packed and removed. Needs no database."""
+"""``run-log``: lists, reads, replays, checks, packs and removes the logs of runs. Needs no database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.run_log import Finding, PruneReport, Report, RunLog, RunPage
 
-#: Seconds between two looks of ``tail --follow``.
+#: Seconds between two polls of ``tail --follow``.
 POLL = 0.5
 _MOST_DAYS = 100_000
 
@@ -45,7 +45,7 @@ FINDINGS = (
 
 
 class Arguments:
-    """The arguments of the command line, and the run log that they are about."""
+    """The arguments of this command line, and the run log they concern."""
 
     def __init__(self, call: Call, log: RunLog, key: str | None, options: dict[str, Any]) -> None:
         self.call = call
@@ -55,7 +55,7 @@ class Arguments:
 
     @property
     def run_id(self) -> str:
-        """Return the run that is named. Raises `InvalidValue` where none is."""
+        """Return the run's id from the arguments. Raises `InvalidValue` if there is none."""
         if self._key is None:
             raise InvalidValue("ID", "must be given: the id of a run")
         return self._key
@@ -75,11 +75,11 @@ class Arguments:
 @click.option("--dry-run", is_flag=True, help="With prune: only tell what would be removed.")
 @click.option("--yes", "-y", is_flag=True, help="With prune: do not ask.")
 def run(call: Call, action: str, key: str | None, **options: Any) -> Answer:
-    """Look at the logs of runs: list them, sum one up, print its records or its prompts, check it, copy it clean.
+    """Work on the logs of runs: list them, summarise one, print its records or prompts, check it, copy it clean.
 
-    With tail and replay, --json gives an object on a line of its own for each record or prompt, and a last one that
-    counts. With validate, errors found are exit code 1. pack puts a gzip in the place of a log that has ended, prune
-    removes logs that ended long ago; nothing else changes a log.
+    With tail and replay, --json gives an object on its own line per record or prompt, and a last object with the
+    counts. With validate, errors give exit code 1. pack replaces the log of an ended run by a gzip file. prune removes
+    logs that ended long ago. No other action changes a log.
     """
     work = ACTIONS[valid.word("ACTION", action, ACTIONS)]
     return work(Arguments(call, RunLog(settings_of(call).anchored().run_logs), key, options))

@@ -1,4 +1,4 @@
-"""``session-state``: the snapshots from which sessions resume. Needs no database."""
+"""``session-state``: works on the snapshots from which sessions resume. Needs no database."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ SESSIONS = (
 @click.option("--page-token", metavar="TOKEN", help="With ls: go on where the page before ended.")
 @click.option("--yes", "-y", is_flag=True, help="With clear: do not ask.")
 def run(call: Call, action: str, key: str | None, yes: bool, **options: Any) -> Answer:
-    """Look at the states of sessions: list them, show one, delete one, or make one of the logs where it is lost.
+    """Work on the states of sessions: list them, show one, delete one, or reconstruct a lost one from the logs.
 
-    reconstruct prints what it makes and stores nothing. clear deletes the snapshot; the logs of its runs stay.
+    reconstruct prints the state and stores nothing. clear deletes the state's snapshot. The logs of its runs stay.
     """
     states = RunLog(settings_of(call).anchored().run_logs).states
     if valid.word("ACTION", action, ("ls", *ACTIONS)) == "ls":

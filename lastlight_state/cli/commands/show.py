@@ -1,4 +1,4 @@
-"""``show``: one record, and what belongs to it. Never writes."""
+"""``show``: shows one record, and what belongs to it. Never writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lastlight_state.workflows import RunState, UsageTotals
 
 @dataclass(frozen=True)
 class ShownRecord:
-    """A record, its children, the text it produced (executions), and its state and what happened to it (runs)."""
+    """A record with its children. For an execution also its output text, and for a run its state and history."""
 
     kind: Kind
     record: Any
@@ -50,9 +50,10 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
     KIND is run, execution, approval, question, worker, messaging, session, thread, state, cron, fire, receipt, output,
-    score or input, or with --run one of event, signal, frame, tool-call and sandbox; the plural will do. It may be left
-    out where the ID says it. ID is the record's id, name or key, of an input its run, or the number in the run. The
-    beginning of an id is enough where no other has it, and last is the newest record.
+    score or input. With --run it may also be event, signal, frame, tool-call or sandbox. The plural works too. KIND may
+    be omitted if the ID is unique. ID is the record's id, name or key. For an input it is the run's id, and for records
+    of a run their number in it. The beginning of an id is enough if no other id begins with it. last is the newest
+    record.
     """
     kind = SINGULARS.get(kind, kind)
     if key is None and kind in BY_NAME:

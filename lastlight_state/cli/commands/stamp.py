@@ -1,4 +1,4 @@
-"""``stamp``: write the version of a database whose schema is that of a revision."""
+"""``stamp``: writes the version into a database whose schema is that of a revision."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from lastlight_state.cli.output import Answer, Call, command
 def run(call: Call, to: str, force: bool) -> Answer:
     """Write that the database is at a revision, and change nothing else.
 
-    For a database that lost its version or got a wrong one. The schema is compared first, and refused with every
-    difference from what the revisions make.
+    Use it for a database that lost its version or got a wrong one. First the schema is compared with the revision. If
+    it differs, the stamp is refused and every difference is listed.
     """
     with closing(connected(call, settings_of(call))) as backend:
         result = migrations.stamp(existing(backend), to, force=force)

@@ -1,4 +1,4 @@
-"""``stats``: everything counted and measured. Never writes, and needs no database."""
+"""``stats``: counts and measures everything stored. Never writes, and needs no database."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(call: Call, estimate: bool) -> Answer:
 
 
 def size(count: int | None) -> str | None:
-    """Return a number of bytes in the unit that suits it."""
+    """Return a number of bytes with a suitable unit."""
     if count is None:
         return None
     value, unit = float(count), 0

@@ -1,4 +1,4 @@
-"""``tenants``: the tenants of one Postgres database: listed, made, migrated, exported, erased, moved."""
+"""``tenants``: lists, creates, migrates, exports, erases and moves the tenants of a Postgres database."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def run(
     to: str | None,
     confirm: str | None,
 ) -> Answer:
-    """List the tenants of a Postgres database, or make, migrate, export, erase or move some.
+    """List the tenants of a Postgres database, or create, migrate, export, erase or move some.
 
-    A tenant is a schema of this library with a name of lower-case letters, digits, underscores and hyphens.
-    migrate without names takes all, goes on where one fails, and names it with exit code 1; run it again. erase tells
-    what would go unless --confirm gives the name. move is for Citus.
+    A tenant is a schema of this library. Its name has lower-case letters, digits, underscores and hyphens. migrate
+    without names migrates all. If a tenant fails, it is named, the others go on, and the exit code is 1: then run it
+    again. erase only shows what would be erased, unless --confirm repeats the name. move works with Citus only.
     """
     valid.word("ACT", act, ACTS)
     if not 0 <= lock_timeout <= 86_400:

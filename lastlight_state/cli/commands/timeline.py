@@ -1,4 +1,4 @@
-"""``timeline``: everything that happened to a run, and with ``--follow`` what happens. Never writes."""
+"""``timeline``: prints everything that happened to a run, and with ``--follow`` new entries too. Never writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lastlight_state.store import StateStore
 def run(call: Call, run_id: str, follow: bool) -> Answer:
     """Print what happened to a run, oldest first: transitions, questions, executions, inputs, signals and events.
 
-    With --follow each entry is a line of its own, with --json an object; executions are told by their phases then.
+    With --follow each entry is a line of its own, with --json an object. Executions then appear as their phases.
     """
     if follow:
         return read_once(call, lambda store: _followed(call, store, run_id))

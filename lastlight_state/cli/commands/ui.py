@@ -1,4 +1,4 @@
-"""``ui``: serves the pages of the inspector over one store, on this machine alone unless a token is given."""
+"""``ui``: serves the inspector's pages over one store. Without a token, on this machine only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lastlight_state.lazy import load
 from lastlight_state.settings import secret_in
 from lastlight_state.store import StateStore
 
-#: The least length of a token that guards an address which others reach.
+#: Least characters of the token for an address that other machines reach.
 LEAST_TOKEN = 16
-#: Seconds that pages under way have at the end.
+#: Seconds that unfinished requests have when the server ends.
 LAST_SECONDS = 3
 
 
@@ -32,10 +32,10 @@ LAST_SECONDS = 3
 @click.option("--person", metavar="NAME", help="With --allow-acting: in whose name.")
 @click.option("--hide-personal", is_flag=True, help="Show neither names of people nor what they wrote.")
 def run(call: Call, **options: Any) -> Answer:
-    """Serve pages that show what is in the store, until it is interrupted.
+    """Serve pages that show what is in the store, until interrupted.
 
-    It reads, and listens on this machine alone. Another address needs --token-file; put TLS in front of it. With
-    --allow-acting and --person questions can be answered, and runs cancelled, paused and resumed.
+    By default it only reads, and listens on this machine only. Another address needs --token-file: put TLS in front of
+    it. With --allow-acting and --person, questions can be answered, and runs cancelled, paused and resumed.
     """
     host, token = options["host"], _token(options["token_file"])
     local = _is_loopback(host)
@@ -75,7 +75,7 @@ def _serve(call: Call, store: StateStore, options: dict[str, Any], token: str | 
         timeout_graceful_shutdown=LAST_SECONDS,
     )
     socket = config.bind_socket()
-    socket.listen(config.backlog)  # whoever reads the address may use it at once
+    socket.listen(config.backlog)  # a reader of the printed address may connect at once
     where = socket.getsockname()
     name = f"[{where[0]}]" if ":" in where[0] else where[0]
     call.output.note(f"http://{name}:{where[1]}/ shows {store.backend.location}; end it with Ctrl-C")
@@ -84,7 +84,7 @@ def _serve(call: Call, store: StateStore, options: dict[str, Any], token: str | 
 
 
 def _token(file: Path | None) -> str | None:
-    """Return the token of the file. Raises `InvalidValue` for one that cannot be read or is short."""
+    """Read the token from the file. Raises `InvalidValue` if it is unreadable or too short."""
     if file is None:
         return None
     token = secret_in(file, "--token-file")

@@ -1,4 +1,4 @@
-"""``usage``: what executions have cost, in total and by one dimension. Never writes."""
+"""``usage``: sums the cost of executions, in total and by one dimension. Never writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lastlight_state.store import StateStore
 from lastlight_state.workflows import UsageTotals
 from lastlight_state.workflows.usage import MOST_DAYS, Dimension
 
-#: The words of ``--by`` beside days, and the dimension that each means.
+#: The words of ``--by`` other than day, each with its dimension.
 BY: dict[str, Dimension] = {
     "workflow": "workflow",
     "model": "model",
@@ -43,9 +43,9 @@ SUMS = (
 @click.option("--since", metavar="TIME", help="Started since: 2026-02-03, or 7d ago as 7d; else since midnight.")
 @click.option("--by", metavar="WORD", default="workflow", help=f"One of: day, {', '.join(BY)}.")
 def run(call: Call, since: str | None, by: str) -> Answer:
-    """Say what executions that started since a time have cost: in total, and by one dimension.
+    """Print the cost of executions that started since a time: in total, and by one dimension.
 
-    Executions in flight count with what they have reported so far.
+    Running executions count with what they have reported so far.
     """
     valid.word("--by", by, ["day", *BY])
     now = SYSTEM_CLOCK.now()

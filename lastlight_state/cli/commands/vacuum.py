@@ -1,4 +1,4 @@
-"""``vacuum``: gives back the space of deleted rows."""
+"""``vacuum``: frees the space of deleted rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lastlight_state.cli.output import Answer, Call, command
 @click.option("--full", is_flag=True, help="Rewrite the tables, each locked meanwhile (Postgres).")
 @click.option("--yes", "-y", is_flag=True, help="With --full: do not ask.")
 def run(call: Call, no_analyze: bool, full: bool, yes: bool) -> Answer:
-    """Give back the space of deleted rows. SQLite rebuilds its file, and needs twice its size in free space."""
+    """Free the space of deleted rows. SQLite rebuilds its file, and needs twice its size in free space."""
     if full:
         arguments.ask("Rewrite the tables, with each of them locked meanwhile?", yes=yes)
     with working(call) as store:

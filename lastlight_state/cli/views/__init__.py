@@ -1,1 +1,1 @@
-"""How stored things are shown: as rows, as texts, in full."""
+"""How stored records are shown: as rows, as text, in full."""

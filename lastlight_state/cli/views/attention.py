@@ -1,4 +1,4 @@
-"""What needs attention: what waits for a person or a worker, runs that are not well, and what is switched off."""
+"""What needs attention: questions to people, runs without a worker, unhealthy runs, and what is switched off."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 else:
     sentences = Module("lastlight_state.workflows.sentences")
 
-#: So many of each list are shown on a terminal.
+#: Most items of each list that are shown on a terminal.
 FEW = 5
-#: Of so many, those that are off are looked for.
+#: Most overrides that are searched for those that are off.
 _MOST_SWITCHES = 500
 
 
 class Switch(NamedTuple):
-    """A workflow or a cron that an operator has changed."""
+    """An operator's override of a workflow or a cron."""
 
     target: str
     name: str
@@ -38,7 +38,7 @@ class Switch(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """All of it, each list with at most so many as were asked for."""
+    """All that needs attention: four lists, each up to the requested length."""
 
     questions: Sequence[Waiting]
     waiting: Sequence[WaitingWorkflow]
@@ -47,7 +47,7 @@ class Attention(NamedTuple):
 
     @property
     def data(self) -> dict[str, Any]:
-        """Return it as the object that `--json` prints."""
+        """Return the lists as the object that `--json` prints."""
         return {**self._asdict(), "switched_off": [switch._asdict() for switch in self.switched_off]}
 
 
@@ -63,7 +63,7 @@ SWITCHES = (
 
 
 def read_attention(store: StateStore, limit: int) -> Attention:
-    """Return what needs attention."""
+    """Read what needs attention, at most ``limit`` items per list."""
     off = [switch for switch in switches(store, _MOST_SWITCHES) if switch.enabled is False]
     free = store.workflows.workers.list_waiting()
     unhealthy = _first(store.workflows.health.list_unhealthy, limit, but=_only_unserved)
@@ -71,12 +71,12 @@ def read_attention(store: StateStore, limit: int) -> Attention:
 
 
 def _only_unserved(run: UnhealthyRun) -> bool:
-    """True if nothing is wrong with a run but that it waits for a worker, which is told by its workflow."""
+    """True if the run's only trouble is that no worker takes it. Such runs are listed by workflow instead."""
     return run.state.unhealthy == ("no_worker",)
 
 
 def switches(store: StateStore, limit: int) -> list[Switch]:
-    """Return the overrides of workflows and of crons, of each so many at most."""
+    """Return the overrides of workflows and of crons, at most ``limit`` of each."""
     workflows = _first(store.workflows.overrides.list, limit)
     crons = _first(store.schedules.overrides.list, limit)
     return [
@@ -89,7 +89,7 @@ def switches(store: StateStore, limit: int) -> list[Switch]:
 
 
 def lines(found: Attention, command: Callable[..., str], screen: Screen) -> Iterator[Any]:
-    """Return what is stuck in a sentence, then each of it with why and what to do, as ``command`` writes commands."""
+    """Return a summary, then each item with its reason and remedy. ``command`` formats command lines."""
     most = None if screen.width is None else FEW
     parts: tuple[tuple[str, int, Iterator[Any], str], ...] = (
         (
@@ -131,7 +131,7 @@ def lines(found: Attention, command: Callable[..., str], screen: Screen) -> Iter
 
 
 def _summary(found: Attention) -> str:
-    """Return in one sentence how much waits, and for whom."""
+    """Return one sentence with the number of items that wait, and for whom."""
     runs = sum(one.runs for one in found.waiting)
     told = (
         (len(found.questions), "question waits for a person", "questions wait for a person"),
@@ -161,7 +161,7 @@ def _waiting(items: Sequence[WaitingWorkflow], screen: Screen) -> Iterator[Any]:
 
 
 def _unhealthy(items: Sequence[UnhealthyRun], command: Callable[..., str], screen: Screen) -> Iterator[Any]:
-    """Yield the runs by what is wrong with them, so that each trouble and what helps is said once."""
+    """Yield unhealthy runs grouped by trouble, so that each trouble and its remedy is stated once."""
     now, ids = SYSTEM_CLOCK.now(), _ids([one.id for one in items], screen)
     groups: dict[str, list[UnhealthyRun]] = {}
     for one in items:
@@ -185,7 +185,7 @@ def _switched(items: Sequence[Switch], screen: Screen) -> Iterator[Any]:
 
 
 def _ids(ids: Sequence[str], screen: Screen) -> dict[str, str]:
-    """Return each id as the screen shows it: on a terminal as short as tells them apart."""
+    """Return each id as the screen shows it: on a terminal, shortened as far as all still differ."""
     return {one: one for one in ids} if screen.width is None else shortest(ids)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of record of the journal. Most belong to a run, and have a number there."""
+"""The kinds of journal records. Most belong to a run, and have a number within it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _history(status: Any) -> Any:
 
 
 def _numbered(get: Callable[[Store, str, int], Any]) -> Callable[[Store, str, str], Any]:
-    """Get one by its number in the run."""
+    """Return a function that gets a record by its number in the run."""
 
     def numbered(store: Store, run_id: str, key: str) -> Any:
         if not (key.isascii() and key.isdigit()):
@@ -113,7 +113,7 @@ def _numbered(get: Callable[[Store, str, int], Any]) -> Callable[[Store, str, st
     return numbered
 
 
-#: By the word that ``ls`` takes.
+#: Kinds of records, by the word that ``ls`` takes.
 KINDS = {
     "events": Kind(
         "event",

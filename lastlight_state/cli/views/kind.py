@@ -1,4 +1,4 @@
-"""What a kind of record is to the commands that list and show: how it is read, and which columns people see."""
+"""What list and show commands know of a kind of record: how it is read, and the columns that people see."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Filters:
-    """The filters of a list. None filters nothing; the repository judges the words."""
+    """The filters of a list. None means no filter. The repository checks the words."""
 
     statuses: Sequence[Any] | None
     since: datetime | None
@@ -53,7 +53,7 @@ class Filters:
 
     @property
     def status(self) -> Any:
-        """Return the only status, or None. Raises `InvalidValue` for several."""
+        """Return the single status, or None. Raises `InvalidValue` for several."""
         if self.statuses is None:
             return None
         if len(self.statuses) != 1:
@@ -61,24 +61,24 @@ class Filters:
         return self.statuses[0]
 
     def refuse(self, kind: str, *flags: str) -> None:
-        """Raise `InvalidValue` for the first of these flags that is given, because the kind is not listed by it."""
+        """Raise `InvalidValue` for the first given flag among these, by which lists of this kind cannot be filtered."""
         given = {"run": self.run_id, "since": self.since, "status": self.statuses}
         for flag in flags:
             if given[flag] is not None:
                 raise InvalidValue(f"--{flag}", f"{kind} {_REFUSALS[flag]}")
 
     def run(self, kind: str) -> str:
-        """Return the run. Raises `InvalidValue` without one."""
+        """Return the run's id. Raises `InvalidValue` if none is given."""
         return needed_run(kind, self.run_id)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The ways to list a kind, and to get one with its children. ``name`` is its singular, as `show` takes it.
+    """A kind of record: how it is listed, and how one is read with its children. ``name`` is the word for `show`.
 
-    ``get`` finds one by its key alone, ``part`` one of a run by the run and its key there. A kind with neither can
-    only be listed. ``by`` names the other flags that
-    narrow its list: ``project``, ``workflow``, ``repo``, ``by``, ``until``.
+    ``get`` reads a record by its key. ``part`` reads a record of a run by the run's id and the key within it. A kind
+    with neither can only be listed. ``by`` names the other flags that filter its list: ``project``, ``workflow``,
+    ``repo``, ``by``, ``until``.
     """
 
     name: str
@@ -92,14 +92,14 @@ class Kind:
 
 
 def needed_run(kind: str, run_id: str | None) -> str:
-    """Return the run. Raises `InvalidValue` without one."""
+    """Return the run's id. Raises `InvalidValue` if it is None."""
     if run_id is None:
         raise InvalidValue("--run", f"must be given: {kind} belong to a run")
     return run_id
 
 
 def column(title: str, field: str | None = None, **options: Any) -> Column:
-    """Return a column of a field, that of the title's name unless given."""
+    """Return a column that shows a field. By default the field has the title's name."""
     return Column(title, attrgetter(field or title.lower()), **options)
 
 
@@ -111,12 +111,12 @@ PAGE_TOKEN = click.option("--page-token", metavar="TOKEN", help="Go on where the
 
 
 def words(given: Sequence[str]) -> list[str] | None:
-    """Return the statuses of repeated flags, or of one with commas between."""
+    """Return the statuses from repeated flags, or from one flag with commas. None if none is given."""
     return [word.strip() for words in given for word in words.split(",")] if given else None
 
 
 def answer(kind: Kind, page: Page[Any]) -> Answer:
-    """Return a page of a kind."""
+    """Return a page of records as a command's answer."""
     data = {"items": page.items, "next_page_token": page.next_page_token, "damaged": page.damaged}
     return Answer(data, lambda screen: _lines(kind, page, screen))
 
@@ -132,16 +132,16 @@ def _lines(kind: Kind, page: Page[Any], screen: Screen) -> Iterator[Any]:
         yield f"more: --page-token {page.next_page_token}"
 
 
-# One record: its fields, and below them the texts that do not fit beside their names.
+# A single record: its fields, and below them the texts that are too long to stand beside a name.
 
-#: Characters of a text that are shown unless all are wanted.
+#: Most characters of a text that are shown without ``--full``.
 SHORT = 200
 
 
 def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -> Iterator[Any]:
-    """Yield the lines of a record and of the texts that come with it.
+    """Yield the lines of a record, and of the texts in ``more``.
 
-    ``full`` shows long texts whole, and empty fields.
+    With ``full``, long texts are complete and empty fields are shown.
     """
     values = {name: getattr(record, name) for name in _ordered(type(record).model_fields)}
     long = {name: text for name, value in values.items() if (text := _long(value))}
@@ -152,7 +152,7 @@ def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -
 
 
 def _ordered(names: Iterable[str]) -> list[str]:
-    """Return the names of fields in their order, but the owner of a repository before its name."""
+    """Return the names of fields in their order, but a repository's owner right before its name."""
     found = list(names)
     if "owner" in found and "repo" in found:
         found.remove("owner")
@@ -161,7 +161,7 @@ def _ordered(names: Iterable[str]) -> list[str]:
 
 
 def _long(value: Any) -> str | None:
-    """Return the text of a value that does not fit beside its name."""
+    """Return a value's text if it is too long to stand beside its name, else None."""
     if isinstance(value, str):
         return value if len(value) > SHORT or "\n" in value else None
     if isinstance(value, dict | list):

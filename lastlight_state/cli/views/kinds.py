@@ -1,4 +1,4 @@
-"""The kinds of record that can be listed and shown: how each is read, and which columns people see."""
+"""The kinds of records that can be listed and shown: how each is read, and which columns people see."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
-# The kinds of record of outputs: tables and what wrote them, inputs of runs, the cache.
+# The kinds of output records: tables and their schemas, inputs of runs, the cache.
 
 OUTPUTS = (
     column("KEY", keep=True),
@@ -66,7 +66,7 @@ def _of_input(store: Store, found: Any) -> Mapping[str, Page[Any]]:
     return {"revisions": store.outputs.inputs.list(found.run_id)}
 
 
-#: By the word that ``ls`` takes.
+#: Kinds of records, by the word that ``ls`` takes.
 OUTPUT_KINDS = {
     "outputs": Kind(
         "output",
@@ -86,7 +86,7 @@ OUTPUT_KINDS = {
 OUTPUT_COLUMNS = {"rows": ROWS, "revisions": INPUTS}
 
 
-# The kinds of record of conversations: sessions, with their branches.
+# The kinds of conversation records: sessions, with their branches.
 
 CONVERSATIONS = (
     column("ID", is_id=True),
@@ -128,7 +128,7 @@ def _of_conversation(store: Store, session: Any) -> Mapping[str, Page[Any]]:
     return {"branches": talks.branches.list(session.id), "transitions": talks.lifecycle.history(session.id)}
 
 
-#: By the word that ``ls`` takes.
+#: Kinds of records, by the word that ``ls`` takes.
 CONVERSATION_KINDS = {
     "sessions": Kind(
         "session",
@@ -196,7 +196,7 @@ RECEIPTS = (
     Column("ROWS", lambda found: sum(found.counts.values()), right=True),
 )
 
-#: Of threads and of states.
+#: The columns of both threads and states.
 KEYED = (
     column("ID", is_id=True),
     column("SCOPE", rank=2),
@@ -290,7 +290,7 @@ def _of_thread(store: Store, thread: Any) -> Mapping[str, Page[Any]]:
     return {"checkpoints": store.checkpoints.list(thread.key, scope=thread.scope)}
 
 
-#: By the word that ``ls`` takes.
+#: Kinds of records, by the word that ``ls`` takes.
 KINDS = {
     **CONVERSATION_KINDS,
     **run_kinds.KINDS,
@@ -324,9 +324,9 @@ COLUMNS = {
     **CONVERSATION_COLUMNS,
 }
 
-#: By the word that ``show`` takes.
+#: Kinds of records, by the word that ``show`` takes.
 BY_NAME = {kind.name: kind for kind in KINDS.values() if kind.get or kind.part}
 
-#: Each command takes the word of the other, too: ``ls run``, ``show runs``.
+#: ``ls`` and ``show`` each accept the other's word too: ``ls run``, ``show runs``.
 PLURALS = {kind.name: word for word, kind in KINDS.items()}
 SINGULARS = {word: kind.name for word, kind in KINDS.items() if kind.name in BY_NAME}

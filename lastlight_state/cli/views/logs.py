@@ -1,4 +1,4 @@
-"""Logs as people read them: which log an id has, and its events and records as lines."""
+"""Logs for people: finding the log of an id, and showing its events and records as lines."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from lastlight_state.store import StateStore
 from lastlight_state.workflows import ExecutionSummary
 from lastlight_state.workflows.words import TERMINAL
 
-# A record of an event log as one line for people: when, what, and the beginning of what was said.
+# A record of an event log as one line for people: its time, its kind, and the beginning of its text.
 
 SHORT = 160
-#: Beyond this a cost is no cost, and its digits would fill the screen.
+#: A cost above this is not believed: its digits would fill the screen.
 _MOST_COST = 1e15
 KIND_WIDTH = 9
 
@@ -38,7 +38,7 @@ _STYLES = {"user": "bold", "tool": "dim", "result": "green", "error": "red"}
 
 
 def text_of(line: LogLine, screen: Screen) -> Text:
-    """Return the line of a record."""
+    """Return the line that shows a record."""
     kind, said = _told(line)
     when = screen.shown(line.timestamp) if line.timestamp else "-" * 24
     marked = f"{screen.shown(kind[:SHORT]):<{KIND_WIDTH}}"
@@ -79,15 +79,15 @@ class Source(ABC):
 
     @abstractmethod
     def sessions(self, *, wait: bool) -> Iterator[str]:
-        """Return their ids; with ``wait`` also those that begin later, until none will."""
+        """Return the ids of the sessions. With ``wait``, also of sessions that begin later, until none can."""
 
     @abstractmethod
     def until(self, session_id: str) -> Stop:
-        """Return what says when nothing more will come into a session's log."""
+        """Return a stop event that is set once a session's log will grow no more."""
 
 
 def source_of(call: Call, key: str, *, pause: Callable[[float], object] = time.sleep) -> Source:
-    """Return the source of a session with this id if it has a log, else of a run or an execution. Raises `NotFound`.
+    """Return the source for an id: a session if it has a log, else a run or an execution. Raises `NotFound`.
 
     ``pause`` is called with the seconds to wait between two looks.
     """
@@ -100,7 +100,7 @@ def source_of(call: Call, key: str, *, pause: Callable[[float], object] = time.s
 
 
 class _Session(Source):
-    """One log, which may grow as long as it likes."""
+    """The log of a single session, which is followed until the caller stops."""
 
     def __init__(self, log: AgentLog, session_id: str, pause: Callable[[float], object]) -> None:
         super().__init__(log)
@@ -115,7 +115,7 @@ class _Session(Source):
 
 
 class _Database(Source):
-    """The sessions of a run's executions, or of one execution, in the order in which they began."""
+    """The sessions of a run's executions, or of one execution, in the order they began."""
 
     def __init__(self, call: Call, log: AgentLog, key: str, pause: Callable[[float], object]) -> None:
         super().__init__(log)
@@ -126,7 +126,7 @@ class _Database(Source):
         self.ended = False
 
     def look(self) -> None:
-        """Ask the database again. Raises `NotFound` for an id that it does not know."""
+        """Query the database again. Raises `NotFound` for an unknown id."""
         self.known, self.ended = read_once(self._call, self._found)
 
     def sessions(self, *, wait: bool) -> Iterator[str]:
@@ -156,7 +156,7 @@ class _Database(Source):
 
 
 class _Never:
-    """Stops never."""
+    """A stop event that is never set."""
 
     def __init__(self, pause: Callable[[float], object]) -> None:
         self._pause = pause
@@ -169,7 +169,7 @@ class _Never:
 
 
 class _UntilOver:
-    """Stops when another session has begun or all has ended, after one more look at the log."""
+    """A stop event: set when another session has begun or all have ended, and the log was read once more since."""
 
     def __init__(self, source: _Database, session_id: str) -> None:
         self._source = source
@@ -195,7 +195,7 @@ class _UntilOver:
 def _has_log(log: AgentLog, key: str) -> bool:
     try:
         return log.sessions.find(key) is not None
-    except UnsafePath:  # no name of a log, but it may be that of a run
+    except UnsafePath:  # not a valid name of a log, but perhaps the id of a run
         return False
 
 
@@ -209,7 +209,7 @@ def _session_ids(executions: list[ExecutionSummary]) -> list[str]:
     return list(dict.fromkeys(found.session_id for found in executions if found.session_id is not None))
 
 
-# The events of a run, read page by page from the database, and each as one line for people.
+# The events of a run, read page by page from the database, each as one line for people.
 
 PAGE = 500
 
@@ -217,7 +217,7 @@ SEQ_WIDTH = 6
 
 
 class Events:
-    """The events of a run. ``damaged`` counts those that could not be read."""
+    """The events of a run. ``damaged`` counts unreadable events."""
 
     def __init__(
         self, call: Call, run_id: str, types: Collection[str], *, pause: Callable[[float], object] = time.sleep
@@ -230,7 +230,7 @@ class Events:
         self.damaged = 0
 
     def read(self, *, last: int | None, follow: bool) -> Iterator[Event]:
-        """Return the stored events, or the ``last``. With ``follow``, go on until the run has ended.
+        """Return the stored events, or only the ``last``. With ``follow``, go on until the run has ended.
 
         Raises `NotFound` for an unknown run.
         """
@@ -247,7 +247,7 @@ class Events:
         yield from self._page(limit=count, order="newest_first").items[::-1]
 
     def _stored(self) -> Iterator[Event]:
-        """Return what comes after the last event that was read."""
+        """Return the stored events after the last one that was read."""
         more = True
         while more:
             found = self._page(limit=PAGE, after_seq=self._last)
@@ -269,7 +269,7 @@ class Events:
 
 
 def event_text(event: Event, screen: Screen) -> Text:
-    """Return the line of an event."""
+    """Return the line that shows an event."""
     payload = screen.shown(event.payload) if event.payload else ""
     shown = payload if len(payload) <= SHORT else f"{payload[:SHORT]}… [{len(payload):,} characters]"
     return Text.assemble(
@@ -283,12 +283,12 @@ def event_text(event: Event, screen: Screen) -> Text:
 # Records, prompts and messages of run logs: as lines for people, or as objects for programs.
 
 _TYPE_WIDTH, _ROLE_WIDTH = 12, 9
-#: Fields of a record that every line has, or that say nothing to people.
+#: Fields of a record that every line has, or that people do not need.
 _COMMON = frozenset({"type", "run_id", "session_id", "ts", "meta", "schema_version", "started_at"})
 
 
 def shown(record: RunRecord, call: Call) -> Any:
-    """Return a record."""
+    """Return a record as a line, or with ``--json`` as an object."""
     value = record.to_json()
     if call.flags.json:
         return {"record": value, "recovered": record.recovered}
@@ -299,7 +299,7 @@ def shown(record: RunRecord, call: Call) -> Any:
 
 
 def of_turn(turn: PromptTurn, call: Call) -> Iterator[Any]:
-    """Return an invocation: its prompt and its answer."""
+    """Return the lines or objects that show a model call: its prompt and its answer."""
     request, response = turn.request.to_json(), turn.response.to_json() if turn.response else None
     if call.flags.json:
         yield {"seq": turn.seq, "request": request, "response": response}
@@ -311,7 +311,7 @@ def of_turn(turn: PromptTurn, call: Call) -> Iterator[Any]:
 
 
 def of_message(message: dict[str, Any], screen: Screen) -> Text:
-    """Return a message of a prompt or history."""
+    """Return the line that shows a message of a prompt or history."""
     told = {name: part for name, part in message.items() if name != "role" and part is not None}
     only = told.get("content") if told.keys() == {"content"} else told
     role = message.get("role")

@@ -1,4 +1,4 @@
-"""What commands of maintenance show: bundles, counters, emptied texts and timelines."""
+"""Views of maintenance commands: bundles, counters, emptied texts and timelines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lastlight_state.maintenance.bundles.records import ON_CONFLICT
 from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore
 
-# What ``repair --counters`` does and shows.
+# The work and output of ``repair --counters``.
 
 COUNTS = (Column("COUNTER", lambda row: row[0]), Column("BEHIND", lambda row: row[1], right=True))
 SAMPLES = (
@@ -30,7 +30,7 @@ SAMPLES = (
 
 
 def raised(call: Call, *, dry_run: bool) -> Answer:
-    """Raise the counters that are behind, or only say which; then they are exit code 1."""
+    """Raise the counters that are behind. With ``dry_run``, only list them, with exit code 1 if there are any."""
     plan = read_once(call, lambda store: store.maintenance.counters.plan())
     data: dict[str, Any] = {"dry_run": dry_run, **plan.model_dump(), "receipt": None}
     if dry_run:
@@ -55,7 +55,7 @@ def _amount(counts: Mapping[str, int]) -> str:
     return "1 counter" if many == 1 else f"{many} counters"
 
 
-# What ``redact`` and ``erase`` have in common: the plan, the question, the work and its receipt.
+# Shared by ``redact`` and ``erase``: the plan, the question, the work and its receipt.
 
 ROWS_BY_TABLE = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
 PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("MESSAGES", lambda row: row[1], right=True))
@@ -69,7 +69,7 @@ def emptied(
     dry_run: bool,
     yes: bool,
 ) -> Answer:
-    """Say what would be done, or ask and do it."""
+    """Show the plan of a redaction or erasure with ``dry_run``. Otherwise ask for confirmation and carry it out."""
     planned = read_once(call, plan)
     data = {"dry_run": dry_run, **planned.model_dump(), "receipt": None}
     if dry_run:
@@ -107,7 +107,7 @@ def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int
         yield from screen.table(columns, list(counts.items()))
 
 
-# The timeline of a run, read whole and drawn line by line.
+# The timeline of a run, read in full and drawn line by line.
 
 COLUMNS = (
     Column("AT", lambda entry: entry.at, keep=True),
@@ -115,7 +115,7 @@ COLUMNS = (
     Column("ACTOR", lambda entry: entry.actor, rank=1),
     Column("WHAT", lambda entry: entry.text, below=True),
 )
-#: What the clock said, where that disagrees with the order of what happened.
+#: The clock's own time, where it contradicts the order of events.
 CLOCK = Column("CLOCK", lambda entry: entry.clock)
 
 
@@ -126,7 +126,7 @@ def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
 
 
 def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
-    """Return the entries as a table; on a terminal as lines with times of day, below each day."""
+    """Return the entries as a table. On a terminal, return lines with times of day, grouped under each date."""
     if screen.width is None:
         disagrees = any(entry.clock is not None for entry in entries)
         yield from screen.table((*COLUMNS, CLOCK) if disagrees else COLUMNS, entries)
@@ -143,7 +143,7 @@ def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
 
 
 def line(entry: TimelineEntry, screen: Screen) -> str:
-    """Return one entry as a line."""
+    """Return a timeline entry as one line."""
     return GAP.join(screen.shown(value) for value in (entry.at, entry.source, entry.actor, entry.text))
 
 
@@ -156,7 +156,7 @@ ADDED = (Column("ADDED", lambda row: row[0]), Column("ROWS", lambda row: row[1],
 
 
 def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
-    """Return what a bundle holds."""
+    """Return the lines that list a bundle's contents."""
     yield f"{bundle.kind} {bundle.id} at {bundle.revision}"
     yield from screen.table(PARTS, bundle.parts)
     if bundle.redacted:
@@ -166,7 +166,7 @@ def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
 
 
 def loaded(call: Call, path: Path, terms: dict[str, Any], *, dry_run: bool) -> Answer:
-    """Load a bundle, or say what a load would add. ``terms`` are the arguments of both."""
+    """Load a bundle. With ``dry_run``, only list what would be added. ``terms`` are the arguments for both."""
     if (on_conflict := terms["on_conflict"]) not in ON_CONFLICT:
         raise InvalidValue("--on-conflict", f"{on_conflict!r:.80} is unknown", permitted=tuple(ON_CONFLICT))
     if dry_run:

@@ -1,4 +1,4 @@
-"""Amounts of money as people read them."""
+"""Amounts of money for people."""
 
 from __future__ import annotations
 

@@ -19,33 +19,34 @@ Waiting: TypeAlias = "PendingApproval | PendingRequest"
 
 
 def name_of(one: Waiting) -> str:
-    """Return the name of a gate, or the node of a request."""
+    """Return the name of a gate, or the node id of a request."""
     return str(one.gate if hasattr(one, "gate") else one.node_id)
 
 
 def text_of(one: Waiting) -> str:
-    """Return what the person reads."""
+    """Return the text that the person is to read: a gate's summary or a request's prompt."""
     return str(one.summary if hasattr(one, "summary") else one.prompt)
 
 
-#: The name of a gate or the kind of a request, and what the person reads.
+#: Columns for a gate's name or a request's kind, and for the text that the person reads.
 WHAT = Column("WHAT", lambda one: one.gate if hasattr(one, "gate") else one.kind)
 TEXT = Column("TEXT", text_of, below=True)
 
-#: In a page token: the list has ended. None there is its start.
+#: In a page token: this list has ended. None means that it has not begun.
 _END = ""
 
 
 def waiting(store: Store, limit: int, run_id: str | None = None) -> list[Waiting]:
-    """Return the gates and the requests that wait for a person, oldest first, of each so many at most."""
+    """Return the pending gates and requests, oldest first, at most ``limit`` of each."""
     pages = (read(limit=limit, order="oldest") for read in _lists(store, run_id))
     return sorted((one for page in pages for one in page), key=lambda one: (one.asked_at, one.id))
 
 
 def page(store: Store, limit: int, page_token: str | None, run_id: str | None = None) -> Page[Waiting]:
-    """Return a page of the gates and the requests that wait for a person, newest first.
+    """Return a page of the pending gates and requests, newest first.
 
-    Each list is read to the limit. Of a list that does not fit whole, what fits is read again, for the place after it.
+    Each of the two lists is read up to ``limit``. If only some of its items fit on the page, exactly those are read
+    again, for the cursor after them.
     """
     lists, places = _lists(store, run_id), _places(page_token)
     parts = [_part(*one, limit) for one in zip(lists, places, strict=True)]
@@ -70,7 +71,7 @@ def _lists(store: Store, run_id: str | None) -> list[Callable[..., Page[Any]]]:
 
 
 def _places(page_token: str | None) -> list[str | None]:
-    """Return where each list goes on. Raises `InvalidValue` for a token of another list."""
+    """Return the cursors of both lists. Raises `InvalidValue` for a token that is not of this list."""
     match None if page_token is None else pages.unpack("page_token", page_token):
         case None:
             return [None, None]
@@ -81,7 +82,7 @@ def _places(page_token: str | None) -> list[str | None]:
 
 
 def _part(read: Callable[..., Page[Any]], place: str | None, limit: int) -> tuple[Page[Any], str | None]:
-    """Return up to so many of a list from a place on, and the place after them."""
+    """Return up to ``limit`` items of a list from a cursor on, and the cursor after them."""
     if place == _END or not limit:
         return Page(items=()), place
     found = read(limit=limit, page_token=place)

@@ -1,4 +1,4 @@
-"""What ``migrate`` would do, as ``check`` and ``migrate --dry-run`` show it."""
+"""The plan of a migration, as ``check`` and ``migrate --dry-run`` show it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from lastlight_state.cli.screen import Screen
 from lastlight_state.migrations import Adoption, Plan, Rewrite
 
-#: What stands above the differences, by the state of the schema.
+#: The heading above the differences, by the state of the schema.
 _HEADINGS = {"current": "not as revision {} makes it", "empty": "in the way", "behind": "in the way"}
 
 
 def data_of(plan: Plan, target: str) -> dict[str, Any]:
-    """Return the plan for programs."""
+    """Return the plan as data for programs."""
     return {
         "state": plan.state.state,
         "from": plan.state.revision,
@@ -30,7 +30,7 @@ def data_of(plan: Plan, target: str) -> dict[str, Any]:
 
 
 def lines_of(plan: Plan, screen: Screen, server: str | None = None) -> Iterator[Any]:
-    """Yield the plan for people."""
+    """Yield the plan as lines for people."""
     state = plan.state
     on = {} if server is None else {"server": server}
     yield from screen.fields({"state": state.state, "revision": state.revision, "newest": state.head, **on})

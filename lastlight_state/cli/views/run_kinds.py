@@ -1,4 +1,4 @@
-"""The kinds of record of workflows: runs, their executions, and what people are asked."""
+"""The kinds of workflow records: runs, their executions, and questions to people."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ else:
 
 
 def _first_line(error: str | None) -> str | None:
-    """Return the first line of an error."""
+    """Return the first line of an error text."""
     return error and error.strip().partition("\n")[0]
 
 
 def _said(found: Any) -> str | None:
-    """Return what the person said who answered a gate, or why it ended without an answer."""
+    """Return what a person answered at a gate, or why it ended without an answer."""
     if found.response is not None:
         return f"{found.answered_by or 'the answer'}: {found.response}"
     return found.closed_reason and sentences.reason_text(found.closed_reason)
@@ -76,7 +76,7 @@ QUESTIONS = (
     column("EXPIRES", "expires_at", keep=True, rank=1),
     pending.TEXT,
 )
-#: Those of a run, in every status.
+#: The columns of a run's requests, which are listed in every status.
 ASKED = (
     column("ID", is_id=True),
     column("NODE", "node_id", rank=2),
@@ -160,7 +160,7 @@ def _runs(store: Store, filters: Filters) -> Page[Any]:
 
 
 def _with_waits(store: Store, page: Page[RunSummary]) -> Page[Any]:
-    """Return the page with what its live runs wait for, and why the others failed."""
+    """Add to each run of the page what it waits for if it is live, or why it failed."""
     w = store.workflows
     states = w.health.get_states([run.id for run in page.items if run.finished_at is None])
     errors = w.lookups.get_errors([run.id for run in page.items if run.status in ("failed", "cancelled")])
@@ -178,7 +178,7 @@ def _with_waits(store: Store, page: Page[RunSummary]) -> Page[Any]:
 
 
 def waits_because(state: RunState) -> str | None:
-    """Return why no worker takes the run, if it waits for one."""
+    """Return why no worker takes the run. None if it does not wait for a worker."""
     return state.blocked.label if state.blocked is not None and state.blocked.kind == "worker" else None
 
 
@@ -240,7 +240,7 @@ def _of_run(store: Store, run: Any) -> Mapping[str, Page[Any]]:
     }
 
 
-#: By the word that ``ls`` takes.
+#: Kinds of records, by the word that ``ls`` takes.
 KINDS = {
     "runs": Kind(
         "run",

@@ -1,9 +1,9 @@
-"""``demo``: a real workflow on a real database, with a worker that is really killed.
+"""``demo``: runs a real workflow on a real database, and really kills a worker.
 
-An agent's recorded events (``stream.jsonl``) are replayed through the library as a service would feed them: a run is
-dispatched, its phases are executed by worker processes, it waits at a gate, one worker is killed in the middle of a
-phase, another one resumes from what is stored, and the run ends. Nothing here is known to the library, and a worker
-knows nothing but the run's id: what to do next is read from the store.
+An agent's recorded events (``stream.jsonl``) are replayed through the library, as a service would send them. A run is
+created, worker processes execute its phases, and it waits at a gate. One worker is killed in the middle of a phase,
+another one resumes from the stored data, and the run ends. The library has no special code for the demo. A worker gets
+only the run's id, and reads from the store what to do next.
 """
 
 from lastlight_state.cli.commands.demo.command import run

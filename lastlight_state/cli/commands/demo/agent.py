@@ -1,4 +1,4 @@
-"""One session of the replayed agent: its events go to the log, its usage to the execution, as they come."""
+"""One session of the replayed agent. Its events go to the log, and its usage to the execution, as they arrive."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from lastlight_state.messaging import ConversationKey
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Trigger, Usage
 
-# The recorded events of the demo's agent, in the shapes in which its runtime prints them, one JSON object per line.
-#
-# A ``session`` event begins a segment: one stretch in which one process drove the agent. A session that was
-# interrupted has two segments, and the first of them ends in a tool that never answered.
+# The recorded events of the demo's agent, as its runtime prints them, one JSON object per line. A ``session`` event
+# begins a segment, in which a single process drove the agent. An interrupted session has two segments. The first of
+# them ends in a tool call without an answer.
 
 Event: TypeAlias = "dict[str, Any]"
 
@@ -27,7 +26,7 @@ _COUNTS = ("input", "output", "cacheWrite", "cacheRead")
 
 @dataclass(frozen=True)
 class Segment:
-    """``name`` of the session, the agent's working directory, the prompt it was given, and what followed."""
+    """A recorded segment: session ``name``, the agent's working directory, its prompt, and the events after it."""
 
     name: str
     cwd: str
@@ -36,18 +35,18 @@ class Segment:
 
     @property
     def is_cut(self) -> bool:
-        """True if the process ended while a tool was still at work."""
+        """True if the process ended while a tool was running."""
         last: str = self.events[-1]["type"]
         return last == "tool_execution_start"
 
     @property
     def last_text(self) -> str:
-        """Return what the agent said last."""
+        """Return the agent's last text."""
         return next(text for event in reversed(self.events) if (text := _text(event, "assistant")))
 
 
 class Meter:
-    """Adds up what an agent's messages report."""
+    """Sums the usage that an agent's messages report."""
 
     def __init__(self) -> None:
         self._turns = 0
@@ -56,7 +55,7 @@ class Meter:
         self._model: str | None = None
 
     def feed(self, event: Event) -> bool:
-        """Count an event; whether it reported anything."""
+        """Count an event. Returns True if it reported usage."""
         message = event.get("message", {})
         if event["type"] != "message_end" or message.get("role") != "assistant":
             return False
@@ -115,11 +114,11 @@ def _text(event: Event, role: str) -> str:
 
 
 def _undated(event: Event) -> Event:
-    """Return the event as one of now: a replay happens when it is replayed."""
+    """Return the event without its recorded time, so that it counts as happening now."""
     return {name: value for name, value in event.items() if name != "timestamp"}
 
 
-# What the demo's workflow consists of.
+# The demo's workflow.
 
 WORKFLOW = "issue-to-pr"
 TRIGGER = Trigger(
@@ -132,10 +131,10 @@ APPROVER = "maria"
 
 @dataclass(frozen=True)
 class Step:
-    """A phase, which is also the name of its recorded session.
+    """A phase of the workflow, and the name of its recorded session.
 
-    ``gate`` is asked when it is done. Its last text becomes the output of the loop ``keeps``; the output of the loop
-    ``reads`` is added to its prompt.
+    ``gate`` is asked after the phase. The phase's last text becomes the output of the loop ``keeps``. The output of the
+    loop ``reads`` is appended to the phase's prompt.
     """
 
     phase: str
@@ -145,7 +144,7 @@ class Step:
 
     @property
     def skill(self) -> str:
-        """Return the name of its executions."""
+        """Return the skill name of the phase's executions."""
         return f"{WORKFLOW}:{self.phase}"
 
 
@@ -160,7 +159,7 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Replayed:
-    """The amounts fed and written, and their cost."""
+    """The result of a replay: number of events, lines written, and usage."""
 
     events: int
     lines: int
@@ -176,9 +175,9 @@ def replay(
     execution_id: str,
     stuck: Callable[[], object] = lambda: None,
 ) -> Replayed:
-    """Feed the segment to the log of ``session_id``, and report its usage after each message of the agent.
+    """Send a segment's events to the log of ``session_id``, and store the usage after each message of the agent.
 
-    ``stuck`` is called, with the log open, when the segment ends in a tool that never answers.
+    If the segment ends in a tool call without an answer, ``stuck`` is called while the log is open.
     """
     meter = Meter()
     place = Cwd(segment.cwd)

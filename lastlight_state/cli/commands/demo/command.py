@@ -1,4 +1,4 @@
-"""The command: sets the scene, plays the workflow, and tells what the store knows of it afterwards."""
+"""The command: prepares a database, runs the workflow, and prints what the store knows of it afterwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lastlight_state.store import StateStore
 from lastlight_state.workflows import ExecutionSummary, Trigger, WorkflowRun
 from lastlight_state.workflows.words import TERMINAL
 
-# What the store knows of the demo afterwards: timeline, cost, transcript.
+# The demo's result from the store: timeline, cost, transcript.
 
 #: Lines of the transcript that are shown.
 HEAD = 16
@@ -40,7 +40,7 @@ HEAD = 16
 
 @dataclass(frozen=True)
 class Story:
-    """The story of one run and the chat beside it, as read from the store."""
+    """The story of one run and its chat, as read from the store."""
 
     run: WorkflowRun
     events: tuple[TimelineEntry, ...]
@@ -52,12 +52,12 @@ class Story:
 
     @property
     def cost_usd(self) -> Decimal:
-        """Return the cost of the run."""
+        """Return the run's cost in US dollars."""
         return sum((found.cost_usd or Decimal(0) for found in self.executions), Decimal(0))
 
     @property
     def data(self) -> dict[str, Any]:
-        """Return the story for programs."""
+        """Return the story as data for programs."""
         return {
             "run_id": self.run.id,
             "status": self.run.status,
@@ -69,7 +69,7 @@ class Story:
         }
 
     def lines(self, screen: Screen) -> Iterator[Any]:
-        """Yield the story for people."""
+        """Yield the story as lines for people."""
         yield screen.heading(f"timeline of run {self.run.id}")
         yield from maintenance.lines(self.events, screen)
         yield ""
@@ -90,7 +90,7 @@ class Story:
 
 
 def of(store: StateStore, run_id: str, chat_id: str) -> Story:
-    """Read the story."""
+    """Read the story of a run and a chat from the store."""
     executions = [*store.workflows.executions.list(run_id=run_id), *store.workflows.executions.list(trigger_id=chat_id)]
     executions.sort(key=lambda found: found.started_at)
     session_id = next(found.session_id for found in executions if found.outcome == "interrupted") or ""
@@ -105,7 +105,7 @@ def of(store: StateStore, run_id: str, chat_id: str) -> Story:
     )
 
 
-# Starts workers, and kills the one whose agent waits for a tool that will never answer.
+# Starts workers, and kills the worker whose agent waits for a tool without an answer.
 
 WORKER = "lastlight_state.cli.commands.demo.worker"
 
@@ -113,7 +113,7 @@ Note = Callable[[str], None]
 
 
 def work(settings: Settings, run_id: str, note: Note) -> bool:
-    """Let one worker process drive the run until it stops by itself (True), or is killed (False)."""
+    """Start a worker process for the run and wait for its end. Returns False if it had to be killed."""
     command = [sys.executable, "-m", WORKER, run_id]
     with subprocess.Popen(  # noqa: S603 our own interpreter and our own module
         command,
@@ -121,7 +121,7 @@ def work(settings: Settings, run_id: str, note: Note) -> bool:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is for us; we end the worker
+        start_new_session=True,  # so that Ctrl-C reaches only this process, which ends the worker
     ) as worker:
         try:
             note(f"worker {worker.pid} started")
@@ -135,7 +135,7 @@ def work(settings: Settings, run_id: str, note: Note) -> bool:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Return where a worker finds the database. A URL may hold a password, so it is in no command line."""
+    """Return environment variables that name the database. They are not arguments, since a URL may hold a password."""
     given = {
         "URL": settings.url or str(settings.state_dir / DATABASE_FILE),
         "STATE_DIR": str(settings.state_dir),
@@ -147,7 +147,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 def _listen(worker: subprocess.Popen[str], note: Note) -> bool:
-    """Pass on what the worker says. When it is stuck, kill it: no handler runs, nothing is flushed or closed."""
+    """Print the worker's messages. If it reports that it is stuck, kill it without clean-up and return True."""
     for line in worker.stdout or ():
         said = codec.load_line(line.encode())
         if "note" in said:
@@ -159,13 +159,13 @@ def _listen(worker: subprocess.Popen[str], note: Note) -> bool:
     return False
 
 
-# The conversation beside the run: a user asks, the agent answers, and all of it is stored.
+# The chat beside the run: a user asks, the agent answers, and both are stored.
 
 SKILL = "chat"
 
 
 def turn(store: StateStore, number: int) -> str:
-    """Play the recorded question and answer of that number, and return the id of the messaging session."""
+    """Replay the recorded question and answer with this number. Returns the id of the messaging session."""
     segment = segments(SKILL)[number]
     session = store.messaging.sessions.resume(CHAT).session
     agent_session = store.messaging.sessions.ensure_agent_session(session.id, f"chat-{session.id[-12:]}")
@@ -180,10 +180,10 @@ def turn(store: StateStore, number: int) -> str:
 
 @command("demo")
 def run(call: Call) -> Answer:
-    """Run a real workflow here, with a crash on purpose, and print its story from the store.
+    """Run a real workflow here, with a deliberate crash, and print its story from the store.
 
-    Without a state directory, given by --state-dir or the environment, it uses a temporary one and removes it in the
-    end. In a database of yours, given by --url, its run stays for ever: nothing is deleted there.
+    Without a state directory, given by --state-dir or the environment, a temporary one is used and removed at the end.
+    If you give a database of your own by --url, the run stays in it: nothing is deleted there.
     """
     begin = time.monotonic()
 
@@ -200,7 +200,7 @@ def run(call: Call) -> Answer:
 
 
 def _play(store: StateStore, settings: Settings, note: Note) -> tuple[str, str]:
-    """Return the ids of the run and of the messaging session, after all is done."""
+    """Run the whole demo. Returns the ids of the run and of the messaging session."""
     run_id = store.workflows.runs.create(WORKFLOW, trigger=TRIGGER, phase=STEPS[0].phase, context=CONTEXT).id
     note(f"dispatched {WORKFLOW} for {TRIGGER.id}: run {run_id}")
     work(settings, run_id, note)
@@ -224,7 +224,7 @@ def _approve(store: StateStore, run_id: str, note: Note) -> None:
 
 @contextmanager
 def _place(call: Call) -> Iterator[Settings]:
-    """Lend the given settings, with a temporary state directory if they have none."""
+    """Yield the given settings. If they have no state directory, add a temporary one for the block."""
     settings = settings_of(call, migrate=False)
     if "state_dir" in settings.model_fields_set:
         yield settings

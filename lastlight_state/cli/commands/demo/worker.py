@@ -1,7 +1,7 @@
 """A worker process: drives one run until it is paused or ended.
 
-Started as ``python -m lastlight_state.cli.commands.demo.worker RUN_ID`` with the database in the environment. It tells
-does on stdout, one JSON object per line, and knows nothing of earlier workers but what the store holds.
+Start it as ``python -m lastlight_state.cli.commands.demo.worker RUN_ID`` with the database in the environment. It
+prints its progress on stdout, one JSON object per line. It knows nothing of earlier workers but what the store holds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def drive(store: StateStore, run_id: str) -> None:
-    """Do what is not done yet, up to the next gate that nobody has answered."""
+    """Carry out the steps that are not done yet, up to the next unanswered gate."""
     interrupted = store.workflows.executions.interrupt(run_id, reason="the worker before this one died")
     if interrupted:
         tell(note=f"found {interrupted} execution left in flight by a dead worker, closed it as interrupted")
@@ -39,7 +39,7 @@ def drive(store: StateStore, run_id: str) -> None:
 
 
 def perform(store: StateStore, run_id: str, step: Step) -> None:
-    """Execute a phase. Its session goes on where an earlier attempt of it was cut off."""
+    """Execute a phase. An interrupted attempt's session is continued."""
     executions = store.workflows.executions
     earlier = len(executions.list(run_id=run_id, skill=step.skill))
     segment = segments(step.phase)[earlier]
@@ -59,14 +59,14 @@ def perform(store: StateStore, run_id: str, step: Step) -> None:
 
 
 def wait(step: Step) -> NoReturn:
-    """Wait for a tool that never answers. Whoever started this process ends it now, or is gone and closed our stdin."""
+    """Wait for a tool that never answers, until the parent process kills this one or closes its stdin."""
     tell(stuck=f"{step.phase}: a tool is at work")
     sys.stdin.read()
     sys.exit(1)
 
 
 def carried(store: StateStore, run_id: str, step: Step) -> str:
-    """Return the text that an earlier phase left for this one: scratch has the pointer, the execution has the text."""
+    """Return the text that an earlier phase left for this one. Scratch has a pointer, and the execution the text."""
     if step.reads is None:
         return ""
     run: WorkflowRun = store.workflows.runs.get(run_id)
@@ -75,7 +75,7 @@ def carried(store: StateStore, run_id: str, step: Step) -> str:
 
 
 def is_open(store: StateStore, run_id: str, gate: str) -> bool:
-    """Return whether somebody has approved at this gate of the run."""
+    """True if somebody has approved at this gate of the run."""
     return any(
         found.gate == gate and found.status == "approved" for found in store.workflows.approvals.list_for_run(run_id)
     )
@@ -89,12 +89,12 @@ def ask(store: StateStore, run_id: str, step: Step) -> None:
 
 
 def entry_of(step: Step) -> PhaseEntry:
-    """Return the phase as the run's history shows it."""
+    """Return the phase's entry for the run's history."""
     return PhaseEntry(step.phase, success=True, summary=segments(step.phase)[-1].last_text.splitlines()[0])
 
 
 def tell(**said: Any) -> None:
-    """Say something to the process that started this one."""
+    """Send a message to the parent process."""
     sys.stdout.write(codec.dump_line(said).decode())
     sys.stdout.flush()
 
