@@ -1,4 +1,4 @@
-"""`inspector`: the ASGI application over the pages. It negotiates contents, shows errors, and takes forms."""
+"""`inspector`: the ASGI application over all pages. It negotiates content types, shows errors, and receives forms."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from lastlight_state.inspector.rendering import (
 from lastlight_state.redaction import Secrets
 from lastlight_state.store import StateStore
 
-#: Who acts: a name, or what tells the name of whoever sent a request, None for somebody who may only look.
+#: The acting person: a name, or a function that returns the name of a request's sender (None: may only look).
 Person = str | Callable[[Request], str | None]
 
-#: How many pages are made at once: a service that mounts the inspector keeps the rest of its connections.
+#: Most pages that are made at a time, so that a service which mounts the inspector keeps its other connections.
 THREADS = 4
 JSON, HTML, EVENTS = "application/json", "text/html", "text/event-stream"
 _NO_LOGIN = (
@@ -62,11 +62,12 @@ def inspector(
 ) -> ASGIApp:
     """Return an ASGI application that shows what is in the store. It may be mounted below any path.
 
-    With a ``token`` each request must bring it, as ``Authorization: Bearer`` or by a cookie of the login page; without
-    one whoever reaches the application may look, so mount it behind a login. ``hosts`` are the names that it answers
-    to. With ``acting`` questions are answered and runs cancelled, paused and resumed, in the name of ``person``. Where
-    that is one name for all, and there is neither a token nor ``hosts``, only requests of this machine may act.
-    Raises `InvalidValue` for ``acting`` without a ``person`` or on a read-only store, and for an empty token.
+    With a ``token`` each request must carry it, as ``Authorization: Bearer`` or in the cookie of the login page.
+    Without one, whoever reaches the application may look, so mount it behind a login. ``hosts`` are the host names that
+    it answers to. With ``acting``, questions can be answered and runs cancelled, paused and resumed, in the name of
+    ``person``. If that is one name for all, and neither a token nor ``hosts`` are given, only requests from this
+    machine may act. Raises `InvalidValue` for ``acting`` without a ``person`` or on a read-only store, and for an empty
+    token.
     """
     sync = store.sync_store if isinstance(store, AsyncStateStore) else store
     if acting and (person is None or person == ""):
@@ -79,7 +80,7 @@ def inspector(
 
 
 class _Inspector:
-    """The routes of the application, and what they share."""
+    """The application's routes, and the state they share."""
 
     def __init__(
         self,
@@ -167,7 +168,7 @@ class _Inspector:
         return await to_thread.run_sync(work, limiter=self._threads)
 
     def _live(self, page: Page, route: Route, ask: Ask, request: Request) -> Response:
-        """Return the content of a page again and again. It is the same for everybody, so it holds no forms."""
+        """Stream a page's content at each change. It has no forms, because everybody gets the same content."""
         hide = self._hides(request)
         key = (request.url.path, json_text(ask.query), hide)
         if not route.live:
@@ -199,7 +200,7 @@ class _Inspector:
         if wanted(request) == JSON:
             return Response(json_text(data), view.status, media_type=JSON)
         token = guard.form_token(request)
-        query = {} if page is None else values(request.url.query)  # of an error it may be what is wrong
+        query = {} if page is None else values(request.url.query)  # the query of a failed request may itself be invalid
         common = self._common(request.scope.get("root_path", ""), page, query)
         person = None if page is None else self._acting(request)
         text = (
@@ -224,7 +225,7 @@ class _Inspector:
         return answer
 
     def _beside(self, view: View) -> dict[str, Any]:
-        """Return what a template is given beside the data; pictures without secrets."""
+        """Return the template's extra values. Secrets are removed from pictures."""
         kinds = pictures.Axis | pictures.Columns | pictures.Order
         hidden = self._secrets.hidden
         more = view.more.items()
@@ -261,7 +262,7 @@ class _Inspector:
         return self._refused(request, Refusal(404, "not_found", "there is no such page"))
 
     async def _login(self, request: Request) -> Response:
-        """Show the form, or take the token and remember the browser."""
+        """Show the login form, or check the token that was sent and set the login cookie."""
         to = request.query_params.get("to", "/")
         if request.method == "GET":
             return self._shown(request, None, View("login.html", {}, "Token", more={"to": to}))
@@ -276,7 +277,7 @@ class _Inspector:
         return answer
 
     async def _personal(self, request: Request) -> Response:
-        """Hide personal data from this browser, or show it again."""
+        """Set the cookie that hides personal data in this browser, or shows it again."""
         try:
             form = await _form(request)
         except Refusal as refusal:
@@ -286,18 +287,18 @@ class _Inspector:
         return answer
 
     def _back(self, request: Request, to: str) -> Response:
-        """Return to a path of the inspector, and never to another site."""
+        """Redirect to a path within the inspector, never to another site."""
         inside = to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable()
         return RedirectResponse(request.scope.get("root_path", "") + (to if inside else "/"), status_code=303)
 
 
 def _hidden(page: Page | None, hide: bool) -> Collection[str]:
-    """Return the fields that are hidden on a page. An error without a page holds nothing personal."""
+    """Return the names of the fields to hide on a page. An error has no page, and no personal data to hide."""
     return PERSONAL | page.personal if hide and page is not None else ()
 
 
 def wanted(request: Request) -> str:
-    """Return which of the contents is wanted: the first that the Accept header names, with the greatest weight."""
+    """Return the content type that the Accept header prefers. Of equal weights, the first counts."""
     best, weight = HTML, 0.0
     for part in request.headers.get("accept", "").split(","):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -308,7 +309,7 @@ def wanted(request: Request) -> str:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """Return the status, code and text for an error of a page."""
+    """Convert an exception of a page to a refusal: HTTP status, code and text."""
     if isinstance(error, StateError):
         return Refusal(status_of(error), error.code, str(error))
     _log.exception("a page failed", exc_info=error)
@@ -333,7 +334,7 @@ def _is_live(page: Page, request: Request) -> bool:
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
-    """Return what a form holds. Raises `Refusal` for one that is cut off or too large, or that another site made."""
+    """Return the values of a form by field. Raises `Refusal` if it is cut off, too large, or sent by another site."""
     body = b""
     try:
         async for piece in request.stream():

@@ -1,7 +1,7 @@
-"""Entries of transcripts: what a line of an agent log, a record of a run log, or a message of a chat says. Pure.
+"""Entries of transcripts, made from lines of agent logs, records of run logs, or chat messages. Reads nothing.
 
-An entry is a dict with the same fields whatever it is made of. ``key`` stays while others come, ``record`` is a whole
-line that says nothing by itself.
+An entry is a dict with the same fields for every source. Its ``key`` stays the same while further entries arrive.
+``record`` is a complete line, for lines without a message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lastlight_state.messaging import MessagingMessage
 
 Entry = dict[str, Any]
 
-#: How many characters of a text a page has. Its file has the whole.
+#: Most characters of a text on a page. Its file has the complete text.
 MOST_TEXT = 256 * 1024
 
 _EMPTY: Entry = {
@@ -36,21 +36,21 @@ _EMPTY: Entry = {
 }  # fmt: skip
 
 
-#: How many characters of a call or result are shown where it is folded.
+#: Most characters of a call or result that are shown while it is folded.
 BRIEF = 100
-#: The longest JSON text of a call that is looked into.
+#: Longest JSON text of a call that is parsed.
 _PARSED = 16 * 1024
-#: What is shown of a reference to a whole result. A log may have anything beside it.
+#: The fields shown of a reference to a complete result. A log may have any others beside them.
 _REFERENCE = ("sha256", "bytes")
 
 
 def entry(role: Any, **fields: Any) -> Entry:
-    """Return an entry of this role. ``calls`` are those of tools, ``call_id`` is the one that a result answers."""
+    """Return an entry with this role. ``calls`` are tool calls. ``call_id`` is the call that a result answers."""
     return {**_EMPTY, "role": role if isinstance(role, str) else str(role), **fields}
 
 
 def paired(said: Iterable[Entry]) -> list[Entry]:
-    """Return the entries with each result beside the call that it answers, where both are among them."""
+    """Return the entries with each tool result moved into its call, if both are among them."""
     found: list[Entry] = []
     calls: dict[str, Entry] = {}
     for one in said:
@@ -65,7 +65,7 @@ def paired(said: Iterable[Entry]) -> list[Entry]:
 
 
 def brief(value: Any) -> str:
-    """Return the first line of a value, or of the only text among its parts: what a folded call does."""
+    """Return a value's first line, or that of its first text part, as the caption of a folded call."""
     if isinstance(value, str) and value[:1] == "{" and len(value) < _PARSED:
         with suppress(ValueError):
             value = json.loads(value)
@@ -80,7 +80,7 @@ def brief(value: Any) -> str:
 
 
 def shortened(value: Any) -> Any:
-    """Return a value in which each text that is longer than a page shows is cut, and says how long it is."""
+    """Return a value in which each text over `MOST_TEXT` characters is cut, with its length appended."""
     if isinstance(value, str):
         return value if len(value) <= MOST_TEXT else f"{value[:MOST_TEXT]}… ({len(value)} characters in all)"
     if isinstance(value, Mapping):
@@ -89,7 +89,7 @@ def shortened(value: Any) -> Any:
 
 
 def of_line(line: LogLine) -> Iterator[Entry]:
-    """Yield the entries of a line of an agent log: its messages, or the line where it has none."""
+    """Yield the entries of an agent log's line: its messages, or the line itself if it has none."""
     said, key = messages_of(line), _key(line.raw)
     if not said:
         yield entry(line.type or "line", key=key, at=line.timestamp, record=line.value)
@@ -114,7 +114,7 @@ def _of_message(key: str, message: LogMessage) -> Entry:
 
 
 def of_record(record: RunRecord) -> Iterator[Entry]:
-    """Yield the entries of a record of a run log. A request holds all messages before it, and so it is a record."""
+    """Yield the entries of a run log's record. A request repeats all earlier messages, so it is shown as a record."""
     at, key = record.started_at if isinstance(record, RunHeader) else record.ts, _key(record.raw or b"")
     common = {"key": key, "at": at}
     if isinstance(record, RunStart):
@@ -137,7 +137,7 @@ def of_record(record: RunRecord) -> Iterator[Entry]:
 
 
 def _of_answer(message: Mapping[str, Any], **common: Any) -> Entry:
-    """Return the entry of a message of a model, in either of the usual forms."""
+    """Return the entry of a model's message, in either of the two usual formats."""
     content, calls = message.get("content"), [_call(one) for one in _objects(message.get("tool_calls"))]
     thoughts: list[str] = []
     if isinstance(content, Sequence) and not isinstance(content, str):
@@ -152,14 +152,14 @@ def _of_answer(message: Mapping[str, Any], **common: Any) -> Entry:
 
 
 def _is_told(block: Any) -> bool:
-    """True if a block is shown as text, thought or call."""
+    """True if a block of a message is shown as text, reasoning or tool call."""
     return isinstance(block, Mapping) and (
         block.get("type") == "tool_use" or any(isinstance(block.get(name), str) for name in ("text", "thinking"))
     )
 
 
 def _call(call: Mapping[str, Any]) -> Entry:
-    """Return a call of a tool: its id, the name of the tool, and its arguments."""
+    """Return a tool call's id, tool name and arguments."""
     function = call.get("function")
     if isinstance(function, Mapping):
         return {"id": call.get("id"), "tool": function.get("name"), "arguments": function.get("arguments")}
@@ -172,7 +172,7 @@ def _objects(values: Any) -> list[Mapping[str, Any]]:
 
 
 def of_chat(message: MessagingMessage) -> Entry:
-    """Return the entry of a message of a chat."""
+    """Return the entry of a chat message."""
     return entry(message.role, key=str(message.id), at=message.timestamp, content=message.content)
 
 

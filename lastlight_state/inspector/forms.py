@@ -1,7 +1,7 @@
-"""Forms of questions: fields from what is asked, and the answer from what was filled in.
+"""Forms for questions to people: the fields to show, and the answer from the values that were filled in.
 
-A form of a schema has a field for each property of its object: texts, numbers, yes or no, choices; anything else is
-JSON. Fields are named by their place, because a property may have any name. The library checks the answer.
+A form with a schema has a field for each property: texts, numbers, yes or no, choices. Any other property is filled in
+as JSON. Fields are named by their position, because a property may have any name. The library validates the answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.errors import InvalidValue
 
-#: Read from a form: what is in a field, None for nothing.
+#: Returns the value of a form's field, or None if it is empty.
 Filled = Callable[[str], str | None]
 
 _NUMBERS = ("integer", "number")
@@ -34,7 +34,7 @@ class Field:
 
 
 def fields_of(kind: str, options: Any, schema: Any) -> list[Field]:
-    """Return the fields by which a request of this kind is answered."""
+    """Return the form fields that answer a request of this kind."""
     if kind == "text":
         return [Field("answer", "Answer", "text", required=True)]
     if kind == "confirm":
@@ -50,7 +50,8 @@ def fields_of(kind: str, options: Any, schema: Any) -> list[Field]:
 
 
 def answer_of(kind: str, options: Any, schema: Any, filled: Filled) -> Any:
-    """Return the answer that was filled in, for the library to check. Raises `InvalidValue` for what is no value."""
+    """Return the answer that was filled in, for the library to validate. Raises `InvalidValue` if it cannot be parsed.
+    """
     fields = fields_of(kind, options, schema)
     properties = _properties(schema) if kind == "form" else {}
     if not properties:
@@ -111,7 +112,7 @@ def _value(field: Field, choices: list[Any], filled: Filled) -> Any:
 
 
 def _chosen(field: Field, choices: list[Any], text: str) -> Any:
-    """Return the choice of this place."""
+    """Return the choice at the position that the text names."""
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) < len(choices)):
         raise InvalidValue(field.label, "must be one of the choices")
     return choices[int(text)]

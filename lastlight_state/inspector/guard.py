@@ -1,7 +1,7 @@
-"""Who may look and who may act: names of hosts, a token, writes of the same origin, and headers that bind the browser.
+"""Access control: allowed host names, a token, writes from the same origin only, and security headers.
 
-It stands before the pages. A service that mounts the inspector behind its own login needs no token; writes and headers
-are guarded there as well.
+It runs before the pages. A service that mounts the inspector behind its own login needs no token, but its writes and
+headers are guarded all the same.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: The cookies: of who has shown the token, of forms, and of who wants personal data hidden.
+#: Names of the cookies: login with the token, the token of forms, and the choice to hide personal data.
 LOGIN, FORM, PERSONAL = "lastlight_login", "lastlight_form", "lastlight_personal"
-#: The most bytes of a form.
+#: Most bytes of a form.
 MOST_FORM = 1 << 20
 _FREE = ("/login", "/assets/")
 _HEADERS = {
@@ -31,7 +31,7 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    "referrer-policy": "same-origin",  # without any, browsers say that the origin of a form is null
+    "referrer-policy": "same-origin",  # without this header, browsers send ``null`` as the origin of a form
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
@@ -39,7 +39,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Refusal(Exception):
-    """Why a request is not answered: a status of HTTP, a code, and a text."""
+    """A refused request: an HTTP status, a code, and a text."""
 
     status: int
     code: str
@@ -47,7 +47,7 @@ class Refusal(Exception):
 
 
 class Guard:
-    """Lets through what may be asked, and puts the headers on every answer."""
+    """ASGI middleware: refuses requests that are not allowed, and adds the security headers to every answer."""
 
     def __init__(self, app: ASGIApp, token: str | None, hosts: Collection[str] | None, refused: Any) -> None:
         self._app = app
@@ -56,7 +56,7 @@ class Guard:
         self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # the start and the end of a server; there is nothing else to connect to
+        if scope["type"] != "http":  # only the start and end of the server: there are no websockets
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
@@ -78,9 +78,9 @@ class Guard:
         await self._app(scope, receive, sending)
 
     def knows_its_visitors(self, request: Request) -> bool:
-        """True if a token or names of hosts keep others out, or the request is of this machine by peer and by name.
+        """True if a token or host names restrict access, or both peer and Host header of the request are this machine.
 
-        A page of another site whose name was made to lead here has a peer of this machine, and its own name.
+        The peer alone is not enough: another site's host name may resolve to this machine (DNS rebinding).
         """
         if self._token is not None or self._hosts is not None:
             return True
@@ -88,11 +88,11 @@ class Guard:
         return _is_loopback(peer) and _is_loopback(_host_of(request.headers.get("host", "")))
 
     def is_token(self, given: str) -> bool:
-        """True if the given text is the token. The time that it takes tells nothing about the token."""
+        """True if the text is the token. Compared in constant time."""
         return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
 
     def login(self) -> str:
-        """Return what the cookie holds of somebody who has shown the token; it does not tell the token."""
+        """Return the value of the login cookie. The token cannot be derived from it."""
         return hmac.digest((self._token or "").encode(), b"lastlight-state inspector", sha256).hex()
 
     def _check(self, request: Request) -> None:
@@ -112,20 +112,20 @@ class Guard:
 
 
 def path_of(scope: Scope) -> str:
-    """Return the path of a request below the root of the inspector."""
+    """Return a request's path relative to the root of the inspector."""
     path, root = str(scope["path"]), str(scope.get("root_path", ""))
     return path[len(root) :] if root and path.startswith(root) else path
 
 
 def set_cookie(answer: Response, request: Request, name: str, value: str) -> None:
-    """Give the browser a cookie that no script reads and that no other site sends."""
+    """Set a cookie that scripts cannot read and other sites cannot send."""
     secure = request.url.scheme == "https"
-    path = quote(request.scope.get("root_path") or "/")  # as the browser has it; a cookie is no place for other signs
+    path = quote(request.scope.get("root_path") or "/")  # quoted as browsers do it
     answer.set_cookie(name, value, path=path, httponly=True, samesite="strict", secure=secure)
 
 
 def form_token(request: Request) -> str:
-    """Return the token that the forms of this browser carry: that of its cookie, or a new one."""
+    """Return the token that this browser's forms carry: the one in its cookie, or a new one."""
     return request.cookies.get(FORM) or token_urlsafe(24)
 
 
@@ -137,12 +137,12 @@ def check_form_token(request: Request, given: Iterable[str]) -> None:
 
 
 def _check_origin(request: Request) -> None:
-    """Raise `Refusal` for a write that another site sent, or of which the browser does not say who did."""
+    """Raise `Refusal` for a write from another site, or of unknown origin."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     same = site == "same-origin"
     if origin is not None:
         scheme, host = _scheme_and_host(origin)
-        if site is None:  # a browser says it of each address that begins with https, also behind a proxy
+        if site is None:  # browsers send Sec-Fetch-Site to every https address, also behind a proxy
             same = scheme == request.url.scheme
         same = same and host == request.headers.get("host", "").lower() != ""
     if not same:
@@ -150,7 +150,7 @@ def _check_origin(request: Request) -> None:
 
 
 def _scheme_and_host(origin: str) -> tuple[str, str]:
-    """Return the scheme and the host in an Origin header, the host with its port."""
+    """Return the scheme, and the host with its port, of an Origin header."""
     try:
         parts = urlsplit(origin)
     except ValueError:
@@ -167,7 +167,7 @@ def _is_loopback(name: str) -> bool:
 
 
 def _host_of(header: str) -> str:
-    """Return the name in a Host header, without its port."""
+    """Return the host name of a Host header, without its port."""
     try:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:

@@ -1,7 +1,7 @@
-"""Live pages: one look for all browsers that show the same, made again and sent when it has changed.
+"""Live pages: all browsers on the same address share one poll, and get the page again when it has changed.
 
-A topic is an address with its query. While anybody is subscribed, one task looks every few seconds; a page with a mark
-is made again only when its mark has changed. What a hundred open pages cost the database is what one costs.
+A topic is an address with its query. While it has a subscriber, one task polls every few seconds. A page with a mark is
+made again only when its mark has changed. So a hundred open pages cost the database as much as one.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from contextlib import aclosing
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
-#: Seconds between two looks, and between signs of life on a connection where nothing happens.
+#: Seconds between two polls, and between two keep-alive comments on an idle connection.
 EVERY, SIGN = 2.0, 15.0
-#: How many times as long as it took the database rests after a look.
+#: Least pause after a poll, as a multiple of the poll's own duration.
 REST = 5
-#: The most topics at once. Further pages are shown, but not live.
+#: Most topics at a time. Further pages are shown, but not live.
 MOST_TOPICS = 32
 
-#: Makes what a page shows, or None where it is as at the look before.
+#: Makes the content of a page. Returns None if it is unchanged since the last poll.
 Look = Callable[[], Awaitable[str | None]]
 
 _log = logging.getLogger("lastlight_state.inspector")
 
 
 class Topic:
-    """What is shown at one address, and who looks at it."""
+    """The content of one address, with the task that polls it and the number of subscribers."""
 
     def __init__(self, look: Look, every: float) -> None:
         self._look = look
@@ -48,7 +48,7 @@ class Topic:
                 shown = await self._look()
                 self._fails = False
             except Exception:  # noqa: BLE001 the database is away for a moment, or the run was removed: it stays as it is
-                if not self._fails:  # said once, and not every two seconds until it is back
+                if not self._fails:  # logged once, and not at each poll until the page works again
                     _log.warning("a live page could not be made again", exc_info=True)
                 shown, self._fails = None, True
             if shown is not None and shown != self._shown:
@@ -58,7 +58,7 @@ class Topic:
             await asyncio.sleep(max(self._every, REST * (now() - began)))
 
     async def changes(self, sign: float) -> AsyncIterator[str | None]:
-        """Yield what is shown, each time that it has changed; None after each ``sign`` seconds without a change."""
+        """Yield the content after each change. After ``sign`` seconds without a change, yield None."""
         seen = 0
         while True:
             try:
@@ -73,7 +73,7 @@ class Topic:
 
 
 class Events(StreamingResponse):
-    """Server-sent events of a topic, which is left as soon as the browser has gone, also while something is sent."""
+    """A response of server-sent events. It leaves the topic as soon as the browser disconnects, even while sending."""
 
     body_iterator: AsyncGenerator[bytes, None]
 
@@ -81,25 +81,25 @@ class Events(StreamingResponse):
         super().__init__(stream, media_type="text/event-stream")
 
     async def stream_response(self, send: Send) -> None:
-        """Send events until there are no more, or the browser has gone."""
+        """Send events until there are no more, or the browser disconnects."""
         async with aclosing(self.body_iterator):
             await super().stream_response(send)
 
 
 class Topics:
-    """The topics that somebody looks at."""
+    """All topics that have subscribers."""
 
     def __init__(self, *, every: float = EVERY, sign: float = SIGN) -> None:
         self._every, self._sign = every, sign
         self._topics: dict[Hashable, Topic] = {}
 
     def is_full_for(self, key: Hashable) -> bool:
-        """True if there is no room for this topic."""
+        """True if this topic would exceed `MOST_TOPICS`."""
         return key not in self._topics and len(self._topics) >= MOST_TOPICS
 
     async def stream(self, key: Hashable, look: Look) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events with what is shown, until the browser goes."""
-        if self.is_full_for(key):  # others came between the answer and its first part
+        """Yield server-sent events with the content of a topic, until the browser disconnects."""
+        if self.is_full_for(key):  # others have subscribed since the request was accepted
             return
         topic = self._topics.get(key)
         if topic is None or topic.task.done():
@@ -118,6 +118,6 @@ class Topics:
 
 
 def event(text: str) -> bytes:
-    """Return the text as one server-sent event."""
+    """Encode a text as one server-sent event."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return ("".join(f"data: {line}\n" for line in lines) + "\n").encode("utf-8", "backslashreplace")

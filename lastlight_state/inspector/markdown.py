@@ -1,17 +1,17 @@
-"""Markdown of agents as HTML. Each tag is of the page itself: tags of a text are shown as text, pictures not at all."""
+"""Converts agents' Markdown to HTML. HTML tags in the text are shown as text, and images are left out."""
 
 from __future__ import annotations
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-#: The longest text whose Markdown is looked at. A longer one is shown as it is: a hostile one would take seconds.
+#: Longest text that is parsed as Markdown. A longer one is shown as it is: a hostile text would take seconds.
 MOST = 64 * 1024
 _WEB = ("http://", "https://")
 
 
 class _Parser(MarkdownIt):
-    """Links go to pages of the web alone."""
+    """A Markdown parser that allows links to web pages only."""
 
     def validateLink(self, url: str) -> bool:  # noqa: N802 - the library's name
         return url.lower().startswith(_WEB)
@@ -21,7 +21,7 @@ _parser = _Parser("commonmark", {"html": False, "breaks": True}).disable("image"
 
 
 def html(text: str) -> Markup:
-    """Return a text of Markdown as HTML. Its headings stand below those of the page, from ``h3`` on, and skip none."""
+    """Convert Markdown to HTML. Headings begin at ``h3``, below those of the page, and skip no level."""
     if len(text) > MOST:
         return Markup("<pre>{}</pre>").format(text)
     tokens, level = _parser.parse(text), 2

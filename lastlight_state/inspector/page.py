@@ -1,4 +1,4 @@
-"""What a page is made of: its addresses, what is asked of it, and what it answers."""
+"""The building blocks of pages: addresses, requests, and answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lastlight_state.clock import Clock, iso_time
 from lastlight_state.errors import BackendError, Conflict, InvalidValue, NotFound, StateError
 from lastlight_state.store import StateStore
 
-#: How many records a list shows unless it is asked for more, and the most of them.
+#: Records that a list shows: the default and the maximum.
 ROWS, MOST_ROWS = 50, 500
 _LONG_AGO = re.compile(r"(\d{1,4})\s*(m|h|d|w)\Z")
 _LENGTHS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -21,10 +21,10 @@ _LENGTHS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 @dataclass(frozen=True)
 class View:
-    """What a page answers: a template, the data that it shows, and the title of the window.
+    """A page's answer: a template, the data it shows, and the window's title.
 
-    ``data`` is what JSON has, too. What a template needs beside it, such as pictures of the data, is in ``more``.
-    Without ``live`` the page is not sent again, though its address is that of a live one.
+    ``data`` is also the JSON answer. ``more`` holds what only the template needs, such as pictures of the data. With
+    ``live=False`` this page is not sent again, even if its address is live.
     """
 
     template: str
@@ -37,17 +37,17 @@ class View:
 
 @dataclass(frozen=True)
 class Moved:
-    """Where to look after a form was sent, below the root of the inspector."""
+    """A redirect after a form was sent. ``path`` is relative to the root of the inspector."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What is asked of a page.
+    """A request for a page.
 
-    ``person`` is who acts, by the name that is stored with what they do; None for somebody who may only look.
-    ``form`` is what was filled in, empty for a page that is looked at.
+    ``person`` is the acting person's name, which is stored with each action. It is None if the sender may only look.
+    ``form`` holds the values of a form. It is empty if the page is only looked at.
     """
 
     store: StateStore
@@ -58,19 +58,19 @@ class Ask:
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def only(self, names: Collection[str]) -> Ask:
-        """Return the same with these values of the query alone, so that nothing else makes it another page."""
+        """Return a copy with only these query values, so that other values make no separate live page."""
         return replace(self, query={name: values for name, values in sorted(self.query.items()) if name in names})
 
     def text(self, name: str) -> str | None:
-        """Return a value of the query without the space around it. None for one that is missing or blank."""
+        """Return a query value, stripped. None if it is missing or blank."""
         return next(iter(self.texts(name)), None)
 
     def texts(self, name: str) -> list[str]:
-        """Return the values of the query with this name, without blank ones."""
+        """Return all query values with this name, stripped, without blank ones."""
         return [text for value in self.query.get(name, ()) if (text := value.strip())]
 
     def number(self, name: str, default: int, *, most: int) -> int:
-        """Return a number of the query, from 1 to ``most``. Raises `InvalidValue` for anything else."""
+        """Return a query value as a number from 1 to ``most``. Raises `InvalidValue` for any other value."""
         text = self.text(name)
         if text is None:
             return default
@@ -79,9 +79,9 @@ class Ask:
         return int(text)
 
     def moment(self, name: str) -> datetime | None:
-        """Return a time of the query: ``2026-06-30``, ``2026-06-30T09:00`` in UTC, or ``24h``, ``7d``, ``2w`` ago.
+        """Parse a time of the query: ``2026-06-30``, ``2026-06-30T09:00`` in UTC, or ``24h``, ``7d``, ``2w`` ago.
 
-        Raises `InvalidValue` for anything else.
+        Raises `InvalidValue` for any other value.
         """
         text = self.text(name)
         if text is None:
@@ -96,35 +96,35 @@ class Ask:
 
     @property
     def part(self) -> dict[str, Any]:
-        """Return which part of a list is asked for, as its verb takes it."""
+        """Return the query's ``limit`` and ``page_token``, as arguments of a list call."""
         return {"limit": self.number("limit", ROWS, most=MOST_ROWS), "page_token": self.text("page_token")}
 
     def filled(self, name: str) -> str | None:
-        """Return what was filled into a field of the form, as it is. None for nothing."""
+        """Return the value of a form's field unchanged. None if it is empty or missing."""
         values = self.form.get(name, ())
         return values[0] if values and values[0] != "" else None
 
 
 @dataclass(frozen=True)
 class Download:
-    """A table to keep as a file of CSV: its records, which all have the same fields."""
+    """A table to download as a CSV file. All its rows have the same fields."""
 
     name: str
     rows: Sequence[Any]
 
 
-#: What answers an address: a page, or after a form where to go.
+#: A function that answers a request: with a page, a redirect after a form, or a download.
 Answers = Callable[[Ask], View | Moved | Download]
 AnswersT = TypeVar("AnswersT", bound=Answers)
-#: A cheap look: the page is made again only when this has changed.
+#: A cheap query. A live page is made again only when its result has changed.
 Mark = Callable[[Ask], Hashable]
 
 
 @dataclass(frozen=True)
 class Route:
-    """An address of a page. With ``live`` it is shown again and again.
+    """An address of a page. With ``live`` its content is sent again after changes.
 
-    ``takes`` are the values of the query that a live page reads. Any other is ignored.
+    ``takes`` are the query values that a live page reads. Others are ignored.
     """
 
     path: str
@@ -137,9 +137,9 @@ class Route:
 
 @dataclass
 class Page:
-    """A page of the navigation and the addresses below it. ``key`` is a letter that goes there, after ``g``.
+    """A page of the navigation, with the addresses below it. The keys ``g`` and then ``key`` lead to it.
 
-    ``personal`` are fields that hold personal data on this page, beside those that do so everywhere.
+    ``personal`` are further fields that hold personal data on this page, besides those that do on every page.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Page:
     def look(
         self, path: str = "", *, live: bool = False, mark: Mark | None = None, takes: str = ""
     ) -> Callable[[AnswersT], AnswersT]:
-        """Let a function answer an address, which it only reads for. ``takes`` are names with spaces between them."""
+        """Decorate a function that answers a read-only address. ``takes`` are query names, separated by spaces."""
 
         def added(answer: AnswersT) -> AnswersT:
             names = frozenset(takes.split())
@@ -162,7 +162,7 @@ class Page:
         return added
 
     def act(self, path: str) -> Callable[[AnswersT], AnswersT]:
-        """Let a function answer a form that is sent to an address. It is called only for somebody who may act."""
+        """Decorate a function that answers a form sent to an address. It is called only if the sender may act."""
 
         def added(answer: AnswersT) -> AnswersT:
             self.routes.append(Route(self.path + path, answer, acts=True))
@@ -172,13 +172,13 @@ class Page:
 
 
 def status_of(error: StateError) -> int:
-    """Return the status of HTTP for an error of the library."""
+    """Return the HTTP status for an error of the library."""
     statuses = {NotFound: 404, InvalidValue: 400, Conflict: 409, BackendError: 503}
     return next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
 
 
 def values(text: str) -> dict[str, list[str]]:
-    """Return the values of a query or form by name. Raises `InvalidValue` for too many."""
+    """Return the values of a query or form by name. Raises `InvalidValue` for more than 1000 values."""
     try:
         return parse_qs(text, keep_blank_values=True, max_num_fields=1_000, errors="replace")
     except ValueError:

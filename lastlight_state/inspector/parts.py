@@ -1,4 +1,4 @@
-"""Parts of transcripts: read from either end, searched to their other end, and begun at a moment."""
+"""Parts of transcripts: read from either end, searched to the other end, or read from a time on."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from lastlight_state.inspector import entries
 from lastlight_state.inspector.entries import Entry
 
-#: How many lines are read at once, and after how many bytes of lines a page ends.
+#: Lines that one step reads, and bytes of lines after which a page ends.
 STEP, MOST_BYTES = 10, 512 * 1024
-#: How many lines a search reads at once, and after how many bytes of lines it stops and asks whether to go on.
+#: Lines that one step of a search reads, and bytes of lines after which a search pauses until it is continued.
 SEARCH_STEP, MOST_SEARCHED = 50, 16 * 1024 * 1024
-#: What a line counts at least in a search: reading one has a price, however short it is.
+#: Least bytes that a line counts for in a search, since reading even a short line takes time.
 LEAST = 512
 
 
 @dataclass
 class Part:
-    """A part of a transcript: its entries in their order, its bytes, where the next part begins, and bad lines.
+    """A part of a transcript: its entries in order, its bytes, the cursor of the next part, and unreadable lines.
 
-    ``start`` is where reading forwards begins with this part. ``reset``: the file is another one than that of the part
-    before.
+    ``start`` is the cursor from which reading forwards begins with this part. ``reset`` is True if the file was
+    replaced since the previous part.
     """
 
     entries: list[Entry]
@@ -34,13 +34,13 @@ class Part:
     reset: bool = False
 
 
-#: Reads the lines behind a place, or before it: how many, and the place.
+#: Reads a number of lines after a cursor, or before it.
 Reading = Callable[[int, str | None], Part]
 
 
 @dataclass
 class Window:
-    """What a page of a transcript has. ``then`` is where the next page, or the rest of a search, begins."""
+    """A page of a transcript. ``then`` is the cursor of the next page, or of the rest of a search."""
 
     said: list[Entry]
     problems: list[Any]
@@ -48,7 +48,7 @@ class Window:
 
 
 def window(read: Reading, limit: int, then: str | None, *, backwards: bool) -> Window:
-    """Return the next entries in their order, at most ``limit`` lines or about half a megabyte of them."""
+    """Return the next entries in order: at most ``limit`` lines, or about half a megabyte."""
     parts: list[Part] = []
     left, size = limit, 0
     while left > 0 and size < MOST_BYTES:
@@ -65,9 +65,10 @@ def window(read: Reading, limit: int, then: str | None, *, backwards: bool) -> W
 
 
 def search(read: Reading, text: str, limit: int, then: str | None, *, backwards: bool) -> Window:
-    """Return the entries that have a text in any case, each with its ``place``, to the end of the transcript.
+    """Return the entries that contain a text, ignoring case, up to the end of the transcript. Each has its ``place``.
 
-    After ``limit`` of them, half a megabyte of them, or 16 MiB that were read, ``then`` is where the search goes on.
+    The search pauses after ``limit`` entries, half a megabyte of entries, or 16 MiB of reading. Then ``then`` is the
+    cursor to continue from.
     """
     wanted, found = text.casefold(), Window([], [], then)
     read_bytes, shown, step = 0, 0, SEARCH_STEP
@@ -88,9 +89,9 @@ def search(read: Reading, text: str, limit: int, then: str | None, *, backwards:
 
 
 def place_of(read: Reading, moment: datetime, then: str | None) -> tuple[str | None, bool]:
-    """Return where reading forwards meets the first entry of this moment or later, and whether that was found.
+    """Return the cursor from which reading forwards meets the first entry at or after a time, and True if it was found.
 
-    After 16 MiB it is where to look on.
+    After 16 MiB of reading, return the cursor to continue from, and False.
     """
     for step in (SEARCH_STEP, STEP):
         read_bytes = 0
@@ -106,12 +107,12 @@ def place_of(read: Reading, moment: datetime, then: str | None) -> tuple[str | N
 
 
 def is_since(one: Entry, moment: datetime) -> bool:
-    """True if an entry is of this moment or later."""
+    """True if the entry's time is at or after this time."""
     return isinstance(one["at"], datetime) and one["at"] >= moment
 
 
 def _has(one: Entry, wanted: str) -> bool:
-    """True if something that was said in an entry has the text."""
+    """True if any text of an entry contains the wanted text, which is in lower case."""
     said = [one["content"], one["reasoning"], one["tool"], one["record"]]
     for call in one["calls"]:
         said += [call["tool"], call["arguments"], call["result"] and call["result"]["content"]]
@@ -119,7 +120,7 @@ def _has(one: Entry, wanted: str) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts in a value, the names of its fields among them."""
+    """Yield all texts in a value, field names included."""
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield str(name)

@@ -1,4 +1,4 @@
-"""Phases of a run as landmarks of a transcript: which of them was under way when something was said."""
+"""Phases of a run as landmarks in a transcript: the phase during which each entry was written."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lastlight_state import View as Moment
 from lastlight_state.inspector.entries import Entry
 from lastlight_state.workflows import WorkflowRun
 
-#: How many executions of a run are looked at to tell when an agent was driven.
+#: Most executions of a run that are read to find when an agent was running.
 MOST_EXECUTIONS = 500
 
-#: A phase: its name, from when to when it was under way, whether it succeeded, and what it said of itself.
+#: A phase: name, start, end, success, and its own summary.
 Phase = dict[str, Any]
 
 
 def of_run(run: WorkflowRun | None) -> list[Phase]:
-    """Return the phases of a run in their order, each from the end of the one before."""
+    """Return the phases of a run in order. Each starts where the one before ended."""
     if run is None:
         return []
     found: list[Phase] = []
@@ -36,7 +36,7 @@ def of_run(run: WorkflowRun | None) -> list[Phase]:
 
 
 def of_agent(moment: Moment, session_id: str, run_id: str | None) -> list[Phase]:
-    """Return the phases of a run in which an agent was driven."""
+    """Return the phases of a run during which the agent's session was running."""
     if run_id is None:
         return []
     workflows = moment.workflows
@@ -50,12 +50,12 @@ def of_agent(moment: Moment, session_id: str, run_id: str | None) -> list[Phase]
 
 
 def _overlaps(phase: Phase, first: datetime, last: datetime | None) -> bool:
-    """True if a phase was under way at a moment between these two."""
+    """True if the phase overlaps the time from ``first`` to ``last``."""
     return (phase["end"] is None or phase["end"] >= first) and (last is None or phase["start"] <= last)
 
 
 def marked(said: Sequence[Entry], phases: Sequence[Phase]) -> list[Entry]:
-    """Return the entries, of which each first one of a phase has the number of it as ``phase``."""
+    """Return the entries. The first entry of each phase gets the phase's number as ``phase``."""
     starts = [phase["start"] for phase in phases]
     found: list[Entry] = []
     before: int | None = None

@@ -1,6 +1,6 @@
-"""Pictures as numbers: where things stand on an axis of time. Templates draw them as SVG, beside a table of the same.
+"""Diagrams as numbers: positions on a time axis. Templates draw them as SVG, beside a table of the same data.
 
-All positions are in a box that is 1000 wide; the browser scales it.
+All positions are in a box 1000 units wide, which the browser scales.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from datetime import datetime
 from typing import Any
 
 WIDTH = 1000
-#: Where the lanes begin, right of their names, and how high one is.
+#: Where the lanes begin, to the right of their names, and the height of a lane.
 LEFT, LANE = 190, 22
-#: How narrow a bar may become.
+#: Least width of a bar.
 LEAST = 3.0
-#: The space before a note, how wide a letter of it is, and from how many letters on it is worth its room.
+#: The space before a note, the width of one letter, and the fewest letters for which a note is drawn.
 GAP, LETTER, LEAST_NOTE = 4.0, 6.0, 8
-#: The most lanes and marks of a picture: more are in the table alone.
+#: Most lanes and marks of a picture. Further ones appear in the table only.
 MOST_LANES, MOST_MARKS = 40, 400
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Something that lasted. ``end`` is None while it lasts; ``kind`` decides its colour.
+    """An interval on the axis. ``end`` is None if it has not ended. ``kind`` decides its colour.
 
-    ``key`` is that of what a template writes beside the bar, such as an error.
+    ``key`` identifies the note that the template writes beside the bar, such as an error.
     """
 
     lane: str
@@ -38,7 +38,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened at one moment."""
+    """An event at one moment on the axis."""
 
     lane: str
     at: datetime
@@ -48,7 +48,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Note:
-    """Where a text stands beside a bar or in it: its place, on which side of the bar, how many letters have room."""
+    """The place of a text beside or in a bar: its position, the side, and the number of letters that fit."""
 
     key: str
     x: float
@@ -58,7 +58,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A bar or mark with its place, and where a note of it stands."""
+    """A bar or mark with its position, and the place of its note."""
 
     x: float
     y: float
@@ -70,7 +70,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Axis:
-    """A picture: lanes with their names, what is in them, ticks with their times, and what was left out."""
+    """A picture: named lanes with bars and marks, ticks with times, and the number of items left out."""
 
     height: int
     lanes: list[tuple[float, str]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Axis:
 
 
 def axis(bars: Sequence[Bar], marks: Sequence[Mark], now: datetime) -> Axis | None:
-    """Return the picture of what lasted and happened. None without anything."""
+    """Draw intervals and events on a time axis. Returns None if there are none."""
     times = [*(bar.start for bar in bars), *(bar.end or now for bar in bars), *(mark.at for mark in marks)]
     if not times:
         return None
@@ -113,7 +113,7 @@ def _bar(bar: Bar, y: float, start: float, end: float) -> Drawn:
 
 
 def _with_notes(drawn: Sequence[Drawn], keys: Sequence[str | None]) -> list[Drawn]:
-    """Return the bars, of which those with a key have the place of a note where it covers no other bar."""
+    """Return the bars. Each bar with a key gets the place of its note, if there is room that covers no other bar."""
     found = []
     for bar, key in zip(drawn, keys, strict=True):
         others = [one for one in drawn if one.y == bar.y and one is not bar]
@@ -138,7 +138,7 @@ def _ticks(first: datetime, last: datetime, left: float, right: float) -> list[t
 
 @dataclass(frozen=True)
 class Columns:
-    """A picture of a number for each of some times: columns, and the greatest number that the box holds."""
+    """A column chart: one amount per name. ``top`` is the greatest amount, which fills the height."""
 
     columns: list[Drawn]
     heights: list[float]
@@ -146,12 +146,12 @@ class Columns:
     top: float
 
 
-#: The height of the columns, and how many times are named below them.
+#: The height of the chart, and how many columns are named below it.
 HIGH, NAMED = 160, 6
 
 
 def columns(amounts: Sequence[tuple[str, float, str]]) -> Columns:
-    """Return the picture of amounts, each with its name and its text, from left to right."""
+    """Draw a column chart of amounts, each with its name and text, from left to right."""
     top = max((amount for _, amount, _ in amounts), default=0)
     step = WIDTH / max(len(amounts), 1)
     every = max(len(amounts) // NAMED, 1)
@@ -169,7 +169,7 @@ def columns(amounts: Sequence[tuple[str, float, str]]) -> Columns:
 
 @dataclass(frozen=True)
 class Step:
-    """A node of a run: its state, and when it ran first and last. ``start`` is None for one that did not run."""
+    """A node of a run with its state, first start and last end. ``start`` is None if it has not run."""
 
     name: str
     state: str
@@ -180,7 +180,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Box:
-    """A step with its place."""
+    """A step with its position."""
 
     x: int
     y: int
@@ -191,7 +191,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Order:
-    """A picture of steps in the order in which they ran. Those of one column ran beside one another."""
+    """A picture of steps in the order they ran. Steps in one column ran at the same time."""
 
     width: int
     height: int
@@ -199,12 +199,12 @@ class Order:
     left_out: int = 0
 
 
-#: How wide and how high a box is, with the space behind it; and the most boxes of a picture.
+#: The width and height of a box with the space after it, and the most boxes of a picture.
 BOX, ROW, MOST_BOXES = 170, 44, 120
 
 
 def order(steps: Sequence[Step]) -> Order | None:
-    """Return the picture of steps. Those that did not run are in the last column. None without any."""
+    """Draw steps in columns by order of time, with steps that have not run in the last one. None without steps."""
     if not steps:
         return None
     ran = sorted(((one.start, one) for one in steps if one.start is not None), key=lambda pair: pair[0])
@@ -229,7 +229,7 @@ def order(steps: Sequence[Step]) -> Order | None:
 
 
 def with_texts(part: Any, changed: Callable[[str], str]) -> Any:
-    """Return a picture with each of its texts changed."""
+    """Return a copy of a picture with a function applied to each of its texts."""
     if isinstance(part, str):
         return changed(part)
     if isinstance(part, list | tuple):

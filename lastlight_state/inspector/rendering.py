@@ -1,4 +1,4 @@
-"""From data to what is sent: JSON types without secrets, templates that escape everything, and their filters."""
+"""Rendering of data: JSON types without secrets, templates that escape their output, and the templates' filters."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from lastlight_state.plain import plain, printable, printable_json
 from lastlight_state.redaction import Secrets
 from lastlight_state.workflows.sentences import reason_text
 
-#: What stands in place of personal data.
+#: Shown in place of personal data.
 HIDDEN = "(hidden)"
-#: The fields that name a person.
+#: Fields that name a person.
 NAMES = frozenset(
     "acked_by actor answered_by by cancel_requested_by consumed_by created_by display_name member owner_user person "
     "received_by recipient requested_by responded_by sender taken_by triggered_by updated_by user user_id user_name "
     "username".split()
 )
-#: The fields that hold what a person wrote, or was asked.
+#: Fields that hold text a person wrote, or was asked.
 WRITINGS = frozenset(
     "action answer arguments artifact_contract artifact_verification body cancel_reason changes checkpoint "
     "chunk_metadata closed_reason config content context cursor data detail details embedding error error_detail "
@@ -40,23 +40,23 @@ WRITINGS = frozenset(
     "response schema scratch script snippet story summary task_index text title tree xml".split()
 )
 PERSONAL = NAMES | WRITINGS
-#: Characters of an id that a list shows.
+#: Most characters of an id that a list shows.
 SHORT_ID = 13
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def told(data: Any, secrets: Secrets, *, hidden: Collection[str] = ()) -> Any:
-    """Return the data as JSON types without secrets, and `HIDDEN` in place of what is in the fields of these names."""
+    """Return the data as JSON types, without secrets. Values of the fields in ``hidden`` are replaced by `HIDDEN`."""
     return _told(plain(data), secrets, hidden)
 
 
 def json_text(data: Any) -> bytes:
-    """Return the JSON text of what is `told`."""
+    """Encode data that `told` returned as JSON."""
     return printable_json(codec.dump_line(data)[:-1].decode("utf-8", "backslashreplace")).encode() + b"\n"
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return rows of what is `told` as CSV with a head. A text that a spreadsheet would compute begins with ``'``."""
+    """Encode rows that `told` returned as CSV with a header. A text that looks like a formula is prefixed by ``'``."""
     written = io.StringIO()
     writer = csv.writer(written)
     writer.writerow(rows[0] if rows else ())
@@ -87,7 +87,7 @@ def _field(name: str, value: Any, secrets: Secrets, hidden: Collection[str]) -> 
 
 
 class _Templates(Environment):
-    """Templates in which ``data.items`` is what the data holds under that name, and never a method of the dict."""
+    """Templates in which ``data.items`` is the value under the key "items", not the dict's method."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, Mapping) and attribute in obj:
@@ -97,7 +97,7 @@ class _Templates(Environment):
 
 @cache
 def environment() -> Environment:
-    """Return the templates. What they print is escaped, and its control characters are shown."""
+    """Return the template environment. Output is escaped, and control characters are made visible."""
     made = _Templates(
         loader=PackageLoader("lastlight_state.inspector"),
         autoescape=True,
@@ -111,7 +111,7 @@ def environment() -> Environment:
 
 
 def _harmless(value: Any) -> Any:
-    """Return a text without control characters but for tabs and ends of lines; what is not there is nothing."""
+    """Return a text with control characters made visible, except tabs and line ends. None becomes an empty text."""
     if value is None:
         return ""
     if type(value) is not str:
@@ -124,7 +124,7 @@ def _harmless(value: Any) -> Any:
 
 
 def _named(name: str | None, key: str) -> str:
-    """Return the name of something, and its key where it has none or where that is hidden."""
+    """Return a name, or the key if the name is missing or hidden."""
     return key if name in (None, "", HIDDEN) else str(name)
 
 
@@ -133,7 +133,7 @@ def _short(text: str) -> str:
 
 
 def _time(text: str | None) -> Markup | str:
-    """Return a moment as an element: UTC as text and on hover, which a script makes local."""
+    """Return a time as an HTML element: text and tooltip in UTC, which a script converts to local time."""
     if text is None:
         return ""
     shown = f"{text[:10]} {text[11:19]}"
@@ -141,7 +141,7 @@ def _time(text: str | None) -> Markup | str:
 
 
 def _age(text: str | None, now: str) -> Markup | str:
-    """Return how long ago a moment was as an element, with its time on hover."""
+    """Return the age of a time as an HTML element, with the time as its tooltip."""
     if text is None:
         return ""
     shown = ago(iso_time(text), iso_time(now))
@@ -152,9 +152,9 @@ _CELL = re.compile(r"<tr\b|<td(?=[ >])")
 
 
 def _labelled(rows: Markup, heads: Sequence[str]) -> Markup:
-    """Return the rows of a table in which each cell has the head of its column, for narrow screens.
+    """Add to each cell of a table's rows the heading of its column, for narrow screens.
 
-    What is stored is escaped in them, so that each tag is one of ours.
+    Stored text is escaped in the rows, so that every tag comes from a template.
     """
     place = 0
 
@@ -171,7 +171,7 @@ def _labelled(rows: Markup, heads: Sequence[str]) -> Markup:
 
 
 def _number(value: Any) -> str:
-    if isinstance(value, str):  # it is hidden
+    if isinstance(value, str):  # a hidden value
         return value
     return "" if value is None else f"{value:,}".replace(",", "\u202f")
 
@@ -186,7 +186,7 @@ def _size(count: int | None) -> str:
 
 
 def _money(text: Any) -> str:
-    """Return an amount of dollars: exact up to four digits behind the point, more where it has less than a cent."""
+    """Return an amount of US dollars with two decimals. Below one cent, all its digits are shown."""
     if text in (None, HIDDEN):
         return ""
     amount = Decimal(str(text))
@@ -204,31 +204,32 @@ def _duration(milliseconds: int | None) -> str:
 
 
 def _markdown(text: str) -> Markup | str:
-    """Return a text as what its Markdown means, with its control characters shown."""
+    """Convert Markdown to HTML, with control characters made visible."""
     return text if text == HIDDEN else markdown.html(_harmless(text))
 
 
 def _pretty(value: Any) -> str:
-    """Return a value as indented JSON; a text as it is."""
+    """Return a value as indented JSON, and a text unchanged."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def segment(text: Any) -> str:
-    """Return the text as one segment of a path: what is not a letter or digit as ``~`` and two hexadecimal digits.
+    """Encode a text as one segment of a path: any other character than a letter or digit becomes ``~`` and two hex
+    digits.
 
-    Percents would be decoded on the way, and a slash or two dots would then be part of the path.
+    Percent signs would be decoded on the way, and then a slash or two dots would act as part of the path.
     """
     quoted = quote(str(text), safe="", errors="replace").replace("~", "%7E").replace("%", "~")
     return quoted if quoted.strip(".") else quoted.replace(".", "~2E")
 
 
 def of_segment(part: str) -> str:
-    """Return the text of a segment."""
+    """Decode a segment of a path."""
     return unquote(part.replace("~", "%"))
 
 
 def _query(values: Mapping[str, Any]) -> str:
-    """Return the query of an address, without what is empty."""
+    """Encode values as the query of an address, without empty ones."""
     return urlencode({name: value for name, value in values.items() if value not in (None, "", [])}, doseq=True)
 
 

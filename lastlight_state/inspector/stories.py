@@ -1,4 +1,4 @@
-"""Runs and crons as rows of pages: each with its state, and in one line what is wrong with it, or what it waits for."""
+"""Runs and crons as rows of lists: each with its state, and one line on what is wrong or what it waits for."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lastlight_state.workflows.words import LIVE
 
 #: A row of a list.
 Told = dict[str, Any]
-#: How long after its moment a cron that nobody has taken counts as overdue.
+#: How long after its due time a cron that no scheduler has taken counts as overdue.
 LATE = timedelta(minutes=1)
 
 
 def told_runs(moment: Moment, runs: Iterable[RunSummary], now: datetime) -> list[Told]:
-    """Return the runs as rows. Their states and errors take a few statements for all."""
+    """Return the runs as rows. A few statements read the states and errors of all of them."""
     found = list(runs)
     states = moment.workflows.health.get_states([run.id for run in found if run.status in LIVE])
     errors = moment.workflows.lookups.get_errors([run.id for run in found if run.status in ("failed", "cancelled")])
@@ -40,7 +40,7 @@ def _row(run: RunSummary, state: RunState | None, error: str | None, now: dateti
 
 
 def told_run(run: WorkflowRun, state: RunState, error: str | None, now: datetime) -> Told:
-    """Return what the head of a page of a run says beside its record."""
+    """Return the heading data of a run's page: what it waits for or failed with, its duration and its troubles."""
     return {
         "story": run.error or error if state.blocked is None else waits_text(state.blocked, now),
         "took_ms": _milliseconds(run.started_at, run.finished_at or now),
@@ -53,7 +53,7 @@ def _milliseconds(start: datetime, end: datetime) -> int:
 
 
 def questions(moment: Moment, most: int) -> list[Told]:
-    """Return what waits for a person, the oldest first, of gates and requests together at most so many."""
+    """Return the pending gates and requests together, oldest first, at most ``most``."""
     w = moment.workflows
     gates = w.approvals.list_pending(order="oldest", limit=most).items
     requests = w.human_requests.list_pending(order="oldest", limit=most).items
@@ -65,7 +65,7 @@ def questions(moment: Moment, most: int) -> list[Told]:
 
 
 def told_crons(moment: Moment, crons: Collection[CronSummary], now: datetime) -> list[Told]:
-    """Return the crons as rows: with how their last fires ended, and in one line why one does not run."""
+    """Return the crons as rows, with the outcome of their last fires, and one line on why a cron does not run."""
     health = moment.schedules.fires.health([one.name for one in crons])
     return [_cron_row(moment, one, health[one.name], now) for one in crons]
 
@@ -85,7 +85,7 @@ def _cron_row(moment: Moment, cron: CronSummary, health: CronHealth, now: dateti
 
 
 def _error_of(moment: Moment, health: CronHealth) -> str | None:
-    """Return the first line of why the newest fire of a cron failed."""
+    """Return the first line of the error of a cron's newest fire."""
     latest = None if health.latest is None else moment.schedules.fires.find(health.latest.id)
     if latest is None:
         return None

@@ -1,4 +1,4 @@
-"""The pages, in the order of the navigation. They know nothing of one another."""
+"""The pages, in the order of the navigation. No page depends on another."""
 
 from lastlight_state.inspector.pages import (
     conversations,

@@ -1,4 +1,4 @@
-"""Conversations: sessions and their branches as a tree with its forks, each message once, and who shares it."""
+"""Conversations: sessions, branches as a tree with forks, each message once, and the branches that share it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lastlight_state.inspector.page import MOST_ROWS, Ask, Page, View
 
 page = Page("conversations", "Conversations", "/conversations", "v", personal=frozenset({"name", "owner"}))
 
-#: How deep the tree of branches is indented at most.
+#: Deepest level at which the tree of branches is still indented.
 DEEPEST = 12
 
 
@@ -20,7 +20,7 @@ DEEPEST = 12
 def listed(ask: Ask) -> View:
     """Show a page of sessions."""
     where = SessionFilter(
-        statuses=cast("Any", ask.texts("status")) or None,  # another word is refused by the library
+        statuses=cast("Any", ask.texts("status")) or None,  # the library refuses an unknown status
         agent_name=ask.text("agent"),
         project=ask.text("project"),
         user=ask.text("user"),
@@ -54,7 +54,7 @@ def one(ask: Ask) -> View:
 
 @page.look("/branches/{branch_id}", live=True, takes="limit page_token forks")
 def branch(ask: Ask) -> View:
-    """Show a page of the history of a branch, from which branch each message is, and what was forked from it."""
+    """Show a page of a branch's history, with the branch each message comes from, and the branch's forks."""
     key = ask.path["branch_id"]
     with ask.store.view() as moment:
         c = moment.conversations
@@ -70,7 +70,7 @@ def branch(ask: Ask) -> View:
 
 @page.look("/messages/{message_id}")
 def message(ask: Ask) -> View:
-    """Show a message, what holds it, and to whom it was sent."""
+    """Show a message, the branches that hold it, and the inboxes it was sent to."""
     key = ask.path["message_id"]
     with ask.store.view() as moment:
         c = moment.conversations
@@ -83,13 +83,13 @@ def message(ask: Ask) -> View:
 
 
 def _once(moment: Moment, keys: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the messages in their order, each once, without those that went meanwhile."""
+    """Return the messages in the given order, each once. Messages deleted meanwhile are left out."""
     found = moment.conversations.messages.get_many(list(dict.fromkeys(keys)))
     return [found[key].model_dump(exclude={"embedding"}) for key in dict.fromkeys(keys) if key in found]
 
 
 def _outline(branches: Sequence[BranchSummary]) -> Iterator[dict[str, Any]]:
-    """Yield branches, each before its forks, with how deep they are below what is on the same page."""
+    """Yield the branches, each before its forks, with its depth below other branches of the same page."""
     known = {one.id for one in branches}
     below: dict[str | None, list[BranchSummary]] = {}
     for one in branches:
@@ -99,5 +99,5 @@ def _outline(branches: Sequence[BranchSummary]) -> Iterator[dict[str, Any]]:
         one, depth = waiting.pop()
         yield {"depth": depth, "branch": one}
         waiting += [(fork, depth + 1) for fork in below.pop(one.id, [])]
-    for rest in below.values():  # ancestors that form a circle, which only another program stores
+    for rest in below.values():  # circular ancestors, which only another program can have stored
         yield from ({"depth": 0, "branch": one} for one in rest)

@@ -1,4 +1,4 @@
-"""Cost: usage by day, and by workflow, repository, model and more, as pictures, tables and CSV."""
+"""Cost: usage by day, and by workflow, repository, model and more, as charts, tables and CSV."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lastlight_state.workflows.usage import MOST_DAYS, Dimension
 page = Page("cost", "Cost", "/cost", "c")
 
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
-#: What can be drawn, and how an amount of it is written.
+#: The measures that can be drawn, each with the filter that formats an amount.
 MEASURES = {"cost_usd": "money", "total_tokens": "number", "executions": "number"}
-#: How many days are shown unless it is asked for more.
+#: Days that are shown by default.
 DAYS = 14
 
 
@@ -50,13 +50,13 @@ def shown(ask: Ask) -> View:
 
 @page.look("/daily.csv")
 def daily_csv(ask: Ask) -> Download:
-    """Give the table of days."""
+    """Return the table of days as a CSV file."""
     return Download("usage-by-day.csv", _daily(ask))
 
 
 @page.look("/groups.csv")
 def groups_csv(ask: Ask) -> Download:
-    """Give the table of the dimension."""
+    """Return the table of the dimension as a CSV file."""
     dimension = _word(ask, "by", DIMENSIONS)
     return Download(f"usage-by-{dimension}.csv", _named(_groups(ask, dimension), dimension))
 
@@ -71,18 +71,18 @@ def _daily(ask: Ask) -> tuple[UsageBucket, ...]:
 
 
 def _total(daily: tuple[UsageBucket, ...]) -> dict[str, Any]:
-    """Return the sums of all days."""
+    """Return the sums over all days."""
     return {name: sum(getattr(day, name) for day in daily) for name in UsageTotals.model_fields}
 
 
 def _groups(ask: Ask, dimension: Dimension) -> tuple[UsageGroup, ...]:
-    """Return the usage of the same days; the filters of the table of days do not apply."""
+    """Return the usage of the same days by one dimension. The filters of the table of days do not apply."""
     today = ask.clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
     return ask.store.workflows.usage.by(dimension, since=today - timedelta(days=_days(ask) - 1))
 
 
 def _named(groups: tuple[UsageGroup, ...], dimension: Dimension) -> list[dict[str, Any]]:
-    """Return the groups as rows. The names of people stand in a field that is hidden as such."""
+    """Return the groups as rows. Names of people are in a field that is hidden as personal."""
     name = "triggered_by" if dimension == "triggered_by" else "key"
     return [{name: group.key, **group.model_dump(exclude={"key"})} for group in groups]
 
@@ -92,7 +92,7 @@ def _workflows(ask: Ask) -> tuple[str, ...]:
 
 
 def _shares(groups: tuple[UsageGroup, ...], measure: str) -> list[float]:
-    """Return how long the bar of each group is, in parts of a hundred of the greatest."""
+    """Return the length of each group's bar, as a percentage of the greatest."""
     amounts = [_amount(group, measure) for group in groups]
     top = max(amounts, default=0)
     return [round(100 * amount / top, 1) if top else 0.0 for amount in amounts]
@@ -111,7 +111,7 @@ def _text_of(amount: float, measure: str) -> str:
 
 
 def _word(ask: Ask, name: str, words: tuple[Any, ...]) -> Any:
-    """Return a word of the query, the first one unless it says another."""
+    """Return a query value that must be one of these words. The first word is the default."""
     found = ask.text(name) or words[0]
     if found not in words:
         raise InvalidValue(name, f"expected one of {', '.join(words)}", permitted=words)

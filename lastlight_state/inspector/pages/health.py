@@ -1,4 +1,4 @@
-"""Health: what the doctor finds and the commands that mend it, backlog, workers, sizes, and what maintenance did."""
+"""Health: the doctor's findings with commands to mend them, backlog, workers, sizes, and maintenance receipts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lastlight_state.workflows import RunFilter
 
 page = Page("health", "Health", "/health", "h")
 
-#: How long an examination is shown before there is a new one, and after how many seconds it begins no further check.
+#: How long an examination is shown before it is repeated, and the seconds after which it begins no further check.
 KEPT, LIMIT = timedelta(minutes=1), 5.0
-#: How many seconds a page waits for the examination of another one, if there is no earlier one to show.
+#: Most seconds that a page waits for another page's examination, if there is no earlier one to show.
 PATIENCE = 2.0
 
 Examined = tuple[datetime, Report, Stats]
@@ -29,7 +29,7 @@ _examining = Lock()
 
 @page.look()
 def shown(ask: Ask) -> View:
-    """Show the last examination and a page of receipts; it is at most a minute old, unless another is under way."""
+    """Show the last examination and a page of receipts. It is at most a minute old, unless another is running."""
     found, busy = _examination(ask)
     at, report, stats = found or (None, None, None)
     kind, state = ask.text("kind"), ask.text("state")
@@ -48,13 +48,13 @@ def shown(ask: Ask) -> View:
 
 @page.look("/receipts/{id}")
 def receipt(ask: Ask) -> View:
-    """Show a receipt with its policy and why it ended."""
+    """Show a receipt with its policy and the reason for its end."""
     found = ask.store.receipts.get(ask.path["id"])
     return View("receipt.html", {"receipt": found}, f"Receipt of {found.kind}")
 
 
 def _backlog(ask: Ask) -> dict[str, Any]:
-    """Return how much waits for whom, since when, and the workers that were seen."""
+    """Return how much work waits, for whom and since when, and the workers that were seen."""
     now = ask.clock.now()
     with ask.store.view() as moment:
         w = moment.workflows
@@ -79,9 +79,9 @@ def _backlog(ask: Ask) -> dict[str, Any]:
 
 
 def _examination(ask: Ask) -> tuple[Examined | None, bool]:
-    """Return the last examination, made anew after a minute, and whether another page is making one.
+    """Return the last examination, repeated after a minute, and True if another page is running one.
 
-    One page at a time examines, so that a slow check holds one thread and not all.
+    Only one page at a time examines, so that a slow check blocks a single thread.
     """
     found = _examined.get(ask.store)
     if _is_fresh(ask, found):

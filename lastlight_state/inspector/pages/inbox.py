@@ -1,4 +1,4 @@
-"""What waits for a person, with its whole text; and where acting is switched on, its answer."""
+"""What waits for a person, with its complete text, and if acting is enabled, the form to answer it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ page = Page("inbox", "Inbox", "/inbox", "i")
 
 Decision = Literal["approved", "rejected", "replied"]
 Order = Literal["newest", "oldest"]
-#: Why a question was cancelled or a run was ended, where nobody says it.
+#: The default reason for cancelling a question or ending a run.
 FROM_HERE = "from the inspector"
 
 
 @page.look(live=True, takes="run order limit gates requests")
 def listed(ask: Ask) -> View:
-    """Show what is asked, of one run or of all."""
+    """Show the pending questions of one run, or of all."""
     run_id, limit = ask.text("run"), ask.number("limit", ROWS, most=MOST_ROWS)
-    order = cast(Order, ask.text("order") or "oldest")  # another word is refused by the library
+    order = cast(Order, ask.text("order") or "oldest")  # the library refuses another word
     with ask.store.view() as moment:
         w = moment.workflows
         gates = w.approvals.list_pending(run_id=run_id, order=order, limit=limit, page_token=ask.text("gates"))
@@ -36,7 +36,7 @@ def listed(ask: Ask) -> View:
 
 @page.look("/gates/{id}")
 def gate(ask: Ask, problem: StateError | None = None) -> View:
-    """Show a gate with its whole text, its action and the digest of it."""
+    """Show a gate with its complete text, its action and the action's digest."""
     with ask.store.view() as moment:
         found = moment.workflows.approvals.get(ask.path["id"])
         data = {"gate": found, "run": moment.workflows.runs.get(found.run_id)}
@@ -45,7 +45,7 @@ def gate(ask: Ask, problem: StateError | None = None) -> View:
 
 @page.look("/requests/{id}")
 def request(ask: Ask, problem: StateError | None = None) -> View:
-    """Show a request with its whole text, its options or its form."""
+    """Show a request with its complete text, and its options or form."""
     with ask.store.view() as moment:
         found = moment.workflows.human_requests.get(ask.path["id"])
         data = {"question": found, "run": moment.workflows.runs.get(found.run_id)}
@@ -55,7 +55,7 @@ def request(ask: Ask, problem: StateError | None = None) -> View:
 
 @page.act("/gates/{id}")
 def answer_gate(ask: Ask) -> View | Moved:
-    """Answer a gate, for the action of the digest that was on the page."""
+    """Answer a gate. The digest from the page confirms which action was shown."""
 
     def work() -> None:
         decision = ask.filled("decision")
@@ -63,7 +63,7 @@ def answer_gate(ask: Ask) -> View | Moved:
             raise InvalidValue("decision", "must be chosen")
         ask.store.workflows.approvals.answer(
             ask.path["id"],
-            cast(Decision, decision),  # another word is refused by the library
+            cast(Decision, decision),  # the library refuses another word
             by=_person(ask),
             response=ask.filled("response"),
             digest=ask.filled("digest"),
@@ -74,7 +74,7 @@ def answer_gate(ask: Ask) -> View | Moved:
 
 @page.act("/gates/{id}/cancel")
 def cancel_gate(ask: Ask) -> View | Moved:
-    """End a gate without an answer."""
+    """Cancel a gate without an answer."""
     cancel = ask.store.workflows.approvals.cancel
     return _acted(ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), gate, "gates")
 
@@ -94,13 +94,13 @@ def answer_request(ask: Ask) -> View | Moved:
 
 @page.act("/requests/{id}/cancel")
 def cancel_request(ask: Ask) -> View | Moved:
-    """End a request without an answer."""
+    """Cancel a request without an answer."""
     cancel = ask.store.workflows.human_requests.cancel
     return _acted(ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), request, "requests")
 
 
 def _acted(ask: Ask, work: Callable[[], object], again: Callable[..., View], kind: str) -> View | Moved:
-    """Do the work and show the question as it is then; with the problem and what was filled in where it was refused."""
+    """Carry out an action and redirect to the question. If it is refused, show the question with the error."""
     try:
         work()
     except StateError as problem:

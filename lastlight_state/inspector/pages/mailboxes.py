@@ -1,4 +1,4 @@
-"""Mailboxes: folders with numbers, and for each what waits, who works on what, and what was delivered."""
+"""Mailboxes: folders with counts, and per mailbox the waiting messages, claims, and deliveries."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lastlight_state.inspector.page import Ask, Page, View
 
 page = Page("mailboxes", "Mailboxes", "/mailboxes", "m")
 
-#: How many mailboxes a page has unless it is asked for more, and the most of them: each is two files that are opened.
+#: Mailboxes on a page: the default and the maximum. Reading each means opening two files.
 MAILBOXES, MOST_MAILBOXES = 20, 100
-#: From when on a claim, or an agent without a sign of life, is stale.
+#: The ages from which a claim, or an agent without a heartbeat, counts as stale.
 STALE = StalePolicy()
 STATUSES = ("pending", "paused", "completed", "failed")
 
 
 @page.look(live=True, takes="group limit page_token")
 def listed(ask: Ask) -> View:
-    """Show a page of mailboxes with how much waits in each; one that cannot be read has its error."""
+    """Show a page of mailboxes with their counts. An unreadable mailbox is shown with its error."""
     limit = ask.number("limit", MAILBOXES, most=MOST_MAILBOXES)
     found = ask.store.mailbox.list(group=ask.text("group"), limit=limit, page_token=ask.text("page_token"))
     rows = [_row(ask, info) for info in found.items]
@@ -30,7 +30,7 @@ def listed(ask: Ask) -> View:
 
 @page.look("/{group}/{session}", live=True, takes="status kind limit page_token waiting failed tasks")
 def one(ask: Ask) -> View:
-    """Show a mailbox: its messages of both sides, claims, tasks, deliveries, and places that it may send to."""
+    """Show a mailbox: messages of both sides, claims, tasks, deliveries, and permitted destinations."""
     host, limit = _host(ask), ask.part["limit"]
     status, kind = ask.text("status"), ask.text("kind")
     data = {
@@ -50,7 +50,7 @@ def one(ask: Ask) -> View:
 
 @page.look("/{group}/{session}/messages/{id}")
 def message(ask: Ask) -> View:
-    """Show a message of either side with its content, and what came of it."""
+    """Show a message of either side with its content and its outcome."""
     host, key = _host(ask), ask.path["id"]
     found: Any = host.inbox.find(key) or host.outbox.find(key)
     if found is None:
@@ -70,13 +70,13 @@ def _row(ask: Ask, info: MailboxInfo) -> dict[str, Any]:
         host = ask.store.mailbox.host(info.group, info.session)
         row["numbers"] = host.status()
         row["stale"] = _claims(ask, host)["stale"]
-    except StateError as error:  # one of the files is damaged, or went meanwhile: the others are shown
+    except StateError as error:  # a file is damaged or was removed: the rest is still shown
         row["problem"] = f"{error.code}: {error}"
     return row
 
 
 def _claims(ask: Ask, host: HostMailbox) -> dict[str, Any]:
-    """Return what the agent works on, and why it seems to be stuck: as if it had run since its oldest claim."""
+    """Return the agent's claims, and why it seems stuck, assuming that it has run since its oldest claim."""
     claims = host.sweep.claims()
     times = [claim.claimed_at for claim in claims if claim.claimed_at is not None]
     found = host.sweep.assess(agent_started_at=min(times), policy=STALE) if times else None

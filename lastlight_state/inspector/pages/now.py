@@ -1,4 +1,4 @@
-"""What needs a person, what needs a worker, what is not well, what failed last, and what goes on. Each run once."""
+"""What needs a person or a worker, what is unhealthy, what failed last, and what is running. Each run appears once."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lastlight_state.workflows.sentences import troubles
 
 page = Page("now", "Now", "", "n")
 
-#: How many of each kind are shown, and how many live runs are looked at.
+#: Most items that are shown of each kind, and most live runs that are examined.
 FEW, MOST_LIVE = 20, 100
-#: How far back failures are looked for: without an end, a store without any would be read to its first run.
+#: How far back failures are searched. Without a limit, a store with no failures would be read to its first run.
 RECENT = timedelta(days=7)
 
 
 @page.look(live=True)
 def look(ask: Ask) -> View:
-    """Show the state of everything at one moment."""
+    """Show the state of everything in one snapshot."""
     now = ask.clock.now()
     with ask.store.view() as moment:
         w = moment.workflows
@@ -47,7 +47,7 @@ def look(ask: Ask) -> View:
 
 
 def _crons(moment: Moment, now: datetime) -> list[Told]:
-    """Return the crons that are overdue, and those whose last fires did not end well."""
+    """Return the crons that are overdue, and those whose last fires failed."""
     crons = moment.schedules.crons
     looked = {one.name: one for one in crons.list(enabled=True, due_before=now - LATE, limit=FEW).items}
     looked |= {one.name: one for one in crons.list(enabled=True, limit=MOST_LIVE).items}
@@ -55,7 +55,7 @@ def _crons(moment: Moment, now: datetime) -> list[Told]:
 
 
 def _unhealthy(moment: Moment) -> dict[str, Any]:
-    """Return the runs with something wrong beside that no worker serves them, which is told by their workflows."""
+    """Return the unhealthy runs, except runs whose only trouble is a missing worker: those are listed by workflow."""
     found = moment.workflows.health.list_unhealthy(limit=MOST_LIVE)
     items = [
         {**one.model_dump(), "troubles": [each._asdict() for each in troubles(one.state.unhealthy)]}

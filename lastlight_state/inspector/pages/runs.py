@@ -1,4 +1,4 @@
-"""Runs: a list with filters, and for each run what happened to it, on one axis of time."""
+"""Runs: a list with filters, and for each run its history on one time axis."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from lastlight_state.workflows.words import RUN_STATUSES, RunStatus
 
 page = Page("runs", "Runs", "/runs", "r")
 
-#: How many executions, events and others are on the axis of a run.
+#: Most executions, events and other items on a run's axis.
 MOST = 200
-#: What may be done to a run, and to several at once.
+#: The actions for a single run, and for several runs at once.
 VERBS = ("cancel", "pause", "resume", "retry", "release")
 SEVERAL = ("retry", "cancel")
-#: How many workflows are looked through for runs of a trigger.
+#: Most workflows that are searched for runs of a trigger.
 MOST_NAMES = 50
 _BEGINNING_SO = "SELECT id FROM workflow_runs WHERE id >= :least AND id < :end ORDER BY id LIMIT 20"
-#: How far back a text of an error is looked for, unless a filter says it: every execution since then is read.
+#: How far back error texts are searched if no filter is given. Every execution since then is read.
 SEARCHED = timedelta(days=30)
 
 
 @page.look()
 def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
-    """Show a page of runs; with a text, the executions whose error or skill contains it, or the runs of that name."""
+    """Show a page of runs. A search text finds executions by error or skill, or runs by id or trigger."""
     which = RunFilter(
-        statuses=cast("list[RunStatus]", ask.texts("status")) or None,  # a word that is none is refused below
+        statuses=cast("list[RunStatus]", ask.texts("status")) or None,  # an unknown status is refused below
         workflow_names=ask.texts("workflow") or None,
         repo=ask.text("repo"),
         since=ask.moment("since"),
@@ -56,7 +56,7 @@ def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
         else:
             filters = {field.name: getattr(which, field.name) for field in fields(which) if field.name != "trigger_id"}
             page_of_runs = w.runs.list(**filters, triggered_by=person, **ask.part)
-            data["count"] = w.lookups.count(which) if person is None else None  # by a person alone it would read all
+            data["count"] = w.lookups.count(which) if person is None else None  # by person alone it would read all
             data["runs"] = {**page_of_runs.model_dump(), "items": told_runs(moment, page_of_runs.items, now)}
     if problems:
         data["problems"] = [{"run_id": run_id, "text": str(error)} for run_id, error in problems]
@@ -65,12 +65,12 @@ def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
 
 
 def _midnight(moment: datetime) -> datetime:
-    """Return the midnight of UTC before a moment, so that pages of one list ask for the same."""
+    """Return the UTC midnight before a time, so that all pages of a search use the same start."""
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _found(ask: Ask, moment: Moment, text: str) -> list[dict[str, Any]]:
-    """Return the runs whose id begins with the text, and the newest run of each workflow that it triggered."""
+    """Return the runs whose id begins with the text, and each workflow's newest run for the trigger with this id."""
     w = moment.workflows
     rows = moment.outputs.query.rows(_BEGINNING_SO, {"least": text, "end": text + "\U0010ffff"}).rows
     newest = w.lookups.latest_by_workflow(text, w.lookups.names(limit=MOST_NAMES).items)
@@ -81,7 +81,7 @@ def _found(ask: Ask, moment: Moment, text: str) -> list[dict[str, Any]]:
 
 
 def _summary(run: WorkflowRun, usage: UsageTotals) -> RunSummary:
-    """Return a whole run as lists show it."""
+    """Return a run's record as a summary, as lists show it."""
     totals = {name: getattr(usage, name) for name in Totals.model_fields}
     values = {name: getattr(run, name) for name in RunSummary.model_fields if name != "totals"}
     return RunSummary(**values, totals=Totals(**totals))
@@ -89,7 +89,7 @@ def _summary(run: WorkflowRun, usage: UsageTotals) -> RunSummary:
 
 @page.act("")
 def act_on_several(ask: Ask) -> View | Moved:
-    """Do the same to several runs, each by itself; say of which it was refused, and why."""
+    """Carry out the same action on several runs, one by one. Runs that refused it are listed with their errors."""
     act = _verb(ask, ask.filled("verb") or "", SEVERAL)
     problems: list[tuple[str, StateError]] = []
     for run_id in ask.form.get("run", ())[:MOST_ROWS]:
@@ -102,7 +102,7 @@ def act_on_several(ask: Ask) -> View | Moved:
 
 
 def _mark(ask: Ask) -> Hashable:
-    """Return what changes with a run, its state, its newest execution and its journal, and every half minute."""
+    """Return a value that changes with the run, its state, newest execution and journal, and every half minute."""
     run_id = ask.path["run_id"]
     with ask.store.view() as moment:
         run = moment.workflows.runs.get(run_id)
@@ -153,7 +153,7 @@ def one(ask: Ask, problem: StateError | None = None) -> View:
 
 @page.act("/{run_id}/{verb}")
 def act(ask: Ask) -> View | Moved:
-    """Cancel, pause, resume, retry or release a run, and show it as it is then; where it was refused, say why."""
+    """Cancel, pause, resume, retry or release a run, then redirect to it. If refused, show the run with the error."""
     run_id = ask.path["run_id"]
     do = _verb(ask, ask.path["verb"], VERBS)
     try:
@@ -164,7 +164,7 @@ def act(ask: Ask) -> View | Moved:
 
 
 def _verb(ask: Ask, verb: str, allowed: Sequence[str]) -> Callable[[str], object]:
-    """Return what a verb does to a run, in the name of who asks. Raises `NotFound` for another word."""
+    """Return a function that carries out a verb on a run, in the person's name. Raises `NotFound` for another verb."""
     by, reason, w = ask.person or "", ask.filled("reason") or "from the inspector", ask.store.workflows
     verbs: dict[str, Callable[[str], object]] = {
         "cancel": lambda run_id: w.runs.cancel(run_id, by=by, reason=reason),
@@ -180,7 +180,7 @@ def _verb(ask: Ask, verb: str, allowed: Sequence[str]) -> Callable[[str], object
 
 @page.look("/{run_id}/timeline", live=True, mark=_mark, takes="limit page_token")
 def timeline(ask: Ask) -> View:
-    """Show everything that happened to a run, line by line."""
+    """Show a page of everything that happened to a run, one line per entry."""
     run_id = ask.path["run_id"]
     found = ask.store.maintenance.timeline.list(run_id, **ask.part)
     return View("timeline.html", {"run_id": run_id, "timeline": found}, f"Timeline of {run_id}")
@@ -188,7 +188,7 @@ def timeline(ask: Ask) -> View:
 
 @page.look("/{run_id}/executions/{execution_id}")
 def execution(ask: Ask) -> View:
-    """Show an execution of a run with its text."""
+    """Show an execution of a run with its output text."""
     w, key = ask.store.workflows, ask.path["execution_id"]
     data = {"execution": w.executions.get(key), "output": w.executions.find_output(key)}
     return View("execution.html", data, f"Execution {key}")
@@ -196,13 +196,13 @@ def execution(ask: Ask) -> View:
 
 @page.look("/{run_id}/frames/{frame_no}")
 def frame(ask: Ask) -> View:
-    """Show a frame of a run, and what changed since the one before."""
+    """Show a frame of a run, and its changes since the previous frame."""
     run_id, number = ask.path["run_id"], _frame_no(ask)
     frames = ask.store.journal.frames
     newest, found = frames.find_latest(run_id), frames.get(run_id, number)
     try:
         changes = frames.diff(run_id, number - 1, number) if number else None
-    except NotFound:  # it is the first that is kept
+    except NotFound:  # the previous frame is not stored
         changes = None
     data = {
         "run_id": run_id,
@@ -219,15 +219,15 @@ def _frame_no(ask: Ask) -> int:
 
 
 def _has_log(ask: Ask, run_id: str) -> bool:
-    """True if the store has a run log under the id of the run."""
+    """True if the store has a run log under the run's id."""
     try:
         return ask.store.run_log.runs.find(run_id) is not None
-    except StateError:  # it cannot name a file, or its file cannot be read
+    except StateError:  # the id cannot name a file, or the file is unreadable
         return False
 
 
 def _tables(moment: Moment, run_id: str) -> dict[str, Any]:
-    """Return the revisions of a run's input, and the rows of its outputs by table."""
+    """Return the revisions of a run's input, and its output rows by table."""
     outputs = moment.outputs
     found = {}
     for table in outputs.catalog.list(limit=MOST):
@@ -255,7 +255,7 @@ def _bars(data: dict[str, Any]) -> Iterator[Bar]:
 
 
 def _steps(data: dict[str, Any]) -> Iterator[Step]:
-    """Yield the nodes of a run with when their executions began and ended. The store knows no edges between them."""
+    """Yield the nodes of a run with the times of their executions. The store knows no edges between nodes."""
     ran: dict[tuple[str, int], list[Any]] = {}
     for done in data["executions"].items:
         if done.node_id is not None:

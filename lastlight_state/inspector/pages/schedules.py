@@ -1,4 +1,4 @@
-"""Schedules: crons with their next instants and overrides, fires by outcome, and days on which something was missed."""
+"""Schedules: crons with their next due times and overrides, fires by outcome, and days with missed fires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lastlight_state.schedules.models import FIRE_SOURCES, FIRE_STATUSES, ORIGIN
 
 page = Page("schedules", "Schedules", "/schedules", "s")
 
-#: How many instants ahead are shown, how many days a calendar has unless it is asked for more, and the most of them.
+#: Due times that are shown ahead, and days of the calendar: the default and the maximum.
 AHEAD, DAYS, MOST_DAYS = 5, 14, 92
 SWITCHES = {"on": True, "off": False}
 RETIRED = {"retired": True, "all": None}
@@ -22,9 +22,9 @@ RETIRED = {"retired": True, "all": None}
 
 @page.look(live=True, takes="enabled retired origin days missed limit page_token")
 def listed(ask: Ask) -> View:
-    """Show a page of crons with how their last fires ended, and what was missed of all crons."""
+    """Show a page of crons with the outcomes of their last fires, and the missed fires of all crons."""
     enabled, retired = SWITCHES.get(ask.text("enabled") or ""), RETIRED.get(ask.text("retired") or "", False)
-    origin: Any = ask.text("origin")  # another word is refused by the library
+    origin: Any = ask.text("origin")  # the library refuses another word
     since = _since(ask)
     with ask.store.view() as moment:
         crons = moment.schedules.crons.list(enabled=enabled, origin=origin, retired=retired, **ask.part)
@@ -39,7 +39,7 @@ def listed(ask: Ask) -> View:
 
 @page.look("/crons/{name}", live=True, takes="status source since days missed limit page_token")
 def one(ask: Ask) -> View:
-    """Show a cron with its override, its next instants and its fires."""
+    """Show a cron with its override, its next due times and its fires."""
     name, since = ask.path["name"], _since(ask)
     with ask.store.view() as moment:
         found = moment.schedules.crons.get(name)
@@ -57,7 +57,7 @@ def one(ask: Ask) -> View:
 
 @page.look("/fires")
 def fires(ask: Ask) -> View:
-    """Show a page of fires, also of crons that are not defined any more."""
+    """Show a page of fires, including those of crons that are no longer defined."""
     with ask.store.view() as moment:
         data = {"fires": _fires(ask, moment, ask.text("cron"))}
     return View("fires.html", data, "Fires", _words())
@@ -77,18 +77,18 @@ def _fires(ask: Ask, moment: Moment, name: str | None) -> Any:
 
 
 def _ahead(ask: Ask, found: CronSummary) -> dict[str, Any]:
-    """Return the next instants of the pattern in effect; why there are none where it cannot be read here."""
+    """Return the next due times of the schedule in effect, or the reason why it cannot be read on this machine."""
     if not found.effective_enabled:
         return {"ahead": [], "ahead_problem": None}
     try:
         instants = cron.upcoming(found.effective_pattern, found.effective_timezone, ask.clock.now(), AHEAD)
-    except StateError as error:  # the extra is not installed, or this machine does not know the zone
+    except StateError as error:  # the extra is not installed, or the time zone is unknown on this machine
         return {"ahead": [], "ahead_problem": str(error)}
     return {"ahead": instants, "ahead_problem": None}
 
 
 def _missed(ask: Ask, moment: Moment, since: datetime, name: str | None = None) -> dict[str, Any]:
-    """Return the instants that were missed, and those that are due and were not taken yet."""
+    """Return the due times that were missed, and those that are due but not yet taken."""
     missed = moment.schedules.fires.list(cron_name=name, status="missed", since=since, page_token=ask.text("missed"))
     if name is not None:
         return {"missed": missed}
@@ -97,13 +97,13 @@ def _missed(ask: Ask, moment: Moment, since: datetime, name: str | None = None) 
 
 
 def _calendar(ask: Ask, moment: Moment, name: str | None = None) -> list[dict[str, Any]]:
-    """Return how many fires ended how on each day of UTC, today first."""
+    """Return the number of fires by outcome for each UTC day, today first."""
     days = moment.schedules.fires.daily(_days(ask), cron_name=name)
     return [{"day": f"{day.start:%Y-%m-%d}", "counts": day.counts} for day in reversed(days)]
 
 
 def _since(ask: Ask) -> datetime:
-    """Return the midnight of UTC at which the calendar begins."""
+    """Return the UTC midnight at which the calendar begins."""
     return ask.clock.now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_days(ask) - 1)
 
 

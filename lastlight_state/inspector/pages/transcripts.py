@@ -1,4 +1,4 @@
-"""Transcripts: agent logs, run logs and chats as conversations, a part at a time from either end, and searched."""
+"""Transcripts: agent logs, run logs and chats as conversations, read in parts from either end, with search."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ page = Page(
     personal=frozenset({"record", "platform_message_id", "channel_id", "thread_id"}),
 )
 
-#: How many bytes of a whole result a page has.
+#: Most bytes of a complete result on a page.
 RAW_BYTES = 256 * 1024
 SCOPES, STATES, ORDERS = ("chat", "sandbox"), ("running", "crashed", "unknown", "ended"), ("newest", "oldest")
 
 
 @page.look(live=True, takes="scope state project session since platform user limit page_token runs chats")
 def listed(ask: Ask) -> View:
-    """Show a page of agent logs, of run logs and of chats each."""
+    """Show a page of agent logs, one of run logs, and one of chats."""
     limit, scope, state = ask.part["limit"], cast("Any", ask.text("scope")), cast("Any", ask.text("state"))
     logs = ask.store.agent_log.sessions.list(
         scope=scope or "all", slug=ask.text("project"), limit=limit, page_token=ask.text("page_token")
@@ -47,14 +47,14 @@ def listed(ask: Ask) -> View:
 
 
 def _log_mark(ask: Ask) -> Hashable:
-    """Return what changes with an agent log."""
+    """Return a value that changes with an agent log."""
     found = ask.store.agent_log.sessions.get(ask.path["session_id"], slug=ask.text("project"))
     return found.bytes, found.modified_at
 
 
 @page.look("/agents/{session_id}", live=True, mark=_log_mark, takes="project order limit page_token find at")
 def agent(ask: Ask) -> View:
-    """Show the end of an agent log, what is before it, or its beginning."""
+    """Show a page of an agent log: its end, an earlier part, or its beginning."""
     key, reader = ask.path["session_id"], ask.store.agent_log.reader
     found = ask.store.agent_log.sessions.get(key, slug=ask.text("project"))
 
@@ -85,7 +85,7 @@ def agent(ask: Ask) -> View:
 
 @page.look("/agents/{session_id}/results/{sha256}")
 def result(ask: Ask) -> View:
-    """Show a part of a whole result that an agent log shows cut. The whole file is read and checked for each part."""
+    """Show part of a result that the agent log has shortened. Each part reads and checks the complete file."""
     key, sha256 = ask.path["session_id"], ask.path["sha256"]
     start = _offset(ask)
     with ask.store.agent_log.raw.open(key, sha256, slug=ask.text("project")) as file:
@@ -94,21 +94,21 @@ def result(ask: Ask) -> View:
         read = file.read(RAW_BYTES)
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     text = decoder.decode(read, final=start + len(read) >= size)
-    end = start + len(read) - len(decoder.getstate()[0])  # a character that is cut is of the next part
+    end = start + len(read) - len(decoder.getstate()[0])  # a character cut at the end belongs to the next part
     token = None if end >= size else str(end)
     data = {"session_id": key, "sha256": sha256, "bytes": size, "from": start, "to": end, "text": text}
     return View("result.html", {**data, "part": {"next_page_token": token, "damaged": []}}, f"Result of {key}")
 
 
 def _run_mark(ask: Ask) -> Hashable:
-    """Return what changes with a run log."""
+    """Return a value that changes with a run log."""
     found = ask.store.run_log.runs.get(ask.path["run_id"])
     return found.size_bytes, found.state, found.last_ts
 
 
 @page.look("/runs/{run_id}", live=True, mark=_run_mark, takes="order limit page_token find at")
 def run(ask: Ask) -> View:
-    """Show the end of a run log, what is before it, or its beginning."""
+    """Show a page of a run log: its end, an earlier part, or its beginning."""
     key, runs = ask.path["run_id"], ask.store.run_log.runs
     found = runs.get(key)
 
@@ -128,14 +128,14 @@ def run(ask: Ask) -> View:
 
 
 def _chat_mark(ask: Ask) -> Hashable:
-    """Return what changes with a chat."""
+    """Return a value that changes with a chat."""
     found = ask.store.messaging.sessions.get(ask.path["session_id"])
     return found.message_count, found.version
 
 
 @page.look("/chats/{session_id}", live=True, mark=_chat_mark, takes="order limit page_token find at")
 def chat(ask: Ask) -> View:
-    """Show the end of a chat, what is before it, or its beginning."""
+    """Show a page of a chat: its end, an earlier part, or its beginning."""
     key, messaging = ask.path["session_id"], ask.store.messaging
     found = messaging.sessions.get(key)
 
@@ -154,7 +154,7 @@ def chat(ask: Ask) -> View:
 
 
 def _transcript(ask: Ask, data: dict[str, Any], backwards: Reading, forwards: Reading, marks: list[Phase]) -> View:
-    """Return a page from the end on backwards, from the beginning or a moment on forwards, or what a search finds."""
+    """Show a page of a transcript: from its end backwards, from its beginning or a time on, or a search's matches."""
     order, find, at = ask.text("order") or ORDERS[0], ask.text("find"), ask.moment("at")
     if order not in ORDERS:
         raise InvalidValue("order", f"expected one of {', '.join(ORDERS)}", permitted=ORDERS)
@@ -188,7 +188,7 @@ def _bytes(lines: Iterable[Any]) -> int:
 
 
 def _without_paths(found: Any) -> dict[str, Any]:
-    """Return a page of files without their places on the disk of this machine."""
+    """Return a page of log files as data, without the files' paths."""
     items = [one.model_dump(exclude={"path"}) for one in found.items]
     return {"items": items, "next_page_token": found.next_page_token, "damaged": [], "skipped": found.skipped}
 
