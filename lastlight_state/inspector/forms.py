@@ -50,8 +50,7 @@ def fields_of(kind: str, options: Any, schema: Any) -> list[Field]:
 
 
 def answer_of(kind: str, options: Any, schema: Any, filled: Filled) -> Any:
-    """Return the answer that was filled in, for the library to validate. Raises `InvalidValue` if it cannot be parsed.
-    """
+    """Return the answer that was filled in, for the library to validate. Raises `InvalidValue` if it is no value."""
     fields = fields_of(kind, options, schema)
     properties = _properties(schema) if kind == "form" else {}
     if not properties:

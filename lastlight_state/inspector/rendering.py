@@ -214,8 +214,7 @@ def _pretty(value: Any) -> str:
 
 
 def segment(text: Any) -> str:
-    """Encode a text as one segment of a path: any other character than a letter or digit becomes ``~`` and two hex
-    digits.
+    """Encode a text as one segment of a path: each character but letters and digits is ``~`` and two hex digits.
 
     Percent signs would be decoded on the way, and then a slash or two dots would act as part of the path.
     """
