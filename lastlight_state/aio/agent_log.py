@@ -163,7 +163,7 @@ class AsyncAgentLog(Face[AgentLog]):
     reader: Part[AsyncReader] = Part("lastlight_state.aio.agent_log.AsyncReader")
     #: Untruncated tool results.
     raw: Part[AsyncRaw] = Part("lastlight_state.aio.agent_log.AsyncRaw")
-    #: Checks logs, and completes or cuts a torn last line.
+    #: Checks logs, and ends a torn last line with a newline.
     repair: Part[AsyncLogRepair] = Part("lastlight_state.aio.agent_log.AsyncLogRepair")
 
     @property

@@ -182,10 +182,9 @@ async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | Non
         lane.close()
 
 
-# ``transaction(connection=…)`` of an async store: calls inside an asynchronous transaction of the caller's.
-#
-# What is awaited there belongs to the event loop. So these calls are not made on a thread, but in a greenlet of the
-# loop, as SQLAlchemy makes its own.
+# ``transaction(connection=…)`` of an async store: calls inside the caller's own async transaction. The caller's
+# connection belongs to the event loop. So these calls run not on a thread, but in a greenlet of the loop, as
+# SQLAlchemy's own calls do.
 
 R = TypeVar("R")
 

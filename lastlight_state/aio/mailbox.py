@@ -247,7 +247,7 @@ class AsyncAgentMailbox(_Side[AgentMailbox]):
 
     @property
     def instance(self) -> str | None:
-        """Return the id of the agent process that this object writes for."""
+        """Return the agent's instance, the id of one of its starts, that this object writes for."""
         return self._target.instance
 
     start = writing(AgentMailbox.start)

@@ -50,7 +50,7 @@ def fields_of(kind: str, options: Any, schema: Any) -> list[Field]:
 
 
 def answer_of(kind: str, options: Any, schema: Any, filled: Filled) -> Any:
-    """Return the answer that was filled in, for the library to validate. Raises `InvalidValue` if it is no value."""
+    """Return the answer that was filled in, for the library to validate. Raises `InvalidValue` if unparsable."""
     fields = fields_of(kind, options, schema)
     properties = _properties(schema) if kind == "form" else {}
     if not properties:

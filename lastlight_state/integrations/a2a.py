@@ -120,7 +120,7 @@ class OwnedTasks(_OfOwners):
 class A2ATasks(OwnedTasks, TaskStore):
     """A task store for servers of the A2A protocol. The caller opens and closes the underlying store.
 
-    ``scope`` separates its tasks from those of other scopes. ``owner_of`` returns the owner of a call's tasks, by
+    ``scope`` is the namespace of its tasks. ``owner_of`` returns the owner of a call's tasks, by
     default the call's user. An owner's tasks are visible to that owner only, and `erase` removes them. A task's id has
     at most 512 bytes and no control characters. ``ttl`` is how long a task lives after each save, until a prune removes
     it. With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises

@@ -64,8 +64,7 @@ class _End(NamedTuple):
 class OpenAIAgentsSession:
     """A session of the OpenAI Agents SDK. The caller opens and closes the store.
 
-    ``session_settings`` are the SDK's, possibly as a dictionary. ``scope`` separates its sessions from those of other
-    scopes. ``user`` is the person whom the session belongs to, for erasure. Scope and session id have at most 247
+    ``session_settings`` are the SDK's, possibly as a dictionary. ``scope`` is the namespace of its sessions. ``user`` is the person whom the session belongs to, for erasure. Scope and session id have at most 247
     bytes together. Content that JSON allows and databases refuse, such as a NUL character, is read back unchanged. With
     a run's ``claim``, only the claim's holder may change the session: any other caller gets `ClaimLost`. Raises
     `MisuseError` without the SDK.

@@ -68,7 +68,7 @@ class _Place(NamedTuple):
 class PydanticAIConversations(ConversationStore):
     """A conversation store for pydantic-ai. The caller opens and closes the store.
 
-    ``scope`` separates its conversations from those of other scopes. A conversation's own scope, such as a person, is
+    ``scope`` is the namespace of its conversations. A conversation's own scope, such as a person, is
     stored as the user of its session, for erasure. With a run's ``claim``, only the claim's holder may write: any other
     caller gets `ClaimLost`. Deleting a conversation deletes the entries that no other conversation uses. Raises
     `MisuseError` without pydantic-ai.

@@ -40,7 +40,7 @@ class MigratedTenants:
 
 @dataclass(frozen=True)
 class ErasedTenant:
-    """An erased tenant, or one to be erased: its revision, its tables' bytes, and the number of its files."""
+    """An erased tenant, or one to be erased: revision, bytes of its tables, number of its files on this machine."""
 
     name: str
     revision: str | None

@@ -41,9 +41,10 @@ _log = logging.getLogger("lastlight_state.worker")
 
 #: Most characters of a failed try's error that the run's history shows.
 REASON_CHARS = 500
-#: Seconds between two sweeps. A sweep ends runs that have used up their restarts.
+#: Seconds between two sweeps. A sweep ends abandoned runs that are to be cancelled or are at their restart limit.
 SWEEP_SECONDS = 30.0
-#: Least seconds between two announcements of a worker that it is alive. It announces when it looks for work.
+#: Least seconds between two announcements that a worker is alive. It announces when it looks for work, at least at each
+#: sweep.
 SEEN_SECONDS = 15.0
 #: Longest seconds of one wait for work. The wait ends at once when work arrives.
 WAIT_SECONDS = 300.0

@@ -13,7 +13,7 @@ from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
-# The kinds of output records: tables and their schemas, inputs of runs, the cache.
+# The kinds of output records: output tables and what wrote them, inputs of runs, the cache.
 
 OUTPUTS = (
     column("KEY", keep=True),

@@ -47,7 +47,7 @@ def look(ask: Ask) -> View:
 
 
 def _crons(moment: Moment, now: datetime) -> list[Told]:
-    """Return the crons that are overdue, and those whose last fires failed."""
+    """Return the crons that are overdue, or whose last fire did not end as ``ok``."""
     crons = moment.schedules.crons
     looked = {one.name: one for one in crons.list(enabled=True, due_before=now - LATE, limit=FEW).items}
     looked |= {one.name: one for one in crons.list(enabled=True, limit=MOST_LIVE).items}

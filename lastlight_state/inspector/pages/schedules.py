@@ -1,4 +1,4 @@
-"""Schedules: crons with their next due times and overrides, fires by outcome, and days with missed fires."""
+"""Schedules: crons with their next due times and overrides, fires by outcome, and days with missed due times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RETIRED = {"retired": True, "all": None}
 
 @page.look(live=True, takes="enabled retired origin days missed limit page_token")
 def listed(ask: Ask) -> View:
-    """Show a page of crons with the outcomes of their last fires, and the missed fires of all crons."""
+    """Show a page of crons with the outcomes of their last fires, and the missed due times of all crons."""
     enabled, retired = SWITCHES.get(ask.text("enabled") or ""), RETIRED.get(ask.text("retired") or "", False)
     origin: Any = ask.text("origin")  # the library refuses another word
     since = _since(ask)
