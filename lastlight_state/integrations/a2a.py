@@ -120,11 +120,11 @@ class OwnedTasks(_OfOwners):
 class A2ATasks(OwnedTasks, TaskStore):
     """A task store for servers of the A2A protocol. The caller opens and closes the underlying store.
 
-    ``scope`` is the namespace of its tasks. ``owner_of`` returns the owner of a call's tasks, by
-    default the call's user. An owner's tasks are visible to that owner only, and `erase` removes them. A task's id has
-    at most 512 bytes and no control characters. ``ttl`` is how long a task lives after each save, until a prune removes
-    it. With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises
-    `MisuseError` without the SDK.
+    ``scope`` is the namespace of its tasks. ``owner_of`` returns the owner of a call's tasks, by default the call's
+    user. An owner's tasks are visible to that owner only, and `erase` removes them. A task's id has at most 512 bytes
+    and no control characters. ``ttl`` is how long a task lives after each save, until a prune removes it. With a run's
+    ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without the
+    SDK.
     """
 
     async def save(self, task: Task, context: ServerCallContext) -> None:

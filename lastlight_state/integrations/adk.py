@@ -54,11 +54,10 @@ _TALK, _UPDATED = "conversation", "updated"
 class ADKSessions(BaseSessionService):
     """A session service for Google's ADK. The caller opens and closes the store.
 
-    ``scope`` is the namespace of its sessions. A session's user is also the user of its states and
-    events, for erasure. Events are returned in the order they were appended, whatever their times. A session id is text
-    of 1 to 512 bytes without control characters, and a user id has at most 256 bytes. Other ids raise `InvalidValue`.
-    With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError`
-    without ADK.
+    ``scope`` is the namespace of its sessions. A session's user is also the user of its states and events, for erasure.
+    Events are returned in the order they were appended, whatever their times. A session id is text of 1 to 512 bytes
+    without control characters, and a user id has at most 256 bytes. Other ids raise `InvalidValue`. With a run's
+    ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without ADK.
     """
 
     def __init__(self, store: AsyncStateStore, *, scope: str = "adk", claim: Claim | None = None) -> None:

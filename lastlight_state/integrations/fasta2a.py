@@ -44,9 +44,9 @@ class FastA2AStorage(Storage):
     """A storage for servers of fasta2a. The caller opens and closes the store.
 
     ``contexts`` is the pydantic adapter for what an agent keeps of a conversation, such as pydantic-ai's
-    ``ModelMessagesTypeAdapter``. Without it a context is plain JSON. ``scope`` is the namespace of its tasks. ``ttl`` is how long a task or context lives after each change, until a prune removes it. With a run's
-    ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without
-    fasta2a.
+    ``ModelMessagesTypeAdapter``. Without it a context is plain JSON. ``scope`` is the namespace of its tasks. ``ttl``
+    is how long a task or context lives after each change, until a prune removes it. With a run's ``claim``, only the
+    claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without fasta2a.
     """
 
     def __init__(

@@ -78,10 +78,10 @@ def _awaited(method: Callable[..., Any], *, writes: bool = True) -> Callable[...
 class LangGraphSaver(BaseCheckpointSaver):
     """A checkpointer, sync and async. The caller opens and closes the store.
 
-    ``scope`` is the namespace of its threads. ``ttl`` is how long a thread lives after each
-    checkpoint, until a prune removes it. A thread's user, for erasure, is the text that ``configurable`` has under
-    ``user_key``. With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises
-    `MisuseError` without LangGraph.
+    ``scope`` is the namespace of its threads. ``ttl`` is how long a thread lives after each checkpoint, until a prune
+    removes it. A thread's user, for erasure, is the text that ``configurable`` has under ``user_key``. With a run's
+    ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without
+    LangGraph.
     """
 
     def __init__(

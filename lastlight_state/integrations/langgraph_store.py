@@ -89,9 +89,9 @@ class LangGraphStore(Upkeep, BaseStore):
 
     ``index`` says how items are embedded, for searches with a query. Without it a query is ignored, as in the shipped
     stores. ``ttl`` is LangGraph's configuration of items' lifetimes. Expired items are never read, and a prune removes
-    them. ``scope`` is the namespace of its items. ``user_of`` returns the person whom a namespace's
-    items belong to, for erasure. With a run's ``claim``, only the claim's holder may write: any other caller gets
-    `ClaimLost`. Raises `MisuseError` without LangGraph.
+    them. ``scope`` is the namespace of its items. ``user_of`` returns the person whom a namespace's items belong to,
+    for erasure. With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises
+    `MisuseError` without LangGraph.
     """
 
     supports_ttl = True

@@ -16,7 +16,7 @@ _MOST_EARLY = 1_000
 
 
 class Writes(NamedTuple):
-    """A task's writes, as the store accepts them."""
+    """A task's writes, in the form in which the store takes them."""
 
     task: str
     writes: list[NewWrite]

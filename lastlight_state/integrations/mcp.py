@@ -46,7 +46,8 @@ class MCPEventStore(EventStore):
 
     ``session`` is the session's name. Without it the store is a new session of its own: the SDK names a stream after
     its request's id, and two clients may use the same id. ``ttl`` is how long an event lives, until a prune removes it.
-    ``user`` is the person whom the events belong to, for erasure. ``scope`` is the namespace of its sessions. Raises `MisuseError` without the SDK.
+    ``user`` is the person whom the events belong to, for erasure. ``scope`` is the namespace of its sessions. Raises
+    `MisuseError` without the SDK.
     """
 
     def __init__(

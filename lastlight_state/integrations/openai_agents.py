@@ -64,10 +64,11 @@ class _End(NamedTuple):
 class OpenAIAgentsSession:
     """A session of the OpenAI Agents SDK. The caller opens and closes the store.
 
-    ``session_settings`` are the SDK's, possibly as a dictionary. ``scope`` is the namespace of its sessions. ``user`` is the person whom the session belongs to, for erasure. Scope and session id have at most 247
-    bytes together. Content that JSON allows and databases refuse, such as a NUL character, is read back unchanged. With
-    a run's ``claim``, only the claim's holder may change the session: any other caller gets `ClaimLost`. Raises
-    `MisuseError` without the SDK.
+    ``session_settings`` are the SDK's, possibly as a dictionary. ``scope`` is the namespace of its sessions. ``user``
+    is the person whom the session belongs to, for erasure. Scope and session id have at most 247 bytes together.
+    Content that JSON allows and databases refuse, such as a NUL character, is read back unchanged. With a run's
+    ``claim``, only the claim's holder may change the session: any other caller gets `ClaimLost`. Raises `MisuseError`
+    without the SDK.
     """
 
     def __init__(

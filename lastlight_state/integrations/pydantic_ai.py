@@ -68,10 +68,10 @@ class _Place(NamedTuple):
 class PydanticAIConversations(ConversationStore):
     """A conversation store for pydantic-ai. The caller opens and closes the store.
 
-    ``scope`` is the namespace of its conversations. A conversation's own scope, such as a person, is
-    stored as the user of its session, for erasure. With a run's ``claim``, only the claim's holder may write: any other
-    caller gets `ClaimLost`. Deleting a conversation deletes the entries that no other conversation uses. Raises
-    `MisuseError` without pydantic-ai.
+    ``scope`` is the namespace of its conversations. A conversation's own scope, such as a person, is stored as the user
+    of its session, for erasure. With a run's ``claim``, only the claim's holder may write: any other caller gets
+    `ClaimLost`. Deleting a conversation deletes the entries that no other conversation uses. Raises `MisuseError`
+    without pydantic-ai.
     """
 
     def __init__(self, store: AsyncStateStore, *, scope: str = "pydantic-ai", claim: Claim | None = None) -> None:

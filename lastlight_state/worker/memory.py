@@ -186,7 +186,7 @@ class Memory:
         return Place(loop, turn, of, dict(kept.get("results") or {}), dict(kept.get("waits") or {}))
 
     def knows(self, loop: str, of: str) -> bool:
-        """True if scratch's values of a loop belong to the turn ``of`` of its outer loop."""
+        """True if scratch's values of an inner loop belong to the outer loop's turn ``of``, not to an earlier one."""
         return bool(self._turn(loop).get("of", "") == of)
 
     def has_room(self, place: Place) -> bool:
