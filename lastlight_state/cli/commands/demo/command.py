@@ -1,4 +1,4 @@
-"""The command: prepares a database, runs the workflow, and prints what the store knows of it afterwards."""
+"""The ``demo`` command: prepares a database, runs the workflow, and prints what the store knows of it afterwards."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def run(call: Call) -> Answer:
 
 
 def _play(store: StateStore, settings: Settings, note: Note) -> tuple[str, str]:
-    """Run the whole demo. Returns the ids of the run and of the messaging session."""
+    """Run the whole demo against a store. Returns the ids of the run and of the messaging session."""
     run_id = store.workflows.runs.create(WORKFLOW, trigger=TRIGGER, phase=STEPS[0].phase, context=CONTEXT).id
     note(f"dispatched {WORKFLOW} for {TRIGGER.id}: run {run_id}")
     work(settings, run_id, note)
