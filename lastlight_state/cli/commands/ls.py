@@ -48,8 +48,8 @@ def run(
     """List records, newest first, a page at a time. Without KIND, list what needs attention.
 
     KIND is sessions, runs, executions, approvals, questions, queue, claimable, unhealthy, workers, overrides,
-    messaging, crons, fires, threads, states, mailboxes, receipts, outputs, cache, sandboxes or scores. With --run it
-    may also be nodes, events, signals, tool-calls, frames or inputs. The singular works too.
+    messaging, crons, fires, threads, states, mailboxes, receipts, outputs, cache, sandboxes or scores, or with --run
+    also nodes, events, signals, tool-calls, frames or inputs. The singular works too.
 
     What needs attention is what waits for a person or a worker, unhealthy runs, and what is switched off. A filter
     without KIND applies to sessions.

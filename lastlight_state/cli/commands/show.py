@@ -50,10 +50,10 @@ def run(call: Call, kind: str, key: str | None, run_id: str | None, full: bool, 
     """Show one record with what belongs to it: executions and gates of a run, messages of a chat, fires of a cron.
 
     KIND is run, execution, approval, question, worker, messaging, session, thread, state, cron, fire, receipt, output,
-    score or input. With --run it may also be event, signal, frame, tool-call or sandbox. The plural works too. KIND may
-    be omitted if the ID is unique. ID is the record's id, name or key. For an input it is the run's id, and for records
-    of a run their number in it. The beginning of an id is enough if no other id begins with it. last is the newest
-    record.
+    score or input, or with --run also event, signal, frame, tool-call or sandbox. The plural works too. KIND may be
+    omitted if the ID alone identifies the record. ID is its id, name or key. For an input it is the run's id, and
+    for records of a run their number in it. The beginning of an id is enough if no other id begins with it. last is the
+    newest record.
     """
     kind = SINGULARS.get(kind, kind)
     if key is None and kind in BY_NAME:
