@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -282,13 +282,19 @@ def chained(store: StateStore, name: str) -> None:
     store.workflows.runs.append_phase("shared", PhaseEntry(name, True))
 
 
+def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run the coroutine function, also after a signal cut off `asyncio.run` before it had forgotten its loop."""
+    asyncio._set_running_loop(None)
+    asyncio.run(work())
+
+
 def awaited(store: StateStore, name: str) -> None:
     async def work() -> None:
         async with AsyncStateStore(store).transaction() as tx:
             await tx.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
             await tx.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
 
-    asyncio.run(work())
+    _run(work)
 
 
 def awaited_call(store: StateStore, name: str) -> None:
@@ -297,7 +303,7 @@ def awaited_call(store: StateStore, name: str) -> None:
         await face.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
         await face.workflows.runs.list(limit=2)
 
-    asyncio.run(work())
+    _run(work)
 
 
 WORKS: dict[str, Work] = {
