@@ -1,9 +1,9 @@
-"""The gate of calls: an argument of the wrong type is `InvalidValue`, in every method of every repository.
+"""Type checks of calls: an argument of the wrong type raises `InvalidValue`, in every method of every repository.
 
-Repositories check what types do not say. What they take for granted may still be missing: a caller passes None, a dict
-for an argument group, a number for a list. Then Python raises in the middle of the method; and here the arguments are
-compared with the method's annotations, and the first that does not fit is named. A call whose arguments all fit raises
-what it raised. A call that succeeds pays for one frame.
+Repositories check what type annotations do not say, and take the types for granted. A caller may still pass None, a
+dict for an argument group, or a number for a list. Python then raises somewhere in the middle of the method. In that
+case the arguments are compared with the method's annotations, and the error names the first argument that does not fit.
+If all arguments fit, the original exception goes on. A call that succeeds pays for one extra frame.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from lastlight_state.errors import InvalidValue
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What Python raises for a value that is not what its code takes it for.
+#: The exceptions that Python raises when a value has another type than the code expects.
 _UNFIT = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError, ArithmeticError)
 _MOST_DEPTH = 20
-#: Floats hold every integer below this, and not every one above.
+#: Floats hold every integer below this limit exactly, but not every integer above it.
 _FLOAT_BITS = 1_023
 
 
 def guarded(method: F) -> F:
-    """Return the method, with unfit arguments as `InvalidValue`."""
+    """Return the method, wrapped so that arguments of the wrong type raise `InvalidValue`."""
 
     @wraps(method)
     def call(*given: Any, **named: Any) -> Any:
@@ -45,7 +45,10 @@ def guarded(method: F) -> F:
 
 
 def checked(method: F) -> F:
-    """Return the method, which compares its arguments before it begins. For rare calls that build on what they get."""
+    """Return the method, wrapped to check its arguments before it begins.
+
+    For rare calls that build on their arguments.
+    """
 
     @wraps(method)
     def call(*given: Any, **named: Any) -> Any:
@@ -61,7 +64,7 @@ def _refuse_unfit(
     """Raise `InvalidValue` for the first argument that does not fit its annotation."""
     try:
         bound = inspect.signature(method).bind(*given, **named).arguments
-    except TypeError:  # no such argument: the caller's own mistake, as in any function
+    except TypeError:  # no such argument: the caller's mistake, raised as in any function
         return
     hints = _hints(method)
     for name, value in bound.items():
@@ -72,7 +75,7 @@ def _refuse_unfit(
 
 
 def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] | None:
-    """Return where in a value something does not fit its annotation, and what; None where all of it fits."""
+    """Return where a value does not fit its annotation, and why; None if all of it fits."""
     origin, inner = get_origin(hint), get_args(hint)
     if depth > _MOST_DEPTH or hint is Any:
         return None
@@ -80,12 +83,12 @@ def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] |
         problems = [_problem(where, value, one, depth + 1) for one in inner]
         return None if None in problems else _of_union(where, value, inner, problems)
     if origin is Literal:
-        known = any(type(value) is type(one) for one in inner)  # which words there are, the method itself says
+        known = any(type(value) is type(one) for one in inner)  # the method itself checks that the word is known
         return None if known else _expected(where, "a known word", value)
     kind = origin if origin is not None else hint
     if kind is None:
         kind = type(None)
-    if not isinstance(kind, type):  # a variable, or a name that stands for something else
+    if not isinstance(kind, type):  # a type variable, or a name that stands for another type
         return None
     if not _is_one(value, kind):
         return _expected(where, _name(hint), value)
@@ -93,7 +96,7 @@ def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] |
 
 
 def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple[str, str] | None:
-    """Return the first problem of the parts of a value: elements, entries, fields."""
+    """Return the first problem among the parts of a value: its elements, entries or fields."""
     parts: list[tuple[str, Any, Any]] = []
     if is_dataclass(value) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         hints = _hints(type(value))
@@ -102,7 +105,7 @@ def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple
     elif isinstance(value, Mapping) and len(inner) == 2:
         parts = [(f"{where} (a key)", key, inner[0]) for key in value]
         parts += [(f"{where}.{key!s:.80}", part, inner[1]) for key, part in value.items() if isinstance(key, str)]
-    elif isinstance(value, str | bytes) and inner:  # where it is no list of texts, its first element says so
+    elif isinstance(value, str | bytes) and inner:  # not a list of texts: name its first element
         parts = [(f"{where}[0]", value[0], inner[0])] if value else []
     elif isinstance(value, Collection) and inner:
         kinds = inner if Ellipsis not in inner and len(inner) == len(value) else None
@@ -112,7 +115,7 @@ def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple
 
 
 def _of_union(where: str, value: Any, inner: tuple[Any, ...], problems: list[Any]) -> tuple[str, str]:
-    """Return the problem of a value that fits none of several annotations: the deepest, else all their names."""
+    """Return the problem of a value that fits no member of a union: the deepest one, else the names of all members."""
     deeper = [problem for problem in problems if problem is not None and problem[0] != where]
     if deeper:
         return typing.cast("tuple[str, str]", deeper[0])
@@ -140,7 +143,7 @@ def _name(hint: Any) -> str:
 
 
 def _hints(thing: Any) -> dict[str, Any]:
-    """Return the annotations of a function's arguments, or of a class; none where one of them cannot be resolved."""
+    """Return the annotations of a function's arguments, or of a class; empty if one of them cannot be resolved."""
     try:
         if not inspect.isfunction(thing):
             return get_type_hints(thing)

@@ -1,7 +1,7 @@
-"""Adds what a declared table has and a database lacks: the table, its indexes, columns. Changes and drops nothing.
+"""Adds what a declared table lacks in a database: the table itself, indexes, columns. Changes and drops nothing.
 
-A unit that does this holds a named lock and looks after it has the lock, so any number of processes may declare at
-once; what it adds commits together with what it notes about it.
+The unit that does this takes a named lock before it looks, so any number of processes may declare a table at once. The
+additions and the record of them commit together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference that cannot be reconciled: its column (None for the table), what was expected and what was found."""
+    """A difference that cannot be reconciled: the column (None for the table), what was expected and what was found."""
 
     table: str
     column: str | None
@@ -48,7 +48,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class PresentColumn:
-    """A column as the database has it."""
+    """A column as it exists in the database."""
 
     name: str
     type: str
@@ -58,7 +58,9 @@ class PresentColumn:
 
 @dataclass(frozen=True)
 class PresentTable:
-    """A table, or what has the name of one, as the database has it. ``unique`` are the column sets of unique keys."""
+    """A table as it exists in the database, or another object of its name. ``unique`` are the column sets of unique
+    keys.
+    """
 
     name: str
     is_table: bool
@@ -69,7 +71,7 @@ class PresentTable:
 
 
 def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
-    """Return the tables of these names that there are."""
+    """Return the existing tables among these names."""
     inspector = sa.inspect(unit.backend.connection(unit.checkout))
     schema = unit.backend.schema
     tables = frozenset(inspector.get_table_names(schema))
@@ -78,13 +80,15 @@ def present(unit: Unit, names: Iterable[str]) -> dict[str, PresentTable]:
 
 
 def existing(unit: Unit, names: Iterable[str]) -> list[str]:
-    """Return the given tables that exist."""
+    """Return the tables among the given ones that exist in the database."""
     tables = frozenset(sa.inspect(unit.backend.connection(unit.checkout)).get_table_names(unit.backend.schema))
     return [name for name in names if name in tables]
 
 
 def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Iterator[Difference]:
-    """Yield the differences that make the table unusable as it is declared. What is only missing can be added."""
+    """Yield the differences that make the table unusable as declared. Missing parts that can be added are not among
+    them.
+    """
     if not found.is_table:
         yield Difference(table.name, None, "kind", "a table", "a view")
         return
@@ -101,7 +105,7 @@ def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Itera
 
 
 def additions(table: sa.Table, found: PresentTable | None, backend: Backend) -> Iterator[str]:
-    """Yield the statements that add what is missing, none if nothing is."""
+    """Yield the statements that add the missing parts of a table; nothing if it is complete."""
     if found is None:
         yield _sql(CreateTable(table), backend)
         columns: Sequence[sa.Column[Any]] = tuple(table.columns)
@@ -120,12 +124,12 @@ def additions(table: sa.Table, found: PresentTable | None, backend: Backend) -> 
 
 
 def missing(table: sa.Table, found: PresentTable) -> list[sa.Column[Any]]:
-    """Return the declared columns that the database lacks."""
+    """Return the declared columns that the table in the database lacks."""
     return [column for column in table.columns if column.name not in found.columns]
 
 
 def declared_type(column: sa.Column[Any], dialect: Dialect) -> str:
-    """Return the type of a column in the words of the product."""
+    """Return the type of a column, spelt as the database product spells it."""
     return column.type.compile(dialect).partition(" COLLATE ")[0]
 
 
@@ -171,7 +175,7 @@ def _family(name: str) -> str:
 
 
 def _loose(column: sa.Column[Any]) -> sa.Column[Any]:
-    """Return the column as it is added to a table that has rows: nullable unless it has a constant default."""
+    """Return the column in a form that can be added to a table with rows: nullable unless it has a constant default."""
     default = column.server_default
     constant = (
         sa.text(f"'{default.arg}'" if isinstance(default.arg, str) else str(default.arg))
@@ -189,7 +193,7 @@ def _comments_apart(backend: Backend) -> bool:
 
 
 def name_of(table: sa.Table, backend: Backend) -> str:
-    """Return the table as statements name it, with its schema."""
+    """Return the table's name for statements, with its schema."""
     return _sql(sa.delete(table), backend).removeprefix("DELETE FROM ")
 
 

@@ -1,6 +1,6 @@
 """Checks of a caller's values, made before any statement runs.
 
-Each returns the value to store, or raises `InvalidValue` with the name of the argument.
+Each function returns the value to store, or raises `InvalidValue` with the name of the argument.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def identifier(where: str, value: Any, max_bytes: int = 256) -> str:
 
 
 def is_identifier(value: Any, max_bytes: int = 256) -> bool:
-    """Return whether a value is an `identifier`."""
+    """True if a value is an `identifier`."""
     try:
         identifier("value", value, max_bytes)
     except InvalidValue:
@@ -60,7 +60,7 @@ def optional(where: str, value: str | None, max_bytes: int = 256) -> str | None:
 
 
 def session_id(where: str, value: Any) -> str:
-    """Return the id of an agent session, which names the session's log file."""
+    """Return the id of an agent session. It must be fit for the name of the session's log file."""
     text = _text(where, value)
     if not SESSION_ID.fullmatch(text):
         rule = "must be 1 to 200 of A-Z a-z 0-9 _ -, because it names a file"
@@ -69,7 +69,7 @@ def session_id(where: str, value: Any) -> str:
 
 
 def content(where: str, value: Any, max_bytes: int, *, hint: str | None = None) -> str:
-    """Free text, verbatim, empty allowed. Past ``max_bytes`` of UTF-8 it is `PayloadTooLarge`."""
+    """Return free text unchanged; it may be empty. Raises `PayloadTooLarge` beyond ``max_bytes`` of UTF-8."""
     text = _text(where, value)
     size = len(text) if text.isascii() else len(text.encode())
     if size > max_bytes:
@@ -83,21 +83,21 @@ def optional_content(where: str, value: str | None, max_bytes: int) -> str | Non
 
 
 def word(where: str, value: Any, vocabulary: Collection[str]) -> str:
-    """Return one of a closed set of words."""
+    """Return a word that must be in a closed vocabulary."""
     if not isinstance(value, str) or value not in vocabulary:
         raise InvalidValue(where, f"expected a known word, got {shown(value, 80)}", permitted=sorted(vocabulary))
     return value
 
 
 def words(literal: Any) -> frozenset[str]:
-    """Return the vocabulary that a ``Literal`` type spells out."""
+    """Return the words that a ``Literal`` type lists."""
     return frozenset(get_args(literal))
 
 
 def several(where: str, values: Any) -> list[Any]:
     """Return the values of a sequence or set, as a list.
 
-    A single text is refused: it would count as a list of letters.
+    A single text is refused, because it would be taken for a list of letters.
     """
     if isinstance(values, str) or not isinstance(values, Collection):
         raise InvalidValue(where, f"expected a list of values, got {type(values).__name__}")
@@ -105,7 +105,7 @@ def several(where: str, values: Any) -> list[Any]:
 
 
 def at_most(where: str, values: Sized, limit: int) -> None:
-    """Refuse more than ``limit`` values."""
+    """Raise `InvalidValue` for more than ``limit`` values."""
     if len(values) > limit:
         raise InvalidValue(
             where, f"{len(values)} values, more than the limit of {limit}", limit=limit, actual=len(values)
@@ -131,7 +131,7 @@ def duration(where: str, value: Any, *, least: timedelta = timedelta(0), most: t
 
 
 def seconds(where: str, value: Any) -> float:
-    """Return a number of seconds, up to a day: for how long a call waits."""
+    """Return a number of seconds, up to a day, for the time that a call waits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue(where, f"expected a number of seconds, got {type(value).__name__}")
     if not 0 <= value <= LONGEST_WAIT:
@@ -147,7 +147,7 @@ def callback(where: str, value: Any) -> Callable[..., Any]:
 
 
 def stop(value: Any) -> threading.Event:
-    """Return the event that ends a following; without one, an event that nobody sets."""
+    """Return the event that ends a follower; without an event, a new one that nobody sets."""
     if value is None:
         return threading.Event()
     if not isinstance(value, threading.Event):
@@ -163,16 +163,16 @@ def flag(where: str, value: Any) -> bool:
 
 
 def group(where: str, value: Any, kind: type[G]) -> G:
-    """Return an argument group, such as a ``Trigger``: an instance of ``kind``."""
+    """Return an argument group, such as a ``Trigger``. It must be an instance of ``kind``."""
     if not isinstance(value, kind):
         raise InvalidValue(where, f"expected a {kind.__name__}, got {type(value).__name__}")
     return value
 
 
 def not_found(kind: str, key: Any) -> StateError:
-    """Return the error for a row that was not found: `InvalidValue` if no database can hold its key, else `NotFound`.
+    """Return the error for a missing row: `NotFound`, or `InvalidValue` if no database can hold its key.
 
-    Postgres refuses such a key and SQLite finds nothing; checked here so that both raise the same.
+    Postgres refuses such a key and SQLite finds nothing; this check makes both raise the same error.
     """
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, str):
@@ -183,14 +183,17 @@ def not_found(kind: str, key: Any) -> StateError:
 
 
 def sought(where: str, key: Any) -> str:
-    """Return a text to look for, where finding nothing is no error. `InvalidValue` if no database can hold it."""
+    """Return a text to search for.
+
+    Finding nothing is no error; a text that no database can hold raises `InvalidValue`.
+    """
     return key if type(key) is str and key.isascii() and "\0" not in key else _text(where, key)
 
 
 def are_storable(*texts: Any) -> bool:
-    """True if databases can hold these texts. Where one of them cannot be held, there is nothing to find or remove.
+    """True if databases can hold all these texts. If one cannot be held, no row with it exists.
 
-    What is no text counts as storable: its type is for the call to refuse.
+    Values that are not texts count as storable, so that the call itself refuses their type.
     """
     try:
         for one in texts:
@@ -202,7 +205,7 @@ def are_storable(*texts: Any) -> bool:
 
 
 def page_limit(value: Any) -> int:
-    """Return the size of a page: 1 to 500."""
+    """Return the size of a page, from 1 to 500."""
     return number("limit", value, least=1, most=PAGE_LIMIT)
 
 

@@ -1,1 +1,1 @@
-"""Lists: declared with their filters and order, and read page by page."""
+"""Lists: each is declared with its filters and order, and read page by page."""

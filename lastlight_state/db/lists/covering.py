@@ -1,8 +1,8 @@
-"""Lists beside large values, for databases that keep them inside the row (SQLite).
+"""Lists of tables with large values, for databases that store large values inside the row (SQLite).
 
-To read a column that stands behind a large value, SQLite walks the whole value. So the rows of a list are found through
-a narrow index and shown from a covering one, joined by the columns that begin the covering index. Such a statement
-reads from a row itself only what stands before its first large value.
+To read a column stored behind a large value, SQLite must walk the whole value. So a list finds its rows through a
+narrow index, and shows them from a covering index. The two are joined by the first columns of the covering index. Such
+a statement reads from a row itself only the columns before the first large value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lastlight_state.db.schema.indexes import through
 
 @dataclass(frozen=True)
 class NarrowIndex:
-    """An index by which rows are found, and the columns that conditions read through it besides those of the order.
+    """An index that finds rows, and the columns besides the order's that conditions read through it.
 
     ``only`` is the predicate of a partial index whose columns the conditions do not name. ``ordered`` is False for an
     index that does not hold the columns of the order.
@@ -37,23 +37,23 @@ class NarrowIndex:
 
 @dataclass(frozen=True)
 class JoinedTable:
-    """Another table that a list shows columns of, and the index that holds them. It is read last."""
+    """Another table whose columns a list shows, and the index that holds them. This table is read last."""
 
     table: sa.Table
     index: str
 
     def after(self, source: sa.FromClause) -> sa.FromClause:
-        """Return the join with this table. What it is joined by is among the conditions of the list."""
+        """Return the join with this table. The list's conditions say which columns join them."""
         first: Any = source.left if isinstance(source, Join) else source
         return _InOrder(source, self.table, _Few(sa.func.typeof(next(iter(first.c))) != sa.literal_column("''")))
 
 
 @dataclass(frozen=True)
 class Covering:
-    """The index that holds what a list shows; ``key`` are its first columns, which tell one row.
+    """The covering index of a list. ``key`` names its first columns, which identify a row.
 
-    ``found_by`` names the narrow index for each filter. The first filter that is given decides, then the one named "";
-    None, or no name: the statement needs no join. ``only`` is the predicate of a partial index.
+    ``found_by`` maps a filter's name to its narrow index. The first filter that is given decides, else the entry named
+    "". If that entry is None or missing, the statement needs no join. ``only`` is the predicate of a partial index.
     """
 
     index: str
@@ -68,7 +68,7 @@ class Covering:
 
 
 class _InOrder(Join):
-    """A join whose left side is read first. SQLite keeps to the order of CROSS JOIN only."""
+    """A join whose left side is read first. SQLite keeps the order of tables only in a CROSS JOIN."""
 
     inherit_cache = True
 
@@ -82,10 +82,10 @@ def _joined_in_order(element: _InOrder, compiler: SQLCompiler, **options: Any) -
 
 
 class _Few(Grouping[bool]):
-    """True of every row of a column's table. SQLite is told that few rows meet it.
+    """A condition that is true of every row, but which SQLite is told few rows meet.
 
-    Where SQLite's planner expects more look-ups in a table than the table has rows, it reads the whole table first, to
-    know which of them find nothing (a Bloom filter). With statistics of a small database it always expects that.
+    If SQLite's planner expects more look-ups in a table than the table has rows, it first reads the whole table to
+    build a Bloom filter. With the statistics of a small database, it always expects that.
     """
 
     inherit_cache = True
@@ -97,7 +97,7 @@ def _unlikely(element: _Few, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class SelfJoin:
-    """The two sides of the join: the table as it is found, and as it is shown."""
+    """A join of a table with itself: one side finds the rows, the other shows them."""
 
     def __init__(self, covering: Covering, narrow: NarrowIndex, order: Sequence[sa.Column[Any]]) -> None:
         self._covering = covering
@@ -109,7 +109,10 @@ class SelfJoin:
     def select(
         self, shown: Sequence[sa.ColumnElement[Any]], conditions: Sequence[sa.ColumnElement[bool]]
     ) -> sa.Select[Any]:
-        """Return the rows that meet the conditions. Columns of the narrow index are compared and shown from there."""
+        """Return the SELECT of the rows that meet the conditions.
+
+        Columns of the narrow index are read from that index.
+        """
         covering, other = self._covering, self._covering.other
         same = sa.and_(*(self._table.c[name] == self._found.c[name] for name in covering.key))
         source: sa.FromClause = _InOrder(self._found, self._table, same)
@@ -120,14 +123,16 @@ class SelfJoin:
         return through(selected, other.table, other.index) if other else selected
 
     def _predicates(self) -> Iterator[sa.ColumnElement[bool]]:
-        """Yield the predicates of the partial indexes, repeated so that SQLite may use them."""
+        """Yield the predicates of the partial indexes. SQLite uses such an index only if the statement repeats its
+        predicate.
+        """
         if self._narrow.only is not None:
             yield replacement_traverse(self._narrow.only, {}, self._of_found)
         if self._covering.only is not None:
             yield self._covering.only
 
     def found(self, element: Any) -> Any:
-        """Return the element with the columns of the narrow index read through it."""
+        """Return the SQL element, reading columns of the narrow index through that index."""
         return replacement_traverse(element, {}, self._replaced)
 
     def _replaced(self, element: Any, **_: Any) -> Any:

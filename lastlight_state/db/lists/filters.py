@@ -25,15 +25,16 @@ from lastlight_state.db.rows.statements import (
 )
 from lastlight_state.db.units.unit import Unit
 
-# Filters of lists by several values, each of which is compared with more than one column.
+# Filters that take several values, each compared with more than one column.
 
 
 @dataclass(frozen=True)
 class CompoundFilter:
-    """A filter of several values that each are several parameters; a value lacks those that are NULL.
+    """A filter that takes several values, each of which fills several parameters. NULL parameters are absent from a
+    value.
 
-    ``conditions`` gives those of one value, of which a row must meet one; its argument ends the parameters' names.
-    With ``ranges`` each condition is an index range of its own as long as no column is spread.
+    ``conditions`` returns the conditions of one value; a row must meet one of them. Its argument is the suffix of the
+    parameters' names. With ``ranges``, each condition is an index range of its own, as long as no column is spread.
     """
 
     parameters: tuple[str, ...]
@@ -41,25 +42,25 @@ class CompoundFilter:
     ranges: bool = True
 
     def filled(self, values: Sequence[Mapping[str, Any]], size: int) -> dict[str, Any]:
-        """Return the parameters of these values. Those left over are None, which equals nothing."""
+        """Return the parameters of these values, padded to ``size``. Padding is None, which equals nothing."""
         padding: list[Mapping[str, Any]] = [{}] * (size - len(values))
         given = enumerate([*values, *padding])
         return {f"{name}_{i}": value.get(name) for i, value in given for name in self.parameters}
 
     def leader(self, name: str, size: int) -> Leader:
-        """Return the filter as the one whose values are ranges."""
+        """Return this filter as the leader of a page, whose values are index ranges."""
         if self.ranges:
             return Leader(name, self.conditions("_0"), self.parameters)
         return Leader(name, [self.any_of(size)])
 
     def any_of(self, size: int) -> sa.ColumnElement[bool]:
-        """Return the condition that a row meets one of those of that many values."""
+        """Return the condition that a row matches at least one of ``size`` values."""
         return sa.or_(*(condition for i in range(size) for condition in self.conditions(f"_{i}")))
 
 
-# Statements about many keys: some hundred at a time, each of which finds its rows by an index.
+# Statements about many keys, in batches. The statement finds the row of each key by an index.
 
-#: How many keys one statement names.
+#: The number of keys in one batch.
 _KEYS = 200
 
 
@@ -76,7 +77,7 @@ class IdRow(TypedDict):
 
 
 class CountOf(KeyRow):
-    """The number of rows that a record has."""
+    """The number of rows that belong to one record."""
 
     rows: int
 
@@ -90,30 +91,33 @@ def family(make: Any, row: type[RowT]) -> Family[RowT]: ...
 
 
 def family(make: Any, row: Any = None) -> Any:
-    """Return statements about keys, made of a list of their parameters; ``row`` as of a `Family`."""
+    """Return the statements that take a batch of keys.
+
+    ``make`` builds one from its parameters. ``row`` as in `Family`.
+    """
     return Family("key", make, row)
 
 
 def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the keys in their order, as many at a time as one statement names."""
+    """Yield the sorted keys in batches, as large as one statement takes."""
     ordered = sorted(keys)
     return (ordered[at : at + _KEYS] for at in range(0, len(ordered), _KEYS))
 
 
 def rows(unit: Unit, family: Family[RowT], keys: Iterable[str], values: Values = NO_VALUES) -> Iterator[RowT]:
-    """Return what a statement finds for these keys, however many, with these values of its other parameters."""
+    """Return the rows that a statement finds for any number of keys; ``values`` are its other parameters."""
     for chunk in chunks(keys):
         statement, named = family.of(chunk)
         yield from unit.rows(statement, {**values, **named})
 
 
 class Filtered(Generic[RowT]):
-    """Statements with filters of several values each, of which none, some or all are given.
+    """A statement with optional filters, each of which takes several values.
 
-    ``make`` gets the conditions, and what else `of` was called with, and returns the statement. A filter is a function
-    of parameters, such as ``column.in_``. There is one statement for each combination of `SIZES`; parameters left over
-    repeat the last value. ``beside`` makes what runs instead where large values lie inside the rows. ``row`` is the
-    `TypedDict` of the rows, as of a `Statement`.
+    ``make`` gets the conditions and the further arguments of `of`, and returns the statement. A filter is a function of
+    parameters, such as ``column.in_``. There is one statement for each combination of `SIZES`; surplus parameters
+    repeat the last value. ``beside`` replaces ``make`` on databases that store large values inside the rows. ``row`` is
+    the `TypedDict` of the rows, as in a `Statement`.
     """
 
     def __init__(
@@ -130,7 +134,9 @@ class Filtered(Generic[RowT]):
         self._filters = filters
 
     def of(self, given: Mapping[str, Sequence[Any] | None], *also: Any) -> tuple[Statement[RowT], Row]:
-        """Return the statement and its parameters for these values: up to 500 of each filter. None filters nothing."""
+        """Return the statement and its parameters for these values, at most 500 a filter. A filter of None is not
+        applied.
+        """
         sizes = {name: size_for(len(values)) for name, values in given.items() if values is not None}
         values = {
             f"{name}_{i}": value

@@ -1,7 +1,8 @@
 """A list as its repository declares it: columns, order, filters. Each combination of filters is compiled once.
 
-A filter of one value is a condition. A filter of several values over the column that leads an index is *spread*: one
-bounded index range for each value, merged, so that a page neither sorts nor scans rows that it does not show.
+A filter of one value is a condition. A filter of several values is *spread* if its column is the first of an index:
+each value is a bounded index range, and the ranges are merged. So a page neither sorts rows nor scans rows that it does
+not show.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from lastlight_state.db.units.unit import Unit
 #: The values of a filter of several: how many parameters, or the words themselves.
 _Sizes: TypeAlias = int | tuple[str, ...]
 
-#: The most values that one filter takes.
+#: The most values that one filter takes, unless the list says otherwise.
 MOST_VALUES = 50
 
 
@@ -128,7 +129,7 @@ class Listing(Generic[RowT]):
     ) -> Page[RowT]:
         """Return one page of the rows that pass the filters ``given``.
 
-        A filter of None passes every row; an empty sequence passes none.
+        A filter of None matches every row; an empty sequence matches none.
         ``also`` are parameters of the ``always`` conditions, such as the present time. A token does not depend on them.
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
@@ -141,14 +142,14 @@ class Listing(Generic[RowT]):
     def placed(
         self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
     ) -> KeyedRows[RowT]:
-        """Return the next ``limit`` rows after ``key``, and the key of each."""
+        """Return the next ``limit`` rows after ``key``, with the key of each row."""
         if self._is_empty(chosen):
             return KeyedRows((), lambda _at: None)
         statement, values = self._statement(chosen, key, limit)
         return keyed_rows(unit.readable(statement, {**values, **also}), self._key)
 
     def count(self, unit: Unit, given: Mapping[str, Any], *, also: Values = NO_VALUES) -> int:
-        """Return how many rows pass the filters ``given``: as many as all pages have together."""
+        """Return how many rows match the filters ``given``, on all pages together."""
         chosen = {name: value for name, value in given.items() if value is not None}
         if self._is_empty(chosen):
             return 0
@@ -156,32 +157,35 @@ class Listing(Generic[RowT]):
         return int(unit.value(statement, {**values, **also}))
 
     def key(self, row: Mapping[str, Any]) -> list[Any]:
-        """Return the key of a row: its values in the order columns."""
+        """Return the key of a row: its values of the order columns."""
         return [row[name] for name in self._key]
 
     def key_of(self, chosen: Mapping[str, Any], page_token: str | None) -> list[Any] | None:
-        """Return the key of a token. Raises `InvalidValue` for a token of another list or other filters."""
+        """Return the key in a page token. Raises `InvalidValue` for a token of another list, or of other filters."""
         key = pages.decode_token([self._name, chosen], page_token)
         return None if key is None else self.checked_key(key)
 
     def checked_key(self, key: Sequence[Any]) -> list[Any]:
-        """Return a key from a token, its times as times.
+        """Return the key from a token, with its times parsed.
 
-        Raises `InvalidValue` for anything that is no key of this list.
+        Raises `InvalidValue` if it is not a key of this list.
         """
         return pages.checked(key, self._kinds, nullable=True)
 
     @property
     def orders_by_time(self) -> bool:
-        """True if the first part of a key is a time, for tests of plans."""
+        """True if the first column of the order is a time, for tests of query plans."""
         return self._kinds[0] is datetime
 
     def statement(self, chosen: Mapping[str, Any], *, paged: bool, limit: int = 51) -> Statement[RowT]:
-        """Return the statement of a page with these filters (of a count with a limit of 0), for tests of its plan."""
+        """Return the statement of a page with these filters, for tests of its plan.
+
+        With a limit of 0, that of a count.
+        """
         return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
 
     def _is_empty(self, chosen: Mapping[str, Any]) -> bool:
-        """Return whether an empty sequence lets no row pass."""
+        """True if one of the filters is an empty sequence, so that no row matches."""
         return any(not value and (name in self._spread or name in self._groups) for name, value in chosen.items())
 
     def _statement(
@@ -217,7 +221,9 @@ class Listing(Generic[RowT]):
     def _filled(
         self, names: Sequence[str], several: Mapping[str, Any], paged: bool, limit: int, backend: Backend
     ) -> Compiled:
-        """Return the page of this shape. What pages of other words and limits have as well is compiled once."""
+        """Return the page of this shape. The text that it shares with other words and limits is compiled once and
+        cached.
+        """
         sizes = {name: size for name, size in several.items() if isinstance(size, int)}
         words = {name: size for name, size in several.items() if not isinstance(size, int)}
         leader = self._leader(names, several) if limit else None
@@ -232,7 +238,7 @@ class Listing(Generic[RowT]):
         return form.filled(words, values, limit)
 
     def _leader(self, names: Sequence[str], several: Mapping[str, Any]) -> Leader | None:
-        """Return the filter whose values are ranges of their own."""
+        """Return the filter whose values become index ranges, if there is one."""
         for name in self._ranged(several):
             if name in self._groups:
                 return self._groups[name].leader(name, several[name])
@@ -256,7 +262,9 @@ class Listing(Generic[RowT]):
         counted: bool,
         backend: Backend,
     ) -> list[sa.Select[Any]]:
-        """Return the statements of the first value of the leader, with marks (of a count: the statement)."""
+        """Return the statements for the leader's first value, with marks in place of its values. For a count, the
+        statement.
+        """
         finding = None
         if self._covering and backend.large_values_in_rows and (narrow := self._covering.narrow(names)):
             finding = SelfJoin(self._covering, narrow, self._order)
@@ -277,7 +285,7 @@ class Listing(Generic[RowT]):
         return sa.select(sa.func.count()).select_from(source).where(*conditions)
 
     def _any_of(self, name: str, size: Any) -> sa.ColumnElement[bool]:
-        """Return the condition that a row passes a filter of several values."""
+        """Return the condition that a row matches a filter of several values."""
         if name in self._either:
             return sa.or_(*self._either[name])
         if name in self._groups:

@@ -1,7 +1,7 @@
-"""Keyset pages: lists that cost the same at any depth, with opaque tokens.
+"""Keyset pages: a page costs the same at any depth, and page tokens are opaque.
 
-A token holds the key of the last row of its page and a digest of what was asked, so that it is refused by another list
-and for other filters. There is no offset and no total.
+A token holds the key of the last row of its page, and a digest of the list and filters that were asked. So it is
+refused by another list, and for other filters. There is no offset and no total.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from lastlight_state.db.schema.columns import key_type, parse_time
 from lastlight_state.db.units.unit import FoundRows
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 
-# Opaque texts that callers hand back: cursors and page tokens. Pure.
+# Opaque texts that callers hand back: cursors and page tokens.
 
 
 def pack(value: Any) -> str:
-    """Return a JSON value as opaque text; times in it become texts."""
+    """Return a JSON value as opaque text. Times in it become texts."""
     return base64.urlsafe_b64encode(orjson.dumps(value, option=orjson.OPT_UTC_Z)).decode().rstrip("=")
 
 
-#: Makes characters of the other alphabet of Base64 wrong, which Python before 3.15 takes as well.
+#: Makes the characters of the standard Base64 alphabet invalid. Python before 3.15 accepts them as well.
 _OTHER_ALPHABET = str.maketrans("+/", "!!")
 
 
 def unpack(where: str, text: str) -> Any:
-    """Return the value of `pack`. Raises `InvalidValue` for other text."""
+    """Return the value that `pack` encoded. Raises `InvalidValue` for any other text."""
     try:
         padded = (text + "=" * (-len(text) % 4)).translate(_OTHER_ALPHABET)
         return orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -46,14 +46,14 @@ def unpack(where: str, text: str) -> Any:
 
 
 def damaged(where: str) -> InvalidValue:
-    """Return the error for a text that `pack` did not make, or that somebody changed."""
+    """Return the error for a text that `pack` did not write, or that was changed since."""
     return InvalidValue(where, "expected a token of an earlier call: this one is damaged, or made by something else")
 
 
 # All pages of a list, one item after the other.
 #
-# A list whose order is not that of its keys can lead back to a page that was read before. Such a walk would never end,
-# so it stops with an error.
+# If a list is not ordered by its keys, its pages can lead back to a page that was already read. Reading on would never
+# end, so it stops with an error.
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -64,17 +64,17 @@ _log = logging.getLogger("lastlight_state.db")
 def iterate(listing: Callable[P, Page[T]], /, *args: P.args, **given: P.kwargs) -> Iterator[T]:
     """Yield the items of all pages of a list: ``iterate(store.workflows.runs.list, statuses=["running"])``.
 
-    Takes the list's method and its arguments. Each page is read when the items before it are used up; its size is
-    ``limit``. Rows that come or go meanwhile may or may not be among them; none comes twice unless its place in the
-    order changed. Rows that cannot be read are logged and passed over. Raises `Conflict` ``walk_repeats`` when the list
-    leads back to a page that was read before.
+    Takes the list method and its arguments. ``limit`` is the size of a page. The next page is read when its first item
+    is asked for. Rows that are added or removed meanwhile may or may not be among the items. No row comes twice, unless
+    its place in the order changed. Rows that cannot be read are logged and skipped. Raises `Conflict` ``walk_repeats``
+    when a page leads back to one that was read before.
     """
     for page in pages_of(listing, *args, **given):
         yield from _sound(page)
 
 
 def pages_of(listing: Callable[P, Page[T]], /, *args: P.args, **given: P.kwargs) -> Iterator[Page[T]]:
-    """Give the pages of a list, as `iterate` gives their items."""
+    """Yield the pages of a list, under the same rules as `iterate`."""
     read: Callable[..., Page[T]] = listing
     asked: dict[str, Any] = dict(given)
     walk = _Walk()
@@ -87,7 +87,7 @@ def pages_of(listing: Callable[P, Page[T]], /, *args: P.args, **given: P.kwargs)
 
 
 async def aiterate(listing: Callable[P, Awaitable[Page[T]]], /, *args: P.args, **given: P.kwargs) -> AsyncIterator[T]:
-    """Yield the items of all pages of a list of an `AsyncStateStore`, as `iterate` gives them."""
+    """Yield the items of all pages of a list of an `AsyncStateStore`, under the same rules as `iterate`."""
     read: Callable[..., Awaitable[Page[T]]] = listing
     asked: dict[str, Any] = dict(given)
     walk = _Walk()
@@ -101,9 +101,9 @@ async def aiterate(listing: Callable[P, Awaitable[Page[T]]], /, *args: P.args, *
 
 
 class _Walk:
-    """Notices that page tokens repeat, in whatever distance, and remembers one token for that.
+    """Detects a page token that repeats, however many pages later, by remembering a single token.
 
-    The remembered token is replaced after 1, 2, 4, 8 … pages, so that it comes to lie in every circle.
+    The remembered token is replaced after 1, 2, 4, 8 … pages. So one of them lies in any cycle of pages.
     """
 
     def __init__(self) -> None:
@@ -131,38 +131,38 @@ def _sound(page: Page[T]) -> tuple[T, ...]:
     return page.items
 
 
-# Rows of an ordered list of which some cannot be read, and the key after which the list goes on.
+# Rows of an ordered list, some of which cannot be read, and the key after which the next page begins.
 #
-# A damaged row keeps its place in a list. Where its key is damaged, too, it cannot be named in a page token, so the
-# next page begins after the last key that can be read.
+# A damaged row keeps its place in a list. If its key is damaged as well, a page token cannot name it. The next page
+# then begins after the last key that can be read.
 
-#: A row that has no type, or why it cannot be read.
+#: A row without a declared type, or the error that says why the row cannot be read.
 Row: TypeAlias = "dict[str, Any] | CorruptData"
 
 
 class KeyedRows(NamedTuple, Generic[RowT]):
-    """Rows in their order, or why one cannot be read, and the key of each by its place: None where it is damaged."""
+    """Rows in their order, or the error for an unreadable row; and each row's key, None where the key is damaged."""
 
     rows: Sequence[RowT | CorruptData]
     key: Callable[[int], list[Any] | None]
 
 
 class Window(NamedTuple, Generic[RowT]):
-    """The rows of a page, and the key after which the next page begins: None at the end of the list."""
+    """The rows of a page, and the key after which the next page begins; None at the end of the list."""
 
     rows: Sequence[RowT | CorruptData]
     last: list[Any] | None
 
 
 def keyed_rows(found: FoundRows[RowT], key: Sequence[str]) -> KeyedRows[RowT]:
-    """Return the rows that a statement found, with their keys in these columns."""
+    """Return the rows that a statement found, with their keys taken from these columns."""
     return KeyedRows(found.rows, lambda at: found.columns(at, key))
 
 
 def window(read: Callable[[int], KeyedRows[RowT]], limit: int) -> Window[RowT]:
-    """Return the next ``limit`` rows of what ``read`` gives: the first rows, at most as many as it is asked for.
+    """Return the next ``limit`` rows of a list. ``read`` returns its first rows, at most as many as asked for.
 
-    Where none of their keys can be read, more rows are looked at until one is found: damaged keys do not end a list.
+    If none of these rows has a readable key, more rows are read until one has: damaged keys do not end a list.
     """
     while True:
         rows, key = read(limit + 1)
@@ -190,28 +190,28 @@ def map_page(page: Page[RowT], make: Callable[[RowT], T]) -> Page[T]:
 
 
 def damaged_row(error: CorruptData) -> DamagedRow:
-    """Return a damaged row as a page shows it."""
+    """Return the entry of a page for a damaged row."""
     return DamagedRow(table=error.table, key=error.key, column=error.column, problem=str(error))
 
 
 __all__ = ["LONGEST", "Page", "after", "after_values", "checked", "decode_token", "encode_token", "key"]
 
-#: The longest text in a key, in bytes: no index entry is longer.
+#: The longest text in a key, in bytes. No database indexes a longer one.
 LONGEST = 4096
 
-#: What a part of a key must be: a type, or a range of whole numbers.
+#: The type that a part of a key must have, or its range of whole numbers.
 Kind: TypeAlias = type | UnionType | range
 
 
 def encode_token(asked: Any, key: Sequence[Any]) -> str:
-    """Return the token for the page that follows ``key`` in the list that ``asked`` describes."""
+    """Return the token of the page that follows ``key``. ``asked`` describes the list and its filters."""
     return pack([_digest(asked), list(key)])
 
 
 def decode_token(asked: Any, token: str | None) -> list[Any] | None:
-    """Return the unchecked key of a token, or None without a token.
+    """Return the key in a token, not yet checked; None without a token.
 
-    Raises `InvalidValue` for a damaged token, and for one of another list or other filters.
+    Raises `InvalidValue` for a damaged token, and for a token of another list or other filters.
     """
     if token is None:
         return None
@@ -228,18 +228,18 @@ def decode_token(asked: Any, token: str | None) -> list[Any] | None:
 
 
 def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | None:
-    """Return the key of a token, each part checked to be of its kind, or None without a token.
+    """Return the key in a token, checking the kind of each part; None without a token.
 
-    Raises `InvalidValue` for a damaged token, and for one of another list or other filters.
+    Raises `InvalidValue` for a damaged token, and for a token of another list or other filters.
     """
     found = decode_token(asked, token)
     return None if found is None else checked(found, kinds)
 
 
 def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False) -> list[Any]:
-    """Return the parts of a key from a token as statements take them; texts that stand for times become times.
+    """Return the parts of a token's key as parameters of a statement; texts of times become times.
 
-    Anybody can write a token, so a part of another kind is `InvalidValue`. ``nullable`` permits None.
+    Anybody can write a token, so a part of the wrong kind raises `InvalidValue`. ``nullable`` permits None.
     """
     try:
         return [None if part is None and nullable else _part(part, kind) for part, kind in zip(key, kinds, strict=True)]
@@ -248,9 +248,10 @@ def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False
 
 
 def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:
-    """Return the condition that a row comes after the key ``after_0``, ``after_1`` … in this order of columns.
+    """Return the condition that a row comes after the key ``after_0``, ``after_1`` … in the order of these columns.
 
-    A function that leads is compared alone, too: SQLite seeks in its index by that, and scans it by the tuple.
+    If the first column is a function, it is also compared alone: SQLite seeks in its index by that comparison, but
+    would scan the index for the tuple.
     """
     keys = [sa.bindparam(f"after_{i}", type_=key_type(column)) for i, column in enumerate(columns)]
     ours, theirs = sa.tuple_(*columns), sa.tuple_(*keys)
@@ -261,7 +262,7 @@ def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) 
 
 
 def after_values(key: Sequence[Any]) -> dict[str, Any]:
-    """Return the parameters of `after`."""
+    """Return the parameters of the condition that `after` makes."""
     return {f"after_{i}": part for i, part in enumerate(key)}
 
 

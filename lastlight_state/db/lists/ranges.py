@@ -1,8 +1,8 @@
 """A page that merges several ranges of an index, written from the compiled text of one range.
 
-The ranges of a page differ in one value alone. SQLAlchemy compiles the first one, with *marks* where the words, the
-value and the limit stand; the text of a page is that of its ranges with the marks filled in. To compile every range
-takes fifty times as long as to compile one.
+The ranges of a page differ in one value only. SQLAlchemy compiles the first range, with *marks* in place of the words,
+the value and the limit. The text of a page repeats that text with the marks filled in. Compiling every range would take
+fifty times as long.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from lastlight_state.db.rows.parameters import Bound, Gather
 from lastlight_state.db.rows.statements import Compiled, quoted
 from lastlight_state.db.schema import columns
 
-#: What surrounds a mark. No statement has this character.
+#: The character around a mark. No statement contains it.
 _EDGE = "\x1e"
-#: The mark of the limit. No filter has this name.
+#: The name of the limit's mark. No filter has this name.
 _LIMIT = "limit of the page"
 
 V = TypeVar("V")
 
 
 class Leader(NamedTuple):
-    """The filter of which each value is a range: the conditions of its first value, and how those of others differ.
+    """The filter whose values become index ranges: the conditions of its first value, and what differs for other
+    values.
 
-    ``parameters`` are those of a value, without the number that ends their names. ``worded``: the value is a word.
+    ``parameters`` are the names of one value's parameters, without their numeric suffix. ``worded``: the value is a
+    word.
     """
 
     name: str
@@ -38,19 +40,22 @@ class Leader(NamedTuple):
 
 
 def words_of(name: str) -> sa.ColumnElement[str]:
-    """Return the mark of words of ours, which are written into the SQL so that a partial index can serve them."""
+    """Return the mark for words of a vocabulary.
+
+    They are written into the SQL, so that a partial index can serve them.
+    """
     return sa.literal_column(f"{_EDGE}{name}{_EDGE}", columns.Text)
 
 
 def limit_mark() -> sa.ColumnElement[int]:
-    """Return the mark of the limit, which is written into the SQL as by `number`."""
+    """Return the mark for the limit, which is written into the SQL as `number` writes it."""
     return sa.literal_column(f"{_EDGE}{_LIMIT}{_EDGE}", sa.Integer)
 
 
 class Form:
-    """The text of a page on one backend, with marks. Pages of one form differ in words, limits and numbers of ranges.
+    """The text of a page on one backend, with marks. Its pages differ in words, limits and numbers of ranges.
 
-    ``ranges`` are the statements of one value of the leader. ``key`` names the columns by which they are merged.
+    ``ranges`` are the statements for one value of the leader. ``key`` names the columns by which ranges are merged.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class Form:
         self.size = sum(each.size for each in compiled)
 
     def filled(self, words: Mapping[str, Sequence[str]], values: int, limit: int) -> Compiled:
-        """Return the page with these words, so many values of the leader, and this limit."""
+        """Return the page with these words, this number of leader values, and this limit."""
         filled = {name: ", ".join(map(quoted, several)) for name, several in words.items()}
         filled[_LIMIT] = str(int(limit))
         texts = [self._text(at, {**filled, **own}) for at, own in self._each(words, values)]
@@ -86,7 +91,7 @@ class Form:
         return self._first.rewritten(page, self._gather(len(texts) // len(self._texts)))
 
     def _each(self, words: Mapping[str, Sequence[str]], values: int) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """Yield the ranges: which text each has, and what stands for the marks of its value."""
+        """Yield each range: the index of its text, and the replacements for the marks of its value."""
         leader, texts = self._leader, range(len(self._texts))
         if leader is not None and leader.worded:
             yield from ((0, {leader.name: quoted(word)}) for word in words[leader.name])
@@ -101,14 +106,16 @@ class Form:
         return "".join(filled[part] if i % 2 else part for i, part in enumerate(parts))
 
     def _marked(self, compiled: Compiled) -> str:
-        """Return the text of a range, with marks in place of named parameters of its value."""
+        """Return the text of a range, with marks in place of the named parameters of its value."""
         bound, text = compiled.bound, compiled.sql
         for name in () if self._leader is None or bound.by_position else self._leader.parameters:
             text = text.replace(bound.template % {"name": f"{name}_0"}, f"{_EDGE}{name}_0{_EDGE}")
         return text
 
     def _gather(self, values: int) -> Gather:
-        """Return what makes the parameters of that many values: few numbers, because sizes are rounded up."""
+        """Return the function that makes the parameters for this number of values. Few are cached: sizes are rounded
+        up.
+        """
         found = self._gathers.get(values)
         if found is None:
             bound = self._bound_of(values)

@@ -1,1 +1,1 @@
-"""What others are told: watches that look for changes, listeners, and leases that are renewed."""
+"""Notifications: watches that look for changes, callbacks for events, and leases that are renewed."""

@@ -10,18 +10,18 @@ from typing import Any
 from lastlight_state.db import valid
 from lastlight_state.metrics import Metrics
 
-# What an exception says, as text that every database can store.
+# The message of an exception, as text that every database can store.
 
-#: Characters of an exception's message that are kept.
+#: The most characters of an exception's message that are kept.
 MESSAGE_CHARS = 4_000
-#: The end of a text that was longer.
+#: The end of a message that was cut off.
 CUT = " …[cut]"
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def message_of(error: BaseException) -> str:
-    """Return what the exception says, at most 4,000 characters of it."""
+    """Return the message of an exception, at most 4,000 characters of it."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a job's exception may be unable to say anything
@@ -30,9 +30,9 @@ def message_of(error: BaseException) -> str:
 
 
 def storable(text: str, most: int) -> str:
-    """Return the text, clipped and marked as such, without lone surrogates and control characters.
+    """Return the text, cut off if too long, without lone surrogates and control characters.
 
-    Databases refuse some of these, and JSON spells the others in six bytes each.
+    Databases refuse some of these characters, and JSON writes the others in six bytes each.
     """
     kept = text if len(text) <= most else text[: most - len(CUT)] + CUT
     whole = kept.encode("utf-8", "replace").decode()
@@ -43,14 +43,14 @@ _log = logging.getLogger("lastlight_state.db")
 
 
 class Listeners:
-    """Callbacks by topic. One that raises is logged and counted; the others are still called."""
+    """Callbacks by topic. A callback that raises is logged and counted; the others are still called."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._by_topic: dict[str, list[Callable[[Any], object]]] = {}
 
     def subscribe(self, topic: str, callback: Callable[[Any], object]) -> Callable[[], None]:
-        """Call ``callback`` with each fact of the topic; returns the function that ends it."""
+        """Register a callback for each event of the topic. Returns the function that unregisters it."""
         valid.callback("callback", callback)
         listening = self._by_topic.setdefault(topic, [])
         listening.append(callback)
@@ -62,7 +62,7 @@ class Listeners:
         return unsubscribe
 
     def notify(self, topic: str, fact: Any) -> None:
-        """Call all callbacks of the topic."""
+        """Call all callbacks of the topic with this event."""
         for callback in tuple(self._by_topic.get(topic, ())):
             try:
                 callback(fact)

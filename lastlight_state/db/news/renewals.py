@@ -1,7 +1,8 @@
 """Leases that are renewed while a block of work runs.
 
-Renewals come from a thread of the block's own, a third of a lease apart, which ends with the block, whatever an
-exception cuts short. A renewal that the database fails is tried again at the next turn; a claim that is lost ends them.
+Each block has a thread that renews its lease every third of the lease's length. The thread ends with the block,
+whatever exception interrupts it. If the database fails a renewal, the next interval tries again. If the claim is lost,
+the renewals end.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from lastlight_state.errors import BackendError
 
 C = TypeVar("C")
 
-#: Renewals in the time of a lease.
+#: The number of renewals in the length of a lease.
 RENEWALS = 3
 
 _log = logging.getLogger("lastlight_state.db")
 
 
 class Held(Generic[C]):
-    """What a block has in hand: the claim as it was last renewed.
+    """The claim that a block holds, as it was last renewed.
 
-    ``lost`` turns true when the claim is renewed no more, as a rule because another has taken its place; long work can
-    stop early then.
+    ``lost`` becomes true when the claim is no longer renewed, usually because another holder has taken it. Long work
+    can then stop early.
     """
 
     def __init__(self, claim: C) -> None:
@@ -37,9 +38,9 @@ class Held(Generic[C]):
 
 
 class RenewalBlock(unwinding.HeldResource, Generic[C]):
-    """A block in which the claim is renewed. ``what`` names in logs what is claimed.
+    """A block during which a thread renews the claim. ``what`` names the claimed thing in logs.
 
-    ``renew`` gives the renewed claim, or None when there is nothing to renew any more because the block has ended it.
+    ``renew`` returns the renewed claim, or None if the block has ended the claim and nothing is left to renew.
     """
 
     def __init__(self, held: Held[C], what: str, lease: timedelta, renew: Callable[[C], C | None]) -> None:
@@ -62,7 +63,7 @@ class RenewalBlock(unwinding.HeldResource, Generic[C]):
     __exit__ = unwinding.Exit(_leave)
 
     def abandoned(self, handle: object) -> None:
-        """End the renewals, without waiting for the one under way."""
+        """End the renewals, without waiting for a renewal that is under way."""
         self._ended.set()
 
     def _renew_until_ended(self) -> None:
@@ -70,7 +71,7 @@ class RenewalBlock(unwinding.HeldResource, Generic[C]):
             pass
 
     def _renewed_once(self) -> bool:
-        """Renew the claim; returns whether to go on."""
+        """Renew the claim. Returns True if renewals should go on."""
         held = self._held
         try:
             claim = self._renew(held.claim)

@@ -1,8 +1,8 @@
-"""One thread per store that looks for what many wait for, with one query for all of them in each interval.
+"""One thread per store that polls for all waiting callers, with one query for all of them in each interval.
 
-Waiting holds no connection and no transaction. Who waits is woken when its value has grown. The thread ends with the
-last block that waits, whatever an exception cuts short. Looks that take long are made less often. So are, for those
-who permit it, looks while nothing happens: many processes that wait for work would otherwise keep a server busy.
+A waiting caller holds no connection and no transaction. It is woken when its value has grown. The thread ends with the
+last waiting block, whatever exception interrupts it. If a query takes long, polling slows down. Callers may also permit
+it to slow down while nothing happens: many processes that wait for work would otherwise keep a server busy.
 """
 
 from __future__ import annotations
@@ -25,36 +25,37 @@ K = TypeVar("K", bound=Hashable)
 
 _log = logging.getLogger("lastlight_state.db")
 
-#: What is not there yet.
+#: The value of a key for which nothing has been read yet.
 NOTHING_YET = -1
-#: Between two looks the thread rests this many times as long as the last look took, ...
+#: Between two polls the thread rests this many times as long as the last poll took, ...
 REST = 20
-#: ... but for this reason alone never longer than so many seconds, and so long after one that failed.
+#: ... but for this reason never longer than this many seconds. It rests as long after a poll that failed.
 LONGEST_REST = 0.5
-#: Seconds between two looks of a wait that slows down, after `QUIET` seconds without news. Before that, in proportion.
+#: The longest interval between two polls of a wait that slows down, in seconds. It is reached after `QUIET` seconds
+#: without news; the interval grows in proportion until then.
 SLOWEST = 1.0
 QUIET = 60.0
-#: Intervals differ by as large a part, so that stores which began together do not look together.
+#: The part by which intervals vary at random, so that stores which began together do not poll together.
 JITTER = 0.2
-#: The most seconds that a store that is closed waits for a look that is under way.
+#: The most seconds that closing a store waits for a poll that is under way.
 LAST_LOOK_SECONDS = 5.0
 
 
 class Watch(Generic[K]):
-    """Values that only grow, read by ``read`` for all keys that anybody waits for."""
+    """Polls values that only grow. ``read`` returns the values of all keys that somebody waits for."""
 
     def __init__(self, read: Callable[[Collection[K]], Mapping[K, int]]) -> None:
         self._read = read
         self._lock = RLock()  # a block may be abandoned by the thread that holds it
         self._changed = threading.Condition(self._lock)
-        #: Made anew by each change: one may come in the middle of a loop, from the garbage collector.
+        #: Replaced, never changed: the garbage collector may end a block in the middle of a loop over it.
         self._waiting: tuple[_Waiting[K], ...] = ()
         self._values: dict[K, int] = {}
         self._thread: threading.Thread | None = None
-        #: Those that may be in the middle of a look: also the ones that were replaced, or that nobody needs any more.
+        #: The threads that may be in the middle of a poll, replaced and unneeded ones included.
         self._threads: list[threading.Thread] = []
         self._idle = Flag()
-        #: Set when something may have come: the store has committed, or the thread is to end.
+        #: Set when the next poll need not wait: the store has committed, or the thread is to end.
         self._news = Flag()
         self._last_news = 0.0
         self._closed: StateError | None = None
@@ -67,26 +68,25 @@ class Watch(Generic[K]):
         *,
         slows_down: bool = False,
     ) -> AbstractContextManager[None]:
-        """Look for these keys about every ``interval`` seconds until the block is left.
+        """Poll these keys about every ``interval`` seconds until the block is left.
 
         With ``slows_down``, the interval grows while nothing happens, up to `SLOWEST` seconds.
-        ``woken`` is called, by the thread that looks, when the value of one of them has grown and when the store was
-        closed.
+        ``woken`` is a callback of the polling thread, for when the value of a key has grown or the store was closed.
         """
         return _Waiting(self, keys, interval, woken, slows_down=slows_down)
 
     def notify(self) -> None:
-        """Look soon, because this store has committed something. Costs nothing where nobody waits."""
+        """Poll soon, because this store has committed something. Costs nothing if nobody waits."""
         if self._thread is not None and not self._news.is_set():
             self._last_news = time.monotonic()
             self._news.set()
 
     def look(self, keys: Collection[K]) -> Mapping[K, int]:
-        """Return the values of these keys at this moment."""
+        """Return the present values of these keys, read by the calling thread."""
         return self._read(keys)
 
     def grown(self, known: Mapping[K, int], timeout: float) -> dict[K, int]:
-        """Wait until a value is greater than the one known, ``timeout`` seconds at most; those that are."""
+        """Wait up to ``timeout`` seconds until a value exceeds the known one. Returns the keys that have grown."""
         with self._lock:
             self._changed.wait_for(lambda: self._closed or self._grown(known), timeout)
             if self._closed is not None:
@@ -94,9 +94,10 @@ class Watch(Generic[K]):
             return self._grown(known)
 
     def end(self) -> None:
-        """Look no more, and tell those who wait that the store was closed. Waits for a look that is under way.
+        """Stop polling, and wake all waiting callers with `StoreClosed`. Waits for a poll that is under way.
 
-        It has a connection, which may be one of a caller's engine: that could be disposed before it came back.
+        That poll holds a connection, possibly of a caller's engine, which could be disposed before the connection came
+        back.
         """
         with self._lock:
             self._stop()
@@ -121,7 +122,7 @@ class Watch(Generic[K]):
                 self._start()
 
     def _start(self) -> None:
-        """Start a thread. One that rests for longer is replaced."""
+        """Start the polling thread. Replaces a thread that rests for longer."""
         self._stop()
         self._idle, self._news = Flag(), Flag()
         ended = (self._idle, self._news)
@@ -136,7 +137,7 @@ class Watch(Generic[K]):
                 self._rest()
 
     def _rest(self) -> None:
-        """Forget what was read, and end the thread, as nobody waits any more."""
+        """Forget the values and end the thread, because nobody waits any more."""
         self._values.clear()
         self._thread = None
         self._stop()
@@ -146,7 +147,7 @@ class Watch(Generic[K]):
         self._news.set()
 
     def _is_over_after_rest(self, idle: Flag, news: Flag, took: float) -> bool:
-        """Rest until the next look is due, and return True if there is none to be made."""
+        """Rest until the next poll is due. Returns True if the thread is to end."""
         rest = max(self._interval(), min(REST * took, LONGEST_REST))
         if idle.wait(rest):
             return True
@@ -181,7 +182,7 @@ class Watch(Generic[K]):
                 self._wake(grown)
 
     def _wake(self, keys: Collection[K]) -> None:
-        """Wake all who wait for one of these keys."""
+        """Wake all callers that wait for one of these keys."""
         self._changed.notify_all()
         for waiting in self._waiting:
             if waiting.woken is not None and not set(keys).isdisjoint(waiting.keys):
@@ -192,7 +193,7 @@ class Watch(Generic[K]):
             return min((waiting.interval for waiting in self._waiting), default=0.5)
 
     def _slow_interval(self) -> float:
-        """Return the seconds to the next look if nothing is committed by this store meanwhile."""
+        """Return the seconds until the next poll if this store commits nothing meanwhile."""
         slow = min(1.0, (time.monotonic() - self._last_news) / QUIET) * SLOWEST
         slow *= 1 - JITTER * random.random()  # noqa: S311 it keeps stores apart and protects nothing
         with self._lock:
@@ -200,7 +201,10 @@ class Watch(Generic[K]):
             return min(due, default=0.0)
 
     def _wanted(self, idle: Flag) -> list[K]:
-        """Return the keys that somebody waits for. Forgets blocks that were cut off; with the last the thread ends."""
+        """Return the keys that somebody waits for.
+
+        Forgets interrupted blocks; without any block left, the thread ends.
+        """
         with self._lock:
             if idle.is_set():
                 return []
@@ -211,7 +215,7 @@ class Watch(Generic[K]):
 
 
 class _Waiting(HeldResource, AbstractContextManager[None], Generic[K]):
-    """A block in which somebody waits for keys."""
+    """A block during which a caller waits for keys."""
 
     def __init__(
         self,
@@ -238,7 +242,7 @@ class _Waiting(HeldResource, AbstractContextManager[None], Generic[K]):
     __exit__ = Exit(_leave)
 
     def abandoned(self, handle: object) -> None:
-        """Wait for the keys no more."""
+        """Stop waiting for the keys."""
         self._watch._over(self)
 
 
@@ -246,12 +250,12 @@ _making_lock = Lock()
 
 
 def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K, int]]) -> Watch[K]:
-    """Return the one watch of this name in a store's scope, which ends with it."""
+    """Return the store's one watch of this name. It ends when the store is closed."""
     with _making_lock:
         watches: dict[str, Watch[Any]] = scope.watches
         if name not in watches:
             watches[name] = Watch(read)
-            scope.before_close.insert(0, watches[name].end)  # first: what ends after it may raise
+            scope.before_close.insert(0, watches[name].end)  # first: a later function may raise
             scope.after_commits.append(watches[name].notify)
         return watches[name]
 
@@ -262,23 +266,23 @@ T = TypeVar("T")
 
 
 class TimeLimit:
-    """The ``timeout`` of one call: so many seconds from now on."""
+    """The ``timeout`` of one call, in seconds from its creation."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
     @property
     def left(self) -> float:
-        """Return how many seconds are left."""
+        """Return the seconds that are left, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
     def look(self, call: Callable[[], T]) -> T:
-        """Return what ``call`` gives. It waits for locks until the limit, or `BackendBusy` is raised."""
+        """Return the result of ``call``. Raises `BackendBusy` if it waits for locks beyond the limit."""
         return within(self.left, call)
 
 
 class Arrivals(Generic[K]):
-    """Tells whether the value of a key has grown since it was asked last; at first, since it was ``known``."""
+    """Tells whether a key's value has grown since the last question. The first question compares with ``known``."""
 
     def __init__(self, watch: Watch[K], key: K, seconds: float, known: int) -> None:
         self._watch = watch
@@ -287,18 +291,20 @@ class Arrivals(Generic[K]):
 
     @property
     def seconds_left(self) -> float:
-        """Return how much of the time is left."""
+        """Return the seconds that are left, at least 0."""
         return max(0.0, self._end - time.monotonic())
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the value has grown, and return whether it has. Raises `StoreClosed`."""
+        """Wait up to ``seconds`` for the value to grow. Returns True if it has. Raises `StoreClosed` when the store is
+        closed.
+        """
         grown = self._watch.grown(self._known, seconds)
         self._known.update(grown)
         return bool(grown)
 
 
 def refuse_in_transaction(scope: Scope) -> None:
-    """Raise `MisuseError` in a transaction or view."""
+    """Raise `MisuseError` if the scope is a transaction or view, because waiting would keep it open."""
     if isinstance(scope, TransactionScope):
         raise MisuseError("waiting takes longer than a transaction should: call it on the store")
 
@@ -314,6 +320,6 @@ def arrivals(
     woken: Callable[[], object] | None = None,
     slows_down: bool = False,
 ) -> Iterator[Arrivals[K]]:
-    """Watch a key. ``woken`` is called by the thread that looks when something has come."""
+    """Watch a key during a block. The polling thread calls ``woken`` when its value has grown."""
     with watch.waiting_for([key], poll_interval, woken, slows_down=slows_down):
         yield Arrivals(watch, key, seconds, known)

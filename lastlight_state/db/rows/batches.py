@@ -1,7 +1,7 @@
 """The parameters of many rows of one statement, checked and converted column by column.
 
-The rules are those of `parameters`. To look at the columns takes half the time of looking at row after row, because
-the loops are the interpreter's own.
+The rules are those of `parameters`. Going by columns takes half the time of going by rows, because the inner loops run
+inside the interpreter.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.sealing import Keyed, Sealing
 from lastlight_state.errors import CorruptData, InvalidValue, SealedValue
 
-# What stands in a row, column by column: how it is read, and how damage is named to people.
+# Cells of a result, column by column: how their values are read, and how an error names a damaged value.
 #
-# Plain SQL can put into a row what its column cannot hold. The error then says which row of which table, and which
+# A plain SQL statement can store a value that its column cannot hold. The error then names the table, the row and the
 # column, whatever alias or label the statement gave them.
 
-#: Names of columns by which people know a row where its primary key is not shown.
+#: Columns that name a row in an error if the statement does not show its primary key.
 _NAMES = ("id", "name", "run_id", "cron_name")
 
 
 class Cell(NamedTuple):
-    """One column of a result: its name there, its reading, and the column of a table that it shows (None: of none).
+    """One column of a result: its name, its converter, and the table's column that it shows (None if it shows none).
 
-    ``keys`` are columns of that table whose values the reading takes as well, and ``places`` where they stand.
+    ``keys`` are further columns of that table whose values the converter takes. ``places`` are their positions in a
+    row.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Cell(NamedTuple):
     places: tuple[int, ...] = ()
 
     def read(self, value: Any, row: Sequence[Any]) -> Any:
-        """Return the Python value of a stored one that is not NULL. Raises TypeError or what the converter raises."""
+        """Return the Python value of a stored value that is not NULL. Raises TypeError or the converter's errors."""
         if not is_kept(type(value), self.types):
             raise TypeError(type(value).__name__)
         if self.convert is None:
@@ -54,13 +55,13 @@ class Cell(NamedTuple):
 
 
 def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
-    """Return the cell of an entry of a compiled statement's result, whose values may be sealed."""
+    """Return the cell for one column of a compiled statement's result. Its values may be sealed."""
     kind = entry.type.dialect_impl(dialect)
     column = next(_columns(entry.objects), None)
     convert = (sealed and sealed.reading(kind)) or kind.result_processor(dialect, None)
     types = columns.stored_types(kind)
     shape = None if column is None else column.info.get("shape")
-    if shape is not None and convert is None:  # read by the driver
+    if shape is not None and convert is None:  # the driver converts the value
         types = (shape,)
     elif shape is not None:
         convert = _shaped(converter(convert), shape)
@@ -70,7 +71,10 @@ def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
 
 
 def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Return the cells of a result, with the places of what they take. Raises TypeError where a column is missing."""
+    """Return the cells with the positions of their key columns.
+
+    Raises TypeError if a key column is not in the result.
+    """
     return tuple(one._replace(places=_places(cells, one)) if one.keys else one for one in cells)
 
 
@@ -87,7 +91,7 @@ def _places(cells: Sequence[Cell], sealed: Cell) -> tuple[int, ...]:
 def damage(
     cells: Sequence[Cell], rows: Sequence[Sequence[Any]], unreadable: tuple[type[Exception], ...], of_table: str
 ) -> CorruptData:
-    """Return the error that names the first value of these rows that cannot be read."""
+    """Return the error that names the first unreadable value in these rows."""
     for row in rows:
         for at, value in zip(cells, row, strict=True):
             try:
@@ -101,7 +105,7 @@ def damage(
 
 
 def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
-    """Yield the columns of tables that a statement shows as they are, through labels, aliases and subqueries."""
+    """Yield the table columns that a result column shows unchanged, through labels, aliases and subqueries."""
     for given in objects:
         found = given.element if isinstance(given, sa.Label) else given
         found = found.element if isinstance(found, columns.CodePoints) else found
@@ -116,7 +120,7 @@ def table_of(statement: Any) -> str:
 
 
 def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
-    """Return what people know a row by: its primary key as far as it is shown, else an id or name."""
+    """Return the values that name a row in an error: its primary key, as far as shown, else its id or name."""
     shown = [(at, str(value) if isinstance(value, Unreadable) else value) for at, value in zip(cells, row, strict=True)]
     key = [v for at, v in shown if at.column is not None and at.column.primary_key and at.column.table.name == table]
     if not key:
@@ -125,7 +129,7 @@ def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
 
 
 def _shaped(convert: Callable[[Any], Any], shape: type) -> Callable[[Any], Any]:
-    """Return a converter of JSON that takes values of one shape, and null."""
+    """Return a converter of JSON that raises TypeError unless the value has this shape or is null."""
 
     def read(value: Any) -> Any:
         found = convert(value)
@@ -138,12 +142,12 @@ def _shaped(convert: Callable[[Any], Any], shape: type) -> Callable[[Any], Any]:
 
 Row = Mapping[str, Any]
 
-#: Rows that are looked at together. A server stores those before while the next ones are made.
+#: The number of rows in a batch. A server stores one batch while the next is made.
 _TOGETHER = 100
 
 
 class Batches:
-    """The parameters of many rows of one statement, in the order in which it takes them."""
+    """The parameters of many rows of one statement, in the order in which the statement takes them."""
 
     __slots__ = ("_columns", "names")
 
@@ -157,14 +161,14 @@ class Batches:
         self._columns = [Column(name, types.get(name), converters.get(name)) for name in order]
 
     def of(self, rows: Iterable[Row]) -> Iterator[list[list[Any]]]:
-        """Yield the rows, some at a time, as their columns. Raises `InvalidValue` for a value that is wrong."""
+        """Yield the rows in batches, each as a list of columns. Raises `InvalidValue` for a wrong value."""
         coming = iter(rows)
         while several := [*islice(coming, _TOGETHER)]:
             yield [column.of(several) for column in self._columns]
 
 
 class Column:
-    """One parameter of many rows."""
+    """The values of one parameter in many rows."""
 
     __slots__ = ("_allowed", "_convert", "_keys", "_known", "_name", "_value", "_words")
 
@@ -174,11 +178,11 @@ class Column:
         self._allowed, self._words = rule(kind)
         self._convert = None if convert is None else converter(convert)
         self._keys = convert.keys if isinstance(convert, Keyed) else ()
-        #: Types that were let through.
+        #: The types of values that were accepted before.
         self._known: set[type] = {type(None)}
 
     def of(self, rows: Sequence[Row]) -> list[Any]:
-        """Return the values of the rows, as the driver takes them."""
+        """Return the values of this column in the rows, converted for the driver."""
         given = [*map(self._value, rows)]
         kinds = {*map(type, given)}
         if not kinds <= self._known:
@@ -195,7 +199,7 @@ class Column:
             keys = [tuple(row[name] for name in self._keys) for row in rows]
             return [None if value is None else convert(value, key) for value, key in zip(given, keys, strict=True)]
         first = given[0]
-        same = None if first is None else convert(first)  # often all rows have one value, such as the present
+        same = None if first is None else convert(first)  # often all rows have one value, such as the present time
         return [same if value is first else None if value is None else convert(value) for value in given]
 
     def _judge(self, given: Sequence[Any], kinds: set[type]) -> None:

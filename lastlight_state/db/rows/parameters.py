@@ -1,13 +1,13 @@
-"""The parameters of statements: checked and converted by a function written for the parameters of one statement.
+"""The parameters of statements: checked and converted by a function generated for each statement.
 
-Every parameter is looked at before any statement is sent, the same way for each database.
+Every parameter is checked before any statement is sent, in the same way for each database.
 
-The products differ in what they make of a value of the wrong type: one compares, one converts, one raises in its own
-words. So a parameter must have the Python type of the column that it is compared with or stored in, a text no NUL, and
-an integer 64 bits. Combinations of types that were met before cost one look into a set.
+For a value of the wrong type, one database compares it, another converts it, a third raises in its own words. So a
+parameter must have the Python type of the column that it is compared with or stored in. A text must not contain NUL,
+and an integer must fit 64 bits. A combination of types that was accepted before costs one look-up in a set.
 
-Generated code takes a third of the time of loops over the parameters, and every call uses it. The generated text has no
-names but its own, and the names of parameters as quoted texts.
+Generated code takes a third of the time of loops over the parameters, and every call uses it. The generated text
+contains only names of its own, and the names of parameters as quoted texts.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from lastlight_state.errors import InvalidValue, SealedValue
 Convert = Callable[[Any], Any]
 Gather = Callable[[Mapping[str, Any]], Any]
 
-#: The whole numbers that both databases hold.
+#: The whole numbers that both databases can hold.
 LEAST, MOST = -(2**63), 2**63 - 1
-#: Combinations of types that are remembered for one statement.
+#: The most combinations of types that are remembered for one statement.
 _MOST_KINDS = 4_096
 
-#: For types that check their values themselves, such as those of columns in a service's own tables.
+#: For column types that check their values themselves, such as those of columns in a service's own tables.
 _OPEN = (object, bool), "a value"
 
-#: What a parameter of a column's type may be, and how that is called.
+#: The Python types that a parameter of a column's type may have, and what errors call them.
 _ALLOWED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...], str], ...] = (
     (sa.Enum, *_OPEN),
     (sa.String, (str,), "text"),
@@ -52,23 +52,25 @@ _ALLOWED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...], str], ...] = (
     (columns.RawBytes, (bytes,), "bytes"),
 )
 
-#: Of a parameter whose type the statement leaves open.
+#: The types for a parameter whose column type the statement leaves open.
 _ANY = (str, int, float, bool, datetime), "a text, number or time"
 
 
 class Gate:
-    """What the parameters of one statement may be, in the order of their names."""
+    """The accepted types of one statement's parameters, in the order of their names."""
 
     __slots__ = ("_names", "_rules", "known")
 
     def __init__(self, types: Mapping[str, TypeEngine[Any] | None]) -> None:
         self._names = tuple(types)
         self._rules = [rule(kind) for kind in types.values()]
-        #: The combinations of types that were let through.
+        #: The combinations of types that were accepted.
         self.known: set[tuple[type, ...]] = set()
 
     def judge(self, given: Sequence[Any], kinds: tuple[type, ...]) -> None:
-        """Let these types through. Raises `InvalidValue` for one that the database would not take as it is."""
+        """Accept and remember this combination of types. Raises `InvalidValue` if the database would not take one as it
+        is.
+        """
         for name, rule, value in zip(self._names, self._rules, given, strict=True):
             if value is None:
                 continue
@@ -80,7 +82,7 @@ class Gate:
         self.known.add(kinds)
 
     def refusals(self) -> list[str]:
-        """Return lines of code that refuse too large values of the right type; the values are ``v0``, ``v1`` …"""
+        """Return lines of code that refuse values outside a column's range. The values are called ``v0``, ``v1`` …"""
         rules = zip(self._names, self._rules, strict=True)
         edges = [(name, f"v{i}", _edge(f"v{i}", allowed)) for i, (name, (allowed, _)) in enumerate(rules)]
         return [f"if {edge}: refuse({name!r}, {value})" for name, value, edge in edges if edge]
@@ -94,9 +96,10 @@ def gatherer(
     *,
     by_position: bool,
 ) -> Gather:
-    """Return the function that makes the driver's parameters of values by name: a list, or a dict, as its style asks.
+    """Return the function that turns values by name into the driver's parameters: a list or a dict, by its parameter
+    style.
 
-    It raises `InvalidValue` for a value that is wrong. ``constants`` stand for values that are not given.
+    The function raises `InvalidValue` for a wrong value. ``constants`` replace values that are not given.
     """
     at = {name: f"v{i}" for i, name in enumerate(dict.fromkeys(order))}
     gate = Gate({name: types.get(name) for name in at})
@@ -122,7 +125,7 @@ def gatherer(
 
 
 def converter(convert: Convert | Keyed) -> Callable[..., Any]:
-    """Return the function of a converter, which may take the key of the row behind the value."""
+    """Return the function of a converter. A `Keyed` one takes the row's key as second argument."""
     return convert.convert if isinstance(convert, Keyed) else convert
 
 
@@ -131,7 +134,7 @@ def _beside(convert: Convert | Keyed) -> str:
 
 
 class Bound(NamedTuple):
-    """The parameters of a statement: what `gatherer` asks for, and how one is written in its text."""
+    """The parameters of a statement: the arguments of `gatherer`, and the template of a parameter in the SQL text."""
 
     order: tuple[str, ...]
     types: Mapping[str, TypeEngine[Any]]
@@ -141,7 +144,7 @@ class Bound(NamedTuple):
     template: str
 
     def gather(self) -> Gather:
-        """Return the function that makes the driver's parameters of values by name."""
+        """Return the function that turns values by name into the driver's parameters."""
         return gatherer(self.order, self.types, self.converters, self.constants, by_position=self.by_position)
 
 
@@ -155,7 +158,7 @@ def _given(name: str, value: str, scope: Mapping[str, Any]) -> str:
 
 
 def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
-    """Return the condition for a text with a NUL, or an integer beyond 64 bits; None for other types."""
+    """Return the condition that finds a text with NUL or an integer beyond 64 bits; None for other types."""
     nul, beyond = f'"\\0" in {value}', f"not {LEAST} <= {value} <= {MOST}"
     if allowed == (str,):
         return f"{value} is not None and {nul}"
@@ -167,7 +170,7 @@ def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
 
 
 def refuse(name: str, value: Any) -> None:
-    """Raise `InvalidValue` for a text with a NUL character, or a number that is too large."""
+    """Raise `InvalidValue` for a text that contains NUL, or for a number that is too large."""
     raise InvalidValue(
         name,
         "must not contain a NUL character"
@@ -177,40 +180,41 @@ def refuse(name: str, value: Any) -> None:
 
 
 def rule(kind: TypeEngine[Any] | None) -> tuple[tuple[type, ...], str]:
-    """Return what a parameter of a column's type may be, and how that is called."""
+    """Return the Python types that a parameter of a column's type may have, and what errors call them."""
     if kind is None or isinstance(kind, NullType):
         return _ANY
     return next(((allowed, words) for ours, allowed, words in _ALLOWED if isinstance(kind, ours)), _OPEN)
 
 
-# From driver rows to dicts of Python values, by a function written for the columns of one statement.
+# From driver rows to dicts of Python values, by a function generated for the columns of one statement.
 #
-# Generated code takes less than half the time of a loop over the columns, and every read uses it. The only names in
-# the generated text are quoted names of columns.
+# Generated code takes less than half the time of a loop over the columns, and every read uses it. The generated text
+# contains only quoted names of columns.
 #
-# A row is checked by the types of its values, all at once: SQLite keeps a number or bytes in a column of text when
+# The types of a row's values are checked all at once: SQLite keeps a number or bytes in a text column if plain SQL
+# stores them there. A combination of types that was accepted before costs one look-up in a set.
 # plain SQL puts them there. A combination of types that was met before costs one look into a set.
 
 Build = Callable[[Iterable[Sequence[Any]]], list[dict[str, Any]]]
 BuildOne = Callable[[Sequence[Any]], dict[str, Any]]
 
-#: `read_time` inlined for the usual case, a time that is spelled as ours.
+#: `read_time` inlined for the usual case: a time in this library's spelling.
 _TIME = "(iso({0}) if {0}[4:20:3] == '--T::.' and {0}[23:] == 'Z' and {0}[11:13] != '24' else read_time({0}))"
-#: `read_flag` inlined for a number that is one.
+#: `read_flag` inlined for the numbers 0 and 1.
 _FLAG = "({0} == 1 if {0} in (0, 1) else read_flag({0}))"
 _INLINED: dict[Convert, str] = {read_time: _TIME, read_flag: _FLAG}
 
 
-#: What converters raise for stored values that they cannot read, a value of another type included.
+#: The exceptions that converters raise for stored values that they cannot read, such as values of another type.
 UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError, SealedValue)
 
-#: Combinations of types that are remembered for one statement.
+#: The most combinations of types that are remembered for one statement.
 
 
 class KnownTypes:
-    """The combinations of types that rows of one statement were found to have, and that fit their columns.
+    """The combinations of value types that fit their columns and were met in rows of one statement.
 
-    ``stored`` are the types that each column may hold, None for any. Called for a combination that is not known.
+    ``stored`` are the types that each column may hold, None for any. The object is called for an unknown combination.
     """
 
     def __init__(self, stored: Sequence[tuple[type, ...] | None]) -> None:
@@ -227,7 +231,7 @@ class KnownTypes:
 
 
 def is_kept(kind: type, stored: tuple[type, ...] | None) -> bool:
-    """Return whether a column that keeps these types (None: any) may hold a value of this one, or NULL."""
+    """True if a column may hold a value of this type, or NULL. ``None`` as the column's types accepts any."""
     return kind is NoneType or (kind is not Unreadable if stored is None else kind in stored)
 
 
@@ -238,12 +242,13 @@ def builders(
     damage: Callable[[Sequence[Sequence[Any]]], Exception] | None = None,
     places: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[BuildOne, Build]:
-    """Return the functions that make a dict of one row, and of many. NULL becomes None without a call of the converter.
+    """Return the functions that build a dict from one row, and from many. NULL becomes None without calling the
+    converter.
 
-    ``places`` says which values of the row a converter takes behind its own, as a tuple.
+    ``places`` gives the positions of the row's values that a converter takes as second argument, a tuple.
 
-    For a value that its column cannot hold the first raises ``damage`` of the row, where that is given, and the second
-    one of `UNREADABLE`.
+    If a column cannot hold its value, the first function raises ``damage`` of the row, if that is given. The second
+    raises an exception of `UNREADABLE`.
     """
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
     pairs = ", ".join(

@@ -1,4 +1,4 @@
-"""What callers get: frozen pydantic models, built without validation from what our own columns hold."""
+"""Records that callers get: frozen pydantic models, built from this library's columns without validation."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from lastlight_state.codec import exact_text
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
 
-#: The fields that the repr of a record shows where it has them: which one it is, and how it stands. Never contents.
+#: The fields that a record's repr shows if it has them: those that identify it, and its status. Never contents.
 TELLING = frozenset(
     "id run_id fire_id execution_id session_id name workflow_name cron_name skill gate node_id iteration loop_id slug "
     "kind role status outcome state source owner epoch seq phase current_phase created created_at started_at at "
     "lease_expires_at".split()
 )
-#: Characters of a text in a repr.
+#: The most characters of a text in a repr.
 _SHORT = 80
 _NUMBERS = (int, float, Decimal)
 _SCALARS = (str, *_NUMBERS, datetime)
 
 _new = object.__new__
-#: The four slots of a pydantic model, filled without a look-up by name for each record.
+#: The four slots of a pydantic model. Setting them by their descriptors saves a look-up by name for each record.
 _set_values, _set_given, _set_extra, _set_private = (
     BaseModel.__dict__[name].__set__
     for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
@@ -36,9 +36,9 @@ _set_values, _set_given, _set_extra, _set_private = (
 
 
 def make_record(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
-    """Return the record of values that are known to be right, and complete. Takes the dicts over.
+    """Return a record of values that are known to be valid and complete. The dicts become part of it.
 
-    The same as ``model_construct`` without its walk over the fields, which costs more than the query.
+    Has the same result as ``model_construct``, without its loop over the fields, which costs more than the query.
     """
     record = _new(kind)
     _set_values(record, values)
@@ -49,14 +49,14 @@ def make_record(kind: type[R], values: Any, private: dict[str, Any] | None = Non
 
 
 def _make_built(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
-    """Return what `make_record` returns, of a class that is built."""
+    """Return the same as `make_record`, for a record class that pydantic has already built."""
     if not kind.__pydantic_complete__:
         kind.model_rebuild()
     return _make_plain(kind, values, private)
 
 
 if tuple(map(int, VERSION.split(".")[:2])) < (2, 14):
-    # These do not write a record inside another one whose class was never used by itself.
+    # These classes cannot serialize a record inside another one if its own class was never used by itself.
     _make_plain, make_record = make_record, _make_built
 
 
@@ -64,7 +64,7 @@ def _time_text(moment: datetime) -> str:
     return iso_text(aware_utc("time", moment))
 
 
-#: How values that JSON does not have are written, by the type of their schema.
+#: The serializers of values that JSON does not have, by the type of their schema.
 _WRITTEN = {
     "timedelta": core_schema.plain_serializer_function_ser_schema(timedelta.total_seconds, when_used="json"),
     "datetime": core_schema.plain_serializer_function_ser_schema(_time_text, when_used="json"),
@@ -73,10 +73,10 @@ _WRITTEN = {
 
 
 class Record(BaseModel):
-    """Base of all records: immutable, compared by value, JSON in and out with ``model_dump_json`` and its inverse.
+    """Base of all records: immutable, compared by value, written as JSON by ``model_dump_json`` and read back.
 
-    The JSON has times as the database does (``2026-02-03T12:34:56.789Z``), lengths of time in seconds, and exact
-    amounts as text. The repr names the record and how it stands; it never shows contents.
+    The JSON has times in the spelling of the database (``2026-02-03T12:34:56.789Z``), durations in seconds, and exact
+    amounts as text. The repr shows the record's identity and status, never contents.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True, ser_json_timedelta="float")
@@ -107,7 +107,9 @@ class Record(BaseModel):
         return (cls._every_field - cls._computed) | cls._consumed
 
     def __hash__(self) -> int:
-        """Return a hash of the type and of the values that are texts, numbers and times: records may stand in sets."""
+        """Return a hash of the type and of the values that are texts, numbers or times, so that records may stand in
+        sets.
+        """
         values = self.__dict__
         return hash((type(self), *(values.get(name) for name in type(self).model_fields if _hashes(values.get(name)))))
 
@@ -118,7 +120,7 @@ class Record(BaseModel):
 
 
 class DamagedRow(Record):
-    """A row of a list that cannot be read: its table and key, and the column that is damaged. `get` of it raises."""
+    """An unreadable row of a list: its table and key, and the damaged column. `get` of this row raises."""
 
     table: str
     key: Any
@@ -127,9 +129,9 @@ class DamagedRow(Record):
 
 
 class Page(Record, Generic[T]):
-    """A page of a list, in its order. ``next_page_token`` is None at the end.
+    """A page of a list, in its order. ``next_page_token`` is None on the last page.
 
-    ``damaged`` are the rows of this part of the list that cannot be read; they hide none of the others.
+    ``damaged`` are the unreadable rows of this part of the list. They do not hide any other row.
     """
 
     items: tuple[T, ...]
@@ -162,14 +164,14 @@ def _tells(name: str, value: Any) -> bool:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as a repr shows it: a time as in JSON, a long text cut."""
+    """Return a value as a repr shows it: a time as in JSON, a long text cut off."""
     if isinstance(value, datetime):
         return iso_text(value)
     return value[:_SHORT] + "…" if isinstance(value, str) and len(value) > _SHORT else value
 
 
 def _write_alike(schema: Any, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
-    """Have every time and amount in a schema written in the one way, those of dataclasses inside it too."""
+    """Give every time and amount in a schema the same serializer, inside dataclasses too."""
     if isinstance(schema, list | tuple):
         for part in schema:
             _write_alike(part, handler, seen)
@@ -178,7 +180,7 @@ def _write_alike(schema: Any, handler: GetCoreSchemaHandler, seen: set[str]) -> 
         if kind == "definition-ref" and schema["schema_ref"] not in seen:
             seen.add(schema["schema_ref"])
             _write_alike(handler.resolve_ref_schema(cast(CoreSchema, schema)), handler, seen)
-        elif isinstance(kind, str) and kind in _WRITTEN:  # a dict of fields may have one that is called type
+        elif isinstance(kind, str) and kind in _WRITTEN:  # a dict of fields may contain a field called type
             schema["serialization"] = _WRITTEN[kind]
         for part in schema.values():
             _write_alike(part, handler, seen)

@@ -1,8 +1,8 @@
-"""Statements that are made for the shape of a call's arguments, kept within a bound of bytes.
+"""Compiled statements, cached by the shape of a call's arguments, within a limit of bytes.
 
-A service hands the filters of its users to lists, so there is no end of shapes. The process keeps what was compiled for
-them up to `MOST_BYTES`, all lists together; the shape that was not used for the longest time goes first. SQLAlchemy's
-trees, which take eighty times as much memory as the text that is made of them, are never kept.
+A service passes its users' filters to lists, so the number of shapes has no limit. The cache keeps at most `MOST_BYTES`
+in this process, for all lists together; the least recently used shape is dropped first. SQLAlchemy's expression trees
+are never cached: they take eighty times the memory of the text compiled from them.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from lastlight_state.locks import Lock
 
 T = TypeVar("T")
 
-#: The most bytes that statements of shapes take in this process.
+#: The most bytes that cached statements may take in this process.
 MOST_BYTES = 32 * 2**20
-#: What an entry takes beside what its value is said to take: its key, the objects around it.
+#: The bytes that an entry takes besides its value: its key and the objects around it.
 _ENTRY = 1_500
 
 
 class Shapes:
-    """Values by their shape, within a bound of bytes. Safe to share between threads."""
+    """A cache of values by shape, limited in bytes, which drops the least recently used.
+
+    Safe to share between threads.
+    """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
         self._values: OrderedDict[Hashable, Any] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
         self._lock = Lock()
-        #: The bytes that the values are estimated to take.
+        #: The estimated bytes of all cached values.
         self.size = 0
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, shape: Hashable) -> Any:
-        """Return the value of a shape, which is now the last one to go; None where it is not kept."""
+        """Return the cached value of a shape, and mark it as most recently used; None if it is not cached."""
         found = self._values.get(shape)
         if found is not None:
             try:  # noqa: SIM105 - suppress() takes three calls of every list
@@ -46,7 +49,7 @@ class Shapes:
         return found
 
     def put(self, shape: Hashable, value: T, size: int = 0) -> T:
-        """Keep a value of so many bytes, and return it."""
+        """Cache a value that takes this many bytes, and return it."""
         with self._lock:
             self.size += size + _ENTRY - self._sizes.get(shape, 0)
             self._values[shape], self._sizes[shape] = value, size + _ENTRY
@@ -54,7 +57,7 @@ class Shapes:
         return value
 
     def grow(self, shape: Hashable, more: int) -> None:
-        """Count more bytes for a value that is kept."""
+        """Add bytes to the size of a cached value."""
         with self._lock:
             if shape in self._sizes:
                 self._sizes[shape] += more
@@ -62,7 +65,7 @@ class Shapes:
                 self._shrink()
 
     def clear(self) -> None:
-        """Keep nothing more, for tests."""
+        """Empty the cache, for tests."""
         with self._lock:
             self._values.clear()
             self._sizes.clear()
@@ -74,5 +77,5 @@ class Shapes:
             self.size -= self._sizes.pop(shape)
 
 
-#: The statements of this process.
+#: The cache of this process.
 SHAPES = Shapes()

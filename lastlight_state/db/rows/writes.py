@@ -1,7 +1,7 @@
 """Two writes in one: change a row, and insert a row into another table if the change took place.
 
-If the database allows it, both are one statement, which needs no transaction of its own and one round trip; else they
-run one after the other in a writing unit.
+If the database allows it, both are one statement, which needs one round trip and no transaction of its own. Otherwise
+they run one after the other in a writing unit.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ def upsert(
     key: Sequence[str],
     replacing: Callable[[Columns], dict[str, Any]],
 ) -> ReturningInsert[Any]:
-    """Insert a row of the parameters ``names``; if a row with this ``key`` exists, update it instead.
+    """Return a statement that inserts a row of the parameters ``names``, or updates the existing row with this ``key``.
 
-    ``replacing`` returns the values to set, given the columns of the row that was not inserted. The statement returns
-    the stored row. ``ON CONFLICT`` is spelt alike on SQLite and Postgres; SQLAlchemy keeps it in a dialect's package.
+    ``replacing`` returns the values to set. Its argument gives the columns of the row that could not be inserted. The
+    statement returns the stored row. SQLite and Postgres spell ``ON CONFLICT`` alike; SQLAlchemy has it only in the
+    packages of its dialects.
     """
     row = insert(table).values({name: sa.bindparam(name, type_=table.c[name].type) for name in names})
     replaced = row.on_conflict_do_update(index_elements=[table.c[name] for name in key], set_=replacing(row.excluded))
@@ -44,26 +45,26 @@ def upsert(
 
 
 def insert_computed(table: sa.Table, values: Mapping[str, sa.ColumnElement[Any]]) -> Insert:
-    """Return the INSERT of one row of which a subquery computes a value.
+    """Return the INSERT of one row with a value that a subquery computes.
 
-    The values are selected, because a server that passes statements on to others refuses a subquery in VALUES. Without
-    a condition SQLite takes ON CONFLICT for the condition of a join.
+    The values are selected, because a server that passes statements on to others refuses a subquery in VALUES. The
+    SELECT has a condition: otherwise SQLite would take ON CONFLICT for the condition of a join.
     """
     return insert(table).from_select(list(values), sa.select(*values.values()).where(sa.true()), include_defaults=False)
 
 
-# Any number of values as one parameter of a statement: a JSON array that it reads as rows.
+# Any number of values as one parameter of a statement: a JSON array, which the statement reads as rows.
 #
-# So a statement about many rows is one statement for any number of them, and is compiled once.
+# So one statement takes any number of values, and is compiled once.
 
 
 def listed(parameter: str) -> Any:
-    """Return the elements of the JSON array that this parameter holds as text, one a row."""
+    """Return a table of the elements of a JSON array, one per row. The parameter holds the array as text."""
     return elements_of(sa.bindparam(parameter, type_=columns.Text)).table_valued(sa.column("value"), name=parameter)
 
 
 def as_list(values: Sequence[Any]) -> str:
-    """Return the parameter of `listed`, of values that were checked."""
+    """Return checked values as the parameter that `listed` reads."""
     return codec.encode_sound(values).decode()
 
 
@@ -71,7 +72,7 @@ NEW = "new_"
 
 
 class Chain(Generic[RowT]):
-    """``head`` changes or inserts a row and returns columns; then ``into`` gets one row for each that it returned.
+    """A write in two steps: ``head`` changes or inserts rows; then ``into`` gets one new row for each row of ``head``.
 
     A value of ``values`` is a SQL expression, usually a bind parameter with the column's type. `from_head` stands for
     a column that the head returned. The result is the head's columns, and those of ``returning`` of the row inserted,
@@ -112,12 +113,12 @@ class Chain(Generic[RowT]):
 
 
 def inserted(made: Mapping[str, Any]) -> Row:
-    """Return the ``returning`` columns of the row that a chain inserted, by their own names."""
+    """Return the ``returning`` columns of the row that a chain inserted, without their prefix ``new_``."""
     return {name[len(NEW) :]: value for name, value in made.items() if name.startswith(NEW)}
 
 
 def from_head(column: str) -> sa.ColumnElement[Any]:
-    """Return the value that the head returned under this name."""
+    """Return the SQL value of a column that the chain's head returned."""
     return sa.bindparam(f"_head_{column}")
 
 
@@ -126,7 +127,7 @@ def _head_name(value: Any) -> str | None:
     return key.removeprefix("_head_") if key.startswith("_head_") else None
 
 
-# Statements and chains that functions make.
+# Statements and chains that functions build from their arguments.
 
 P = ParamSpec("P")
 
@@ -140,7 +141,7 @@ def shaped(make: Callable[P, Statement[RowT]]) -> Callable[P, Statement[RowT]]: 
 
 
 def shaped(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep what the statements or chains of this function compile to, by its arguments, within the bound of bytes."""
+    """Cache the compiled statements or chains of this function by its arguments, within the limit of bytes."""
 
     @wraps(make)
     def of(*args: Any, **kwargs: Any) -> Any:

@@ -1,1 +1,1 @@
-"""What tables are made of: portable columns, indexes, guards, and what each column declares of itself."""
+"""Parts of tables: portable columns, indexes, guards, and the facts that each column declares."""

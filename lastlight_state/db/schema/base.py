@@ -1,4 +1,4 @@
-"""The declarative base of all models, and the one list of table names that belong to this library."""
+"""The declarative base of all models, and the only list of table names that belong to this library."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sqlalchemy.orm import DeclarativeBase
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.declarations import confirm, facts_of, is_personal
 
-# Columns that a later revision adds, in a companion table: at most one row for a row of its parent, with its key.
+# Columns that a later revision adds, in a companion table: at most one row per row of its parent, with the same key.
 #
-# A column that is added to a table stands behind its large ones. On SQLite a list that shows it from there walks the
-# large values of every row, and a covering index that held it would be made anew with each release. A companion's row
-# is found by the key, for the rows that a page shows and no others.
+# A column added to a table is stored behind the table's large columns. On SQLite, a list that shows the column would
+# read the large values of every row, and a covering index with the column would be rebuilt by each release. A
+# companion's row is found by its key, only for the rows that a page shows.
 
 
 def of_companion(column: sa.Column[Any]) -> sa.Label[Any]:
-    """Return the column of a companion for the ``shown`` of a `Listing` of its parent: NULL where there is no row.
+    """Return a companion's column for the ``shown`` of its parent's `Listing`: NULL if the companion has no row.
 
     The companion refers to its parent by one foreign key, which is its primary key as well.
     """
@@ -40,7 +40,7 @@ NAMING = {
 
 VERSION_TABLE = "lastlight_state_version"
 
-#: Prefixes of new tables of this library. Tables of users must not begin with one of them.
+#: Prefixes of this library's new tables. Names of users' tables must not begin with one of them.
 RESERVED_PREFIXES = (
     "lastlight_",
     "run_",
@@ -54,7 +54,7 @@ RESERVED_PREFIXES = (
     "checkpoint_",
 )
 
-#: Names of tables of this library, present or planned, that have no such prefix.
+#: Names of this library's tables, present or planned, that have no such prefix.
 RESERVED_NAMES = frozenset(
     {
         "executions",
@@ -91,7 +91,7 @@ RESERVED_NAMES = frozenset(
 
 
 class Base(DeclarativeBase):
-    """Declarative base of the central schema. Models give tables and types; repositories run Core statements."""
+    """The declarative base of the central schema. Models give tables and types; repositories run Core statements."""
 
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as a plain class attribute
@@ -105,14 +105,14 @@ class Base(DeclarativeBase):
     }
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Declare the table of a model. Raises `UndeclaredColumn` where it leaves out what must be said."""
+        """Declare the table of a model. Raises `UndeclaredColumn` if it leaves out a required fact."""
         super().__init_subclass__(**options)
-        if "__table__" in vars(cls):  # an abstract model has none
+        if "__table__" in vars(cls):  # an abstract model has no table
             confirm(table_of(cls))
             _set_storage_when_created(table_of(cls))
 
     def __repr__(self) -> str:
-        """Name the row by its key, its status and its name. Nothing personal is shown, and nothing is read."""
+        """Return the row's key, status and name. Shows nothing personal, and reads nothing from the database."""
         keys, others = _told(type(self))
         known: dict[str, Any] = dict(zip(keys, inspect(self).identity or (), strict=False)) | vars(self)
         told = ", ".join(f"{name}={known[name]!r}" for name in (*keys, *others) if name and name in known)
@@ -121,7 +121,7 @@ class Base(DeclarativeBase):
 
 @cache
 def _told(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the attributes of a model's key, with an empty name for a personal one, and others that tell its rows."""
+    """Return a model's key attributes, "" for a personal one; and those of names and vocabulary words."""
     columns = {name: column for name, column in model.__mapper__.columns.items() if not is_personal(column)}
     names = {column: name for name, column in columns.items()}
     keys = tuple(names.get(column, "") for column in table_of(model).primary_key)
@@ -130,7 +130,7 @@ def _told(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _set_storage_when_created(table: Table) -> None:
-    """Have Postgres get a table's storage parameters by a statement after CREATE TABLE, as the revision sets them.
+    """Have Postgres set a table's storage parameters by a statement after CREATE TABLE, as the revision does.
 
     SQLAlchemy 2.0 cannot write them into CREATE TABLE.
     """
@@ -140,10 +140,10 @@ def _set_storage_when_created(table: Table) -> None:
 
 
 def table_of(model: type[Base]) -> Table:
-    """Return the table of a model, for Core statements."""
+    """Return the Core table of a model."""
     return cast(Table, model.__table__)
 
 
 def later_of(column: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return the later of two times in SQL, so that a stored time never moves back. ``column`` is not NULL."""
+    """Return the later of two times in SQL, so that a stored time never goes back. ``column`` is not NULL."""
     return case((column < value, value), else_=column)

@@ -1,4 +1,4 @@
-"""Portable column types: one Python value, two representations at rest, equal values back.
+"""Portable column types: one Python value, stored in two forms, read back as an equal value.
 
 =============  ==========================================  =====================
 type           SQLite                                      Postgres
@@ -52,7 +52,9 @@ class IsoTimestamp(TypeDecorator[datetime]):
 
 
 class SpelledIsoTimestamp(IsoTimestamp):
-    """A time in a table that other programs may write to, read in any spelling. Statements must not compare it."""
+    """A time in a table that other programs may write to, read in any spelling. Statements must not compare this
+    column.
+    """
 
     cache_ok = True
 
@@ -61,7 +63,7 @@ class SpelledIsoTimestamp(IsoTimestamp):
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
-    """An aware time that comes back in UTC, whatever zone the server's connection has."""
+    """An aware time that is read in UTC, whatever time zone the server's connection has."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
@@ -74,7 +76,7 @@ class UtcTimestamp(TypeDecorator[datetime]):
 
 
 class ExactIsoTimestamp(IsoTimestamp):
-    """A time of a key as text, with microseconds where it has some: another program wrote it so."""
+    """A time in a key, as text. Keeps the microseconds that another program wrote."""
 
     cache_ok = True
 
@@ -83,7 +85,7 @@ class ExactIsoTimestamp(IsoTimestamp):
 
 
 class ExactUtcTimestamp(UtcTimestamp):
-    """A time of a key, whose microseconds are not cut off."""
+    """A time in a key that keeps its microseconds."""
 
     cache_ok = True
 
@@ -92,7 +94,7 @@ class ExactUtcTimestamp(UtcTimestamp):
 
 
 class TextJson(TypeDecorator[Any]):
-    """JSON as text, through the one codec."""
+    """JSON as text, encoded and decoded by `lastlight_state.codec`."""
 
     impl = sa.Text
     cache_ok = True
@@ -105,7 +107,7 @@ class TextJson(TypeDecorator[Any]):
 
 
 class JsonbText(TextJson):
-    """The text of a JSONB column, as a statement on Postgres casts it."""
+    """The text of a JSONB column, for statements on Postgres: a cast."""
 
     cache_ok = True
 
@@ -114,7 +116,7 @@ class JsonbText(TextJson):
 
 
 class BinaryJson(TypeDecorator[Any]):
-    """JSONB; written as text of the one codec, read by the driver (set up by the backend to use the same)."""
+    """JSONB, written as text by `lastlight_state.codec`. The driver reads it by the same codec."""
 
     impl = postgresql.JSONB(none_as_null=True)
     cache_ok = True
@@ -127,7 +129,7 @@ class BinaryJson(TypeDecorator[Any]):
 
 
 class IntegerFlag(TypeDecorator[bool]):
-    """A bool as 0 or 1. NULL is None; each column decides what that means."""
+    """A bool as 0 or 1. NULL is read as None; each column decides what None means."""
 
     impl = sa.Integer
     cache_ok = True
@@ -143,14 +145,14 @@ class IntegerFlag(TypeDecorator[bool]):
 
 
 class NumericFlag(IntegerFlag):
-    """The same in a column declared BOOLEAN, so that people see what it holds."""
+    """A bool as 0 or 1 in a column declared BOOLEAN, so that people see what it holds."""
 
     impl = sa.Boolean  # type: ignore[assignment]
     cache_ok = True
 
 
 class TextDecimal(TypeDecorator[Decimal]):
-    """A decimal as the text of its digits, which keeps its scale."""
+    """A decimal as the text of its digits, so that its scale is kept."""
 
     impl = sa.Text
     cache_ok = True
@@ -163,7 +165,7 @@ class TextDecimal(TypeDecorator[Decimal]):
 
 
 class ExactNumeric(TypeDecorator[Decimal]):
-    """A decimal of any number of digits. The driver gives back a decimal; SQLAlchemy would first ask what came back."""
+    """A decimal of any precision. The driver returns decimals, so SQLAlchemy's check of the result is left out."""
 
     impl = sa.Numeric
     cache_ok = True
@@ -198,12 +200,12 @@ class RawBytes(TypeDecorator[bytes]):
         return None
 
 
-#: The types of columns that hold bytes.
+#: The column types for bytes.
 BYTES = (sa.LargeBinary, RawBytes)
 
 
 class CodePoints(sa.sql.expression.UnaryExpression[str]):
-    """A text in the order of code points, whatever collation its column has; on SQLite every text has it."""
+    """A text in the order of code points, whatever collation its column has. On SQLite every text has this order."""
 
     inherit_cache = True
 
@@ -219,22 +221,22 @@ def _as_it_is(element: CodePoints, compiler: SQLCompiler, **options: Any) -> str
 
 
 def in_code_points(column: sa.ColumnElement[str]) -> CodePoints:
-    """Return the column in the order of `CodePoints`, for tables that are not of our making."""
+    """Return the column in the order of `CodePoints`, for tables that this library did not create."""
     return CodePoints(column)
 
 
-#: What stands between the numbers of a stored time.
+#: The separators between the numbers of a stored time.
 _MARKS = "--T::."
 
 
 def read_time(text: str | None) -> datetime | None:
-    """Return the time of a stored text, or None. Raises ValueError for a time that is spelled another way.
+    """Return the time in a stored text, or None. Raises ValueError for a time in another spelling.
 
-    Such a text would be compared as it stands, and so come before or after the wrong ones.
+    Statements compare such a text as it stands, so they would sort it wrongly.
     """
     if text is None:
         return None
-    if text[4:20:3] != _MARKS or text[23:] != "Z" or text[11:13] == "24":  # an hour that Python reads from 3.14 on
+    if text[4:20:3] != _MARKS or text[23:] != "Z" or text[11:13] == "24":  # Python accepts the hour 24 from 3.14 on
         raise ValueError("not spelled as times are stored")
     return datetime.fromisoformat(text)
 
@@ -247,7 +249,7 @@ def _read_spelled(text: str | None) -> datetime | None:
 
 
 def read_flag(stored: int | None) -> bool | None:
-    """Return the flag of a stored 0 or 1, or None. Raises ValueError for another number."""
+    """Return the bool of a stored 0 or 1, or None. Raises ValueError for another number."""
     if stored is None:
         return None
     if stored not in (0, 1):
@@ -257,8 +259,8 @@ def read_flag(stored: int | None) -> bool | None:
 
 def _read_decimal(text: str | None) -> Decimal | None:
     try:
-        return None if text is None else Decimal(str(text))  # a column of NUMERIC affinity gives floats
-    except InvalidOperation as error:  # not a ValueError
+        return None if text is None else Decimal(str(text))  # a column with NUMERIC affinity returns floats
+    except InvalidOperation as error:  # is not a ValueError
         raise ValueError("no decimal") from error
 
 
@@ -267,9 +269,9 @@ def _read_json(text: str | None) -> Any:
 
 
 def _time_texts() -> Callable[[datetime | None], str | None]:
-    """Return a function that formats times and remembers the last one, because one write usually repeats one time.
+    """Return a function that formats times and caches the last one, because one write usually repeats one time.
 
-    Thread-safe: threads only replace each other's remembered time.
+    Thread-safe: threads only replace each other's cached time.
     """
     last: tuple[datetime | None, str | None] = (None, None)
 
@@ -289,12 +291,14 @@ _time_text = _time_texts()
 
 
 def key_type(column: sa.ColumnElement[Any]) -> Any:
-    """Return the type of a parameter that is compared with a value which was read: of a time nothing is cut off."""
+    """Return the type of a parameter that is compared with a value read from this column. Times keep their
+    microseconds.
+    """
     return KeyTimestamp if isinstance(column.type, UtcTimestamp) else column.type
 
 
 def parse_time(text: str) -> datetime:
-    """Return the time of a stored text, in UTC unless it has an offset. Raises ValueError for other texts."""
+    """Return the time in a stored text, in UTC unless it has an offset. Raises ValueError for other texts."""
     moment = iso_time(text)
     if moment.tzinfo is UTC:
         return moment
@@ -308,9 +312,9 @@ Flag: TypeEngine[bool] = sa.Boolean().with_variant(IntegerFlag(), "sqlite")
 Boolean: TypeEngine[bool] = sa.Boolean().with_variant(NumericFlag(), "sqlite")
 Exact: TypeEngine[Decimal] = ExactNumeric().with_variant(TextDecimal(), "sqlite")
 Timestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(IsoTimestamp(), "sqlite")
-#: For the parameters of keys: a page that begins after a time that was cut off repeats rows, or leaves some out.
+#: The types for parameters of keys: if a time lost its microseconds, a page could repeat rows or leave rows out.
 KeyTimestamp: TypeEngine[datetime] = ExactUtcTimestamp().with_variant(ExactIsoTimestamp(), "sqlite")
-#: For values that are only read: another program may spell them in its way.
+#: The types for values that are only read: another program may spell them in its own way.
 SpelledTimestamp: TypeEngine[datetime] = UtcTimestamp().with_variant(SpelledIsoTimestamp(), "sqlite")
 Json: TypeEngine[Any] = BinaryJson().with_variant(TextJson(), "sqlite")
 Bytes: TypeEngine[bytes] = RawBytes()
@@ -326,13 +330,13 @@ _FORMS: tuple[tuple[TypeEngine[Any], Form], ...] = (
 
 
 def form_of(column: sa.ColumnElement[Any]) -> Form | None:
-    """Return the form in which values of a column are stored where the database takes any; None for text and bytes."""
-    kind = Json if isinstance(column.type, BinaryJson) else column.type  # also where a codec may seal it
+    """Return how a column stores its values if the database keeps any value in it; None for text and bytes."""
+    kind = Json if isinstance(column.type, BinaryJson) else column.type  # true of a column that a codec may seal, too
     return next((form for ours, form in _FORMS if ours is kind), None)
 
 
-#: What the drivers give for values of these types. A value of another type in such a column is damage: SQLite keeps
-#: whatever plain SQL puts there. Types that are not named are not checked.
+#: The Python types that drivers return for these column types. A value of another type is damage: SQLite keeps whatever
+#: plain SQL stores. Columns of types that are not named here are not checked.
 _STORED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...]], ...] = (
     (IsoTimestamp, (str,)),
     (TextJson, (str,)),
@@ -347,9 +351,9 @@ _STORED: tuple[tuple[type[TypeEngine[Any]], tuple[type, ...]], ...] = (
 
 
 def stored_types(kind: TypeEngine[Any]) -> tuple[type, ...] | None:
-    """Return the Python types in which a driver gives a column's values, in its dialect; None for any."""
+    """Return the Python types that a driver returns for a column, in its dialect; None if any is accepted."""
     return next((types for ours, types in _STORED if isinstance(kind, ours)), None)
 
 
-#: Parameters of these types arrive on the short path as text that `codec.encode` has made (`db.rows.statements`).
+#: Parameters of these types arrive on the short path as text from `codec.encode` (`db.rows.statements`).
 JSON_TYPES = (TextJson, BinaryJson)

@@ -1,11 +1,12 @@
-"""What tables and columns say of themselves: personal data, limits, vocabulary, and when rows leave.
+"""Facts that tables and columns declare: personal data, limits, vocabulary, and when rows are removed.
 
-A model says it once, where the column is declared. Checks of arguments, erasure, redaction, doctor, bundles and
-``docs/schema.py`` read it here, so that nothing keeps a list of columns or a limit beside the models.
+A model declares a fact once, with the column. Checks of arguments, erasure, redaction, doctor, bundles and
+``docs/schema.py`` read it here, so no list of columns or limits is kept anywhere else.
 
-A column is *personal* if it can hold what a person said, what was said of a person, or a person's name. Every column of
-text, JSON or bytes says whether it is; there is no default. Every column of text or JSON also says how many bytes a
-caller may store in it, or None where no limit is checked, because the library makes the value itself.
+A column is *personal* if it can hold what a person said, what was said about a person, or a person's name. Every column
+of text, JSON or bytes declares whether it is personal; there is no default. Every column of text or JSON also declares
+the most bytes that a caller may store in it, or None. None means that no limit is checked, because the library makes
+the value itself.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from lastlight_state.db.schema.sealing import Binding
 
 COMMENT_PREFIX = "lastlight_state: "
 
-#: What `erase` does with rows that belong to the person: empties their personal columns, or removes them. Rows of a run
-#: go with the run, when it is pruned.
+#: The ways in which `erase` treats rows that belong to the person: it empties their personal columns, or removes them.
+#: Rows of a run are removed with the run, when it is pruned.
 Erased = Literal["emptied", "removed", "with_run"]
 
 _LIMITED = (sa.String, sa.JSON, columns.BinaryJson)
@@ -48,17 +49,17 @@ Most: TypeAlias = "int | Setting | None"
 
 
 class UndeclaredColumn(TypeError):
-    """A model leaves out something that must be said of a table or column."""
+    """Raised for a model that leaves out a required fact about a table or column."""
 
 
 @dataclass(frozen=True)
 class TableFacts:
     """The facts that a table declares.
 
-    ``pruned_as`` are the kinds of prune that remove rows; ``kept`` says why rows stay where there is none. ``erased``
-    is what `erase` does with the rows of a person; ``stays`` says why personal columns keep their values where it does
-    nothing. ``newest`` names times that have passed when a row is written. ``storage`` are storage parameters for
-    Postgres, such as a fillfactor that leaves room for heap-only updates.
+    ``pruned_as`` are the kinds of prune that remove rows; ``kept`` says why rows stay if no kind does. ``erased`` is
+    what `erase` does with the rows of a person; ``stays`` says why personal columns keep their values if it does
+    nothing. ``newest`` names columns whose times have passed when a row is written. ``storage`` are storage parameters
+    for Postgres, such as a fillfactor that leaves room for heap-only updates.
     """
 
     pruned_as: tuple[str, ...] = ()
@@ -91,17 +92,17 @@ def text_column(most: Most, *arguments: Any, personal: bool, **options: Any) -> 
 
 
 def word_column(words: Collection[str], *arguments: Any, **options: Any) -> MappedColumn[Any]:
-    """Return a column of words from a vocabulary: those that this version knows.
+    """Return a column of words from a vocabulary, which ``words`` lists as this version knows it.
 
-    Guards keep others out (`guards.keep_words`). What a later version, or somebody before the guards, has stored is
-    read all the same.
+    Guards refuse other words (`guards.keep_words`). A word of a later version, or one stored before the guards existed,
+    can still be read.
     """
     info = {"personal": False, "most": None, "words": frozenset(words)}
     return mapped_column(columns.Text, *arguments, info=info, **options)
 
 
 def person_column(most: Most, *arguments: Any, **options: Any) -> MappedColumn[Any]:
-    """Return a column whose text is the name by which `erase` knows a person. It forgets that name, and no other."""
+    """Return a text column for the name by which `erase` finds a person. `erase` clears this name and no other."""
     return mapped_column(columns.Text, *arguments, info={"personal": True, "person": True, "most": most}, **options)
 
 
@@ -117,11 +118,11 @@ def json_column(
 ) -> MappedColumn[Any]:
     """Return a column of JSON, of at most ``most`` bytes as text and ``depth`` levels of objects and arrays.
 
-    With ``sealed`` the codec of a store seals its values: statements must not look into them, and show and store what
-    they are bound to beside them.
+    With ``sealed``, a store's codec seals the column's values. Statements then must not look into the values. They must
+    also show and store the columns that a value is bound to.
 
-    With ``shape``, which is dict or list, a value of another shape is damage. ``redacted=False`` keeps a personal
-    column as it is when `redact` empties the row; `erase` empties it.
+    With ``shape``, which is dict or list, a value of another shape is damage. With ``redacted=False``, a personal
+    column keeps its value when `redact` empties the row; `erase` still empties it.
     """
     info = {"personal": personal, "redacted": redacted, "most": most, "depth": depth}
     shaped = {} if shape is None else {"shape": shape}
@@ -133,22 +134,22 @@ def json_column(
 def bytes_column(
     *, personal: bool, most: Most = None, sealed: Binding | None = None, **options: Any
 ) -> MappedColumn[Any]:
-    """Return a column of bytes, of at most ``most``. An embedding tells of the text that it was made from.
+    """Return a column of bytes, of at most ``most``. An embedding counts as personal if the text it was made from does.
 
-    ``sealed`` is as of a `json_column`.
+    ``sealed`` has the same meaning as in `json_column`.
     """
     kind = columns.Bytes if sealed is None else sealing.sealed_bytes(sealed)
     return mapped_column(kind, info={"personal": personal, "most": most}, **options)
 
 
 def facts_of(table: sa.Table) -> TableFacts:
-    """Return what a declared table says of itself."""
+    """Return the facts that a table declares."""
     found: TableFacts = table.info[_FACTS]
     return found
 
 
 class ColumnLimits(SimpleNamespace):
-    """The limits in bytes of a table's columns, as attributes that are called like the columns.
+    """The limits in bytes of a table's columns, as attributes with the names of the columns.
 
     A column without a fixed limit has no attribute.
     """
@@ -166,7 +167,7 @@ def limits_of(table: sa.Table) -> ColumnLimits:
 
 
 def depth_of(column: sa.Column[Any]) -> int:
-    """Return the most levels of objects and arrays in a column of JSON."""
+    """Return the deepest nesting of objects and arrays that a column of JSON accepts."""
     depth: int = column.info["depth"]
     return depth
 
@@ -182,10 +183,10 @@ def names(table: sa.Table) -> tuple[sa.Column[Any], ...]:
 
 
 def contents(table: sa.Table, *, but: Collection[str] = (), redacted: bool = False) -> tuple[sa.Column[Any], ...]:
-    """Return the personal columns that become NULL when a row is emptied: all but `names`.
+    """Return the personal columns that become NULL when a row is emptied: all except `names`.
 
-    ``but`` are emptied in another way. With ``redacted`` only those that `redact` empties, too. Raises
-    `UndeclaredColumn` for another one that cannot be NULL.
+    The columns ``but`` are emptied in another way, so they are left out. With ``redacted``, return only the columns
+    that `redact` empties. Raises `UndeclaredColumn` for a column that must become NULL but cannot.
     """
     found = [one for one in table.columns if is_personal(one) and not one.info.get("person") and one.name not in but]
     for one in found:
@@ -200,14 +201,14 @@ def emptied(given: Iterable[sa.Column[Any]]) -> dict[str, Any]:
 
 
 def forgotten(table: sa.Table, person: sa.ColumnElement[str]) -> dict[str, Any]:
-    """Return the values of an UPDATE that takes a person's name out of `names`."""
+    """Return the values of an UPDATE that clears a person's name from the columns of `names`."""
     return {one.name: sa.func.nullif(one, person) for one in names(table)}
 
 
 def vocabularies(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], Collection[str]]]:
-    """Return the columns that hold words of a vocabulary, with the words that this version knows.
+    """Return the columns that hold words of a vocabulary, each with the words that this version knows.
 
-    Guards keep other words out. A later version may know more, and files of the original program may hold some.
+    Guards refuse other words. A later version may know more, and files of the original program may hold other words.
     """
     for table in tables:
         for column in table.columns:
@@ -216,7 +217,7 @@ def vocabularies(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], C
 
 
 def shaped(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], type]]:
-    """Return the columns of JSON that hold one shape, dict or list, with it."""
+    """Return the JSON columns that must hold one shape, each with its shape: dict or list."""
     for table in tables:
         for column in table.columns:
             if "shape" in column.info:
@@ -224,7 +225,7 @@ def shaped(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], type]]:
 
 
 def confirm(table: sa.Table) -> None:
-    """Raise `UndeclaredColumn` for a table that leaves out something that must be said."""
+    """Raise `UndeclaredColumn` if a table leaves out a required fact."""
     for column in table.columns:
         if isinstance(column.type, _ASKED) and "personal" not in column.info:
             raise UndeclaredColumn(f"{column} must say whether it is personal: personal=True or personal=False")

@@ -1,6 +1,6 @@
-"""What stands in a cell whose value is sealed: its version, the id of the key, and the bytes that the codec made.
+"""The stored form of a sealed value: an envelope with a version, the id of the key, and the codec's bytes.
 
-An envelope is of the column's own type, so a column needs no other one beside it.
+An envelope has the column's own type, so a sealed column needs no second column.
 
 =========  =======================================================================
 column     envelope
@@ -9,10 +9,10 @@ JSON       ``{"$sealed":[version,"key id","base64"]}``
 bytes      ``F5 4C 4C 53 45 41 4C``, the version, the length of the key id, the key id, the data
 =========  =======================================================================
 
-Version 1 is sealed by itself; with an empty key id it holds a plain value that looks like an envelope. Version 2 is
-bound to its row: the codec got the context as well, the JSON array of the column's name and the values that the value
-is bound to, such as ``["states.value","user/ana","address"]``, in UTF-8 and without spaces. Another version is of a
-later library.
+Version 1 is sealed without a context. With an empty key id, it holds a plain value that looks like an envelope. Version
+2 is bound to its row: the codec got a context as well. The context is a JSON array in UTF-8 without spaces: the
+column's name and the values that the sealed value is bound to, such as ``["states.value","user/ana","address"]``. Any
+other version was written by a later library.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
-#: The only member of an envelope in a column of JSON, and how its text begins.
+#: The only member of an envelope in a JSON column, and the beginning of the envelope's text.
 MEMBER = "$sealed"
 TEXT = f'{{"{MEMBER}":'
-#: How an envelope in a column of bytes begins. A byte follows with the version, one with the length of the key id.
+#: The beginning of an envelope in a bytes column. The next byte is the version, then the length of the key id.
 MAGIC = b"\xf5LLSEAL"
-#: The versions of envelopes: sealed by itself, and bound to its row.
+#: The versions of envelopes: sealed without a context, and bound to a row.
 ALONE, BOUND = 1, 2
-#: The beginning of the bytes that are bound to a row, for statements.
+#: The beginning of an envelope of bytes that is bound to a row, for statements.
 BOUND_BYTES = MAGIC + bytes((BOUND,))
-#: The key id of what is not sealed, and only looks as if it were.
+#: The key id of an envelope that holds a plain value, which only looks like an envelope.
 NO_KEY = ""
 
 _DAMAGED = "expected the envelope of a sealed value, found a damaged one"
@@ -46,7 +46,10 @@ class Envelope(NamedTuple):
 
 
 def envelope(value: Any) -> Envelope | None:
-    """Return the envelope in a stored value, None if the value is not sealed. Raises ValueError for a damaged one."""
+    """Return the envelope in a stored value.
+
+    None if the value is not sealed. Raises ValueError for a damaged envelope.
+    """
     if isinstance(value, bytes):
         return _bytes_parts(value) if value.startswith(MAGIC) else None
     if value.__class__ is not dict or len(value) != 1 or MEMBER not in value:
@@ -70,11 +73,11 @@ def _bytes_parts(value: bytes) -> Envelope:
 
 
 def json_envelope(version: int, key_id: str, data: bytes) -> str:
-    """Return the text of an envelope in a column of JSON."""
+    """Return an envelope as the text of a JSON column."""
     return orjson.dumps({MEMBER: [version, key_id, b64encode(data).decode()]}).decode()
 
 
 def bytes_envelope(version: int, key_id: str, data: bytes) -> bytes:
-    """Return an envelope in a column of bytes."""
+    """Return an envelope as the value of a bytes column."""
     name = key_id.encode()
     return b"".join((MAGIC, bytes((version, len(name))), name, data))

@@ -1,4 +1,4 @@
-"""Guards: triggers that refuse a statement in the database itself, whoever sends it. Declared beside the models.
+"""Guards: database triggers that refuse a statement, whoever sends it. Declared beside the models.
 
 Revisions spell the triggers out in SQL for each product. Tests render the declared guards and compare the two.
 """
@@ -16,24 +16,24 @@ from lastlight_state.db.schema.base import Base
 from lastlight_state.db.schema.columns import Timestamp
 from lastlight_state.db.schema.declarations import vocabularies
 
-# Reactions: triggers that change other rows after a row was written, whoever writes it. Declared beside the models.
+# Reactions: triggers that change other rows after a row was written, whoever wrote it. Declared beside the models.
 #
 # Revisions spell the triggers out in SQL for each product. Tests render the declared reactions and compare the two.
 
 _REACTIONS = "reactions"
 _DERIVED = "derived_rows"
 
-#: After which statements a reaction runs, and by which names it finds the rows to change.
+#: The statements after which a reaction runs, with the names (OLD, NEW) by which it finds the rows to change.
 EVENTS = {"insert": "NEW.{key}", "update": "OLD.{key}, NEW.{key}", "delete": "OLD.{key}"}
 
 
 @dataclass(frozen=True)
 class Reaction:
-    """A change of the rows of ``target`` that have the ``key`` of a row of ``table`` which was written or deleted.
+    """A change of the ``target`` rows that have the ``key`` of a ``table`` row which was written or deleted.
 
-    ``says``: what it does, for the schema's page. ``sets`` and ``when`` are SQL for both products; without ``when`` all
-    of them change. ``function`` is the name of the function that Postgres needs. ``only`` names the one product that
-    needs the reaction.
+    ``says`` describes the change on the schema's page. ``sets`` and ``when`` are SQL for both products; without
+    ``when``, all these rows change. ``function`` is the name of the function that Postgres needs. ``only`` names the
+    one product that needs the reaction.
     """
 
     name: str
@@ -47,20 +47,20 @@ class Reaction:
     only: Literal["sqlite", "postgresql"] | None = None
 
     def statement(self, keys: str) -> str:
-        """Return the change of the rows with these keys, ``OLD.name`` for example."""
+        """Return the UPDATE of the rows with these keys, such as ``OLD.name``."""
         change = f"UPDATE {self.target} SET {self.sets} WHERE {self.key} IN ({keys})"
         return f"{change} AND {self.when}" if self.when else change
 
 
 @dataclass(frozen=True)
 class DerivedRow:
-    """A row of ``target`` beside each row of ``table`` of which ``among`` holds, made and removed by triggers.
+    """A ``target`` row for each ``table`` row that meets the condition ``among``, made and removed by triggers.
 
-    ``values`` are the columns of that row and what an insert sets them to, over ``NEW``; the first is its key. An
-    update of a column of ``of`` that changes it sets all of them again, those in ``resets`` to what that says.
-    ``among`` is a condition over ``{row}``; the column ``by`` decides it. ``says``: what the triggers do, for the
+    ``values`` maps the target's columns to what an insert sets them to, as SQL over ``NEW``; the first column is its
+    key. An update that changes a column of ``of`` sets all of them again; columns in ``resets`` get the value given
+    there. ``among`` is a condition over ``{row}``, decided by the column ``by``. ``says`` describes the triggers on the
     schema's page. ``functions`` are the names of the two functions that Postgres needs. They run with the rights of
-    their owner: who may write the table need not know its derived rows.
+    their owner: a role that may write the table need not have rights on the derived rows.
     """
 
     name: str
@@ -77,7 +77,7 @@ class DerivedRow:
 
     @property
     def put(self) -> str:
-        """Return the statement that makes the row that is derived from ``NEW``, or sets it again."""
+        """Return the statement that inserts the row derived from ``NEW``, or sets its columns again."""
         own, *others = self.values
         sets = ", ".join(f"{name} = {self.resets.get(name, f'excluded.{name}')}" for name in others)
         return (
@@ -87,7 +87,7 @@ class DerivedRow:
 
     @property
     def drop(self) -> str:
-        """Return the statement that removes the row that is derived from ``OLD``."""
+        """Return the statement that deletes the row derived from ``OLD``."""
         return f"DELETE FROM {self.target} WHERE {next(iter(self.values))} = OLD.{self.key}"
 
     def triggers(self) -> Iterator[tuple[str, str, str, str, str]]:
@@ -127,18 +127,18 @@ Event = Literal["insert", "update", "delete", "truncate"]
 
 _KEY = "guards"
 
-#: The names by which SQLite lets a statement change the number of a row, a key that every table has.
+#: The names by which a SQLite statement can change the rowid, a key that every table has.
 ROWID = ("rowid", "_rowid_", "oid")
 
 
 @dataclass(frozen=True)
 class Guard:
-    """One refusal: which statements on which table, and when.
+    """One refusal: the statements that a trigger refuses on a table, and the condition under which it does.
 
-    ``when`` is a condition over ``OLD`` and ``NEW``, in which ``IS DISTINCT FROM`` compares with NULL as a value.
-    ``of`` are the columns whose update is refused, all if empty. ``permit``: maintenance that holds a permit may do it,
-    any permit or that of a reset. ``only`` names the one product that needs the guard. ``replacing``: the guard refuses
-    only statements that replace rows.
+    ``when`` is a condition over ``OLD`` and ``NEW``; ``IS DISTINCT FROM`` in it treats NULL as a value. ``of`` are the
+    columns whose update is refused, all if empty. ``permit`` is the kind of maintenance permit that lifts the refusal:
+    any permit, or that of a reset. ``only`` names the one product that needs the guard. With ``replacing``, the guard
+    refuses only statements that replace rows.
     """
 
     name: str
@@ -156,7 +156,7 @@ class Guard:
 class Key:
     """Columns that are unique in a table. With ``among``, a column and a SQL literal, only rows with that value count.
 
-    In the columns that ``nullable`` names, NULL equals the empty text.
+    In the columns that ``nullable`` names, NULL counts as equal to the empty text.
     """
 
     columns: tuple[str, ...]
@@ -165,7 +165,7 @@ class Key:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Return the columns whose change may make a row equal to another one."""
+        """Return the columns whose change could give a row the key of another row."""
         return (*self.columns, *(self.among[:1] if self.among else ()))
 
     def taken(self, table: str) -> str:
@@ -213,22 +213,27 @@ def no_update(table: str) -> tuple[Guard, ...]:
 
 
 def no_replacement(table: str, *keys: Key) -> tuple[Guard, ...]:
-    """Return the guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the row of the new key.
+    """Return the guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the row that has the new
+    key.
 
     SQLite fires no delete trigger for that row unless ``recursive_triggers`` is on, which a plain connection does not
-    have. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.
+    set. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.
     """
     return (*no_replacing_insert(table), _no_replacing_update(table, keys))
 
 
 def no_replacing_insert(table: str) -> tuple[Guard, ...]:
-    """Return the first of these guards, for tables whose rows never change."""
+    """Return the guard against ``INSERT OR REPLACE`` alone, for tables whose rows are never updated."""
     message = f"rows of {table} are never replaced"
     return (Guard(f"{table}_no_replace", table, "insert", message, only="sqlite", replacing=True),)
 
 
 def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
-    """Return the second. It asks only where another row has the new key: the update of an upsert cannot be asked."""
+    """Return the guard against ``UPDATE OR REPLACE``.
+
+    It refuses only if another row has the new key, because it cannot tell the update of an upsert from such a
+    statement.
+    """
     named = dict.fromkeys(column for key in keys for column in key.named)
     return Guard(
         f"{table}_keys_stay",
@@ -243,10 +248,10 @@ def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
 
 
 def keep_spelling(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
-    """Add the guards that refuse times in another spelling than ours, for every table that has times.
+    """Add guards that refuse times in any other spelling than this library's, for every table with times.
 
-    SQLite compares times as texts, so another spelling has another order. Call it when all models are there. An update
-    is refused only if it changes the time.
+    SQLite compares times as texts, so another spelling would sort differently. Call it when all models are loaded. An
+    update is refused only if it changes the time.
     """
     made = (guard for table in metadata.sorted_tables for guard in _spelling_of(table))
     return declare(guard for guard in made if guard.name not in _declared(metadata))
@@ -266,11 +271,11 @@ def _spelling_of(table: Table) -> Iterator[Guard]:
 
 
 def keep_words(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
-    """Add the guards that refuse words which a column's vocabulary does not have, for every column that has one.
+    """Add guards that refuse words outside a column's vocabulary, for every column that has one.
 
-    A later revision widens a vocabulary by making its guards anew; a CHECK would be for ever on SQLite. Call it when
-    all models are there. An update is refused only if it changes the word. A copy holds a permit, and keeps words; so
-    does a load that allows unknown ones.
+    A later revision widens a vocabulary by replacing its guards; a CHECK could never be removed on SQLite. Call it when
+    all models are loaded. An update is refused only if it changes the word. A copy between databases holds a permit, so
+    it keeps unknown words; so does a load that allows them.
     """
     words = vocabularies(metadata.sorted_tables)
     return declare(guard for column, known in words for guard in _words_of(column, known))

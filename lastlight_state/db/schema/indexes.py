@@ -1,4 +1,4 @@
-"""Partial indexes for both databases, indexes of one product, and conditions that make planners use an index."""
+"""Partial indexes for both databases, indexes for one product, and conditions that make planners use an index."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from sqlalchemy.sql import operators
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import Grouping
 
-#: The key in an index's ``info`` for the name of the only product that has it.
+#: The key in an index's ``info`` for the name of the only product that has the index.
 ONLY = "only"
 
 
 def where(predicate: str, *, postgresql: str | None = None) -> dict[str, Any]:
-    """Return the options that make an `Index` partial. A planner uses it only where a statement repeats the predicate.
+    """Return the options that make an `Index` partial. Planners use it only if a statement repeats its predicate.
 
-    ``postgresql`` is the predicate as it is spelt there, if that differs; booleans do.
+    ``postgresql`` is the predicate as Postgres spells it, if that differs, as it does for booleans.
     """
     return {"sqlite_where": text(predicate), "postgresql_where": text(postgresql or predicate)}
 
 
 def through(statement: Select[Any], table: FromClause, index: str) -> Select[Any]:
-    """Return the statement, reading the table through this index on SQLite.
+    """Return the statement with a hint that makes SQLite read the table through this index.
 
-    Without statistics, SQLite's planner prefers any equality to the order of a partial index, and sorts.
+    Without statistics, SQLite's planner prefers any equality to the order of a partial index, and then sorts.
     """
     return statement.with_hint(table, f"INDEXED BY {index}", "sqlite")
 
 
 class RepeatedPredicate(Grouping[bool]):
-    """The predicate of a partial index that SQLite alone has, repeated so that it may serve the statement.
+    """The predicate of a partial index that only SQLite has, repeated so that SQLite uses the index.
 
-    TRUE elsewhere, where it would only mislead the planner's estimate.
+    On other databases it is TRUE, because the predicate would only mislead the planner's estimate.
     """
 
     inherit_cache = True
@@ -60,21 +60,21 @@ def _true(_element: RepeatedPredicate, _compiler: SQLCompiler, **_options: Any) 
 
 
 def beginning(column: ColumnElement[str], chars: int) -> ColumnElement[str]:
-    """Return the first characters of a text, as an index can hold them."""
+    """Return the first characters of a text column, short enough for an index entry."""
     return func.substr(column, literal_column("1"), literal_column(str(chars)), type_=column.type)
 
 
 def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition in a form that no index can serve, for statements that must find their rows by key."""
+    """Return the condition in a form that no index serves, for statements that must find their rows by key."""
     return case((condition, true()), else_=false())
 
 
 class Leading(BinaryExpression[bool]):
-    """Equality with the first column of a composite index whose order is wanted. ORDER BY must name the column, too,
-    in the direction of the columns behind it.
+    """An equality with the first column of a composite index that makes planners use the index for its order.
 
-    Forces that index: with ``=``, Postgres drops the column from ORDER BY and may walk the primary key instead, through
-    all rows that do not match; ``IN (v, v)`` prevents that. On SQLite ``=`` uses the index, and is faster.
+    ORDER BY must name the column as well, in the direction of the columns behind it. With ``=``, Postgres drops the
+    column from ORDER BY and may then walk the primary key, through all rows that do not match. ``IN (v, v)`` prevents
+    that. SQLite uses the index with ``=``, and is faster with it.
     """
 
     inherit_cache = False
@@ -89,9 +89,10 @@ def _listed(element: Leading, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class AmongFew(BinaryExpression[bool]):
-    """Whether a key is among the few that a correlated subquery finds.
+    """A condition that a key is among the few keys that a correlated subquery finds.
 
-    As ``= ANY (ARRAY(…))`` on Postgres, which looks such keys up by their index; for ``IN`` it would scan the table.
+    On Postgres it is written as ``= ANY (ARRAY(…))``, which looks the keys up by their index; with ``IN`` Postgres
+    would scan the table.
     """
 
     inherit_cache = False
@@ -106,10 +107,11 @@ def _in_array(element: AmongFew, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class LookedUp(Join):
-    """A few rows that a parameter holds, and those of a table that each of them finds by an index.
+    """A join of the few rows in a parameter with the table rows that each of them finds by an index.
 
-    On Postgres the table, which is an alias, is looked up for each: as a join it would be scanned, because nobody knows
-    how few they are. On SQLite the few rows are read first: by its statistics 3.53 would scan the table.
+    On Postgres the table, which is an alias, is looked up for each row: in a plain join it would be scanned, because
+    the planner does not know how few rows there are. On SQLite the few rows are read first: by its statistics, 3.53
+    would scan the table.
     """
 
     inherit_cache = True

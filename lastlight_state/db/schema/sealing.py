@@ -1,10 +1,11 @@
-"""Values of columns that a codec of the caller's seals, such as by encryption: their types, and who opens them.
+"""Column types whose values a caller's codec seals, such as by encryption, and the code that opens them.
 
-A sealed cell holds an *envelope* (`lastlight_state.db.schema.envelopes`); a cell without one is read as it is. Where no
-codec is, a value that looks like an envelope stands in one without a key id, which everybody opens.
+A sealed cell holds an *envelope* (`lastlight_state.db.schema.envelopes`). A cell without an envelope is read as it is.
+Without a codec, a plain value that looks like an envelope is stored in an envelope without a key id, which every store
+opens.
 
-The codec of a value that is bound to its row gets the *context* as well: the JSON array of the column's name and the
-values that its `Binding` names.
+If a value is bound to its row, the codec gets a *context* as well: a JSON array of the column's name and the values
+that the column's `Binding` names.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from lastlight_state.db.schema.envelopes import ALONE, BOUND, MAGIC, NO_KEY, TEX
 from lastlight_state.errors import InvalidValue, PayloadTooLarge, SealedValue
 from lastlight_state.reprs import shown
 
-#: Envelopes as other modules see them.
+#: The names of envelopes, for other modules.
 MEMBER, BOUND_BYTES, envelope = envelopes.MEMBER, envelopes.BOUND_BYTES, envelopes.envelope
-#: The most bytes of a key id, and of what a codec makes of one value.
+#: The most bytes of a key id, and of one value that a codec has sealed.
 MOST_ID, MOST_DATA = 200, 128 * 1024 * 1024
-#: What happens to a value that stands in plain: it is read, or refused.
+#: The ways to treat a value stored in plain: read it, or refuse it.
 Plain = Literal["read", "refuse"]
 PLAINS = valid.words(Plain)
 
@@ -37,38 +38,39 @@ PLAINS = valid.words(Plain)
 class Codec(Protocol):
     """An object that turns values into bytes which only it can turn back.
 
-    Called by threads at once, and often: be quick.
+    Several threads call it at once, and often, so it must be quick.
 
     ``encode`` returns the id of the key that it used, and the sealed bytes; ``decode`` gets both. Keys stay with the
-    codec: the database has their ids alone. Ids are names of 1 to 200 bytes; sealed bytes are at most 128 MiB.
+    codec: the database stores only their ids. Ids are names of 1 to 200 bytes; sealed bytes are at most 128 MiB.
     """
 
     def encode(self, data: bytes, /) -> tuple[str, bytes]:
         """Return the id of the key, and the sealed data."""
 
     def decode(self, key_id: str, data: bytes, /) -> bytes:
-        """Return what was sealed with this key. May raise anything for a key that it has not."""
+        """Return the data that was sealed with this key. May raise anything if it lacks the key."""
 
 
 @runtime_checkable
 class ContextCodec(Protocol):
-    """A `Codec` whose methods take a ``context`` as well: bytes that tell the row of a value from all others.
+    """A `Codec` whose methods also take a ``context``: bytes that tell the row of a value from all others.
 
-    An authenticated cipher takes it as associated data, so that a value which was moved to another row is not opened.
-    It is empty for a value that was sealed without one.
+    An authenticated cipher takes it as associated data, so that a value moved to another row cannot be opened. It is
+    empty for a value that was sealed without a context.
     """
 
     def encode(self, data: bytes, /, *, context: bytes) -> tuple[str, bytes]:
-        """Return the id of the key, and the data, sealed for this context alone."""
+        """Return the id of the key, and the data sealed for this context only."""
 
     def decode(self, key_id: str, data: bytes, /, *, context: bytes) -> bytes:
-        """Return what was sealed with this key for this context. May raise anything."""
+        """Return the data that was sealed with this key for this context. May raise anything."""
 
 
 class Binding(NamedTuple):
-    """What a sealed value is bound to: the name of its column, and columns of its row that never change without it.
+    """The context of a sealed column: its name, and the row's columns that never change without the value.
 
-    ``stays_plain`` says which values are never sealed. The names are part of the format: they stay.
+    ``stays_plain`` is true for values that are never sealed. The names are part of the stored format, so they never
+    change.
     """
 
     name: str
@@ -76,12 +78,12 @@ class Binding(NamedTuple):
     stays_plain: Callable[[Any], bool] = lambda _: False
 
     def context(self, key: Sequence[Any]) -> bytes:
-        """Return the context of the row that has these values in the columns ``keys``."""
+        """Return the context of the row that has these values in the ``keys`` columns."""
         return orjson.dumps([self.name, *key])
 
 
 class SealedTextJson(columns.TextJson):
-    """JSON that may be an envelope, as text."""
+    """JSON as text, which may be an envelope."""
 
     cache_ok = True
 
@@ -94,7 +96,7 @@ class SealedTextJson(columns.TextJson):
 
 
 class SealedBinaryJson(columns.BinaryJson):
-    """JSON that may be an envelope, as the driver reads it."""
+    """JSON as the driver reads it, which may be an envelope."""
 
     cache_ok = True
 
@@ -123,36 +125,36 @@ _JSON, _BYTES = (SealedTextJson, SealedBinaryJson), SealedRawBytes
 
 
 def sealed_json(binding: Binding) -> TypeEngine[Any]:
-    """Return the type of a column of JSON that may be sealed."""
+    """Return the type of a JSON column that may be sealed."""
     return SealedBinaryJson(binding).with_variant(SealedTextJson(binding), "sqlite")
 
 
 def sealed_bytes(binding: Binding) -> TypeEngine[bytes]:
-    """Return the type of a column of bytes that may be sealed."""
+    """Return the type of a bytes column that may be sealed."""
     return SealedRawBytes(binding)
 
 
 def plain(kind: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the type of a column as if no codec could seal it."""
+    """Return the same column type without sealing."""
     return columns.Json if isinstance(kind, _JSON) else columns.Bytes if isinstance(kind, _BYTES) else kind
 
 
 def binding_of(kind: TypeEngine[Any]) -> Binding | None:
-    """Return what values of this type are bound to; None where no codec seals them."""
+    """Return the `Binding` of a column type; None if no codec seals the type."""
     return kind.binding if isinstance(kind, (*_JSON, _BYTES)) else None
 
 
 class Keyed(NamedTuple):
-    """A converter that needs the values of these columns of the row as well: ``convert(value, key)``."""
+    """A converter that also needs the row's values of the columns ``keys``: ``convert(value, key)``."""
 
     keys: tuple[str, ...]
     convert: Callable[[Any, Sequence[Any]], Any]
 
 
 class Sealing:
-    """A codec, as converters of parameters and results use it.
+    """Makes converters of parameters and results from a caller's codec.
 
-    ``binds`` says that it takes a context: then what it seals is bound to its row.
+    ``binds`` is true if the codec takes a context, so that each sealed value is bound to its row.
     """
 
     __slots__ = ("_codec", "_refuses", "binds")
@@ -168,23 +170,23 @@ class Sealing:
         self.binds = takes[0]
 
     def __eq__(self, other: object) -> bool:
-        """Return True for the same codec object, used alike: a store that is opened again compiles nothing anew."""
+        """Return True for the same codec object and setting, so that a store opened again compiles nothing anew."""
         return isinstance(other, Sealing) and self._codec is other._codec and self._refuses == other._refuses
 
     def __hash__(self) -> int:
         return hash((id(self._codec), self._refuses))
 
     def key_id(self) -> str:
-        """Return the id of the key that seals what is written now."""
+        """Return the id of the key that the codec seals with at present."""
         return self._encoded(b"", b"")[0]
 
     def is_current(self, found: Any, key_id: str) -> bool:
-        """True if a stored value is sealed as the codec seals now, with the key of this id."""
+        """True if a stored value is sealed with the key of this id, in the version that this codec writes."""
         parts = envelope(found)
         return parts is not None and parts.key_id == key_id and parts.version == (BOUND if self.binds else ALONE)
 
     def writing(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | Keyed | None:
-        """Return what makes the cell of a parameter of this type; None where nothing is sealed."""
+        """Return the converter that seals a parameter of this type; None if the type is not sealed."""
         binding = binding_of(kind)
         if binding is None:
             return None
@@ -194,7 +196,7 @@ class Sealing:
         return Keyed(binding.keys, lambda value, key: cell(value, binding.context(key)))
 
     def reading(self, kind: TypeEngine[Any]) -> Callable[[Any], Any] | Keyed | None:
-        """Return what makes the value of a stored cell of this type; None where nothing is sealed."""
+        """Return the converter that opens a stored value of this type; None if the type is not sealed."""
         binding = binding_of(kind)
         if binding is None:
             return None
@@ -206,7 +208,7 @@ class Sealing:
         return Keyed(binding.keys, read) if self.binds else read
 
     def value(self, found: Any, binding: Binding, key: Sequence[Any]) -> Any:
-        """Return what is in the cell of a row with this key. Raises `SealedValue`, and ValueError for damage."""
+        """Return the value in a cell of the row with this key. Raises `SealedValue`, and ValueError for damage."""
         parts = envelope(found)
         if parts is None:
             if self._refuses and not binding.stays_plain(found):
@@ -229,7 +231,7 @@ class Sealing:
         context = {"context": binding.context(key) if version == BOUND else b""} if self.binds else {}
         try:
             found = self._codec.decode(key_id, data, **context)
-        except Exception as error:  # the codec is the caller's, and raises what its library does
+        except Exception as error:  # the caller's codec may raise anything
             raise _sealed(key_id, f"the codec cannot open it: {type(error).__name__}") from error
         if not isinstance(found, bytes):
             raise _sealed(key_id, f"decode() must return bytes, got {type(found).__name__}")
@@ -246,7 +248,9 @@ class Sealing:
         return BOUND if self.binds else ALONE
 
     def _encoded(self, data: bytes, context: bytes) -> tuple[str, bytes]:
-        """Return what the codec makes of data. Raises `InvalidValue` for what no envelope can hold."""
+        """Return the key id and bytes that the codec makes of data. Raises `InvalidValue` if they do not fit an
+        envelope.
+        """
         made: Any = self._codec.encode(data, context=context) if self.binds else self._codec.encode(data)
         if not isinstance(made, tuple) or len(made) != 2:
             raise InvalidValue("codec", f"encode() must return a key id and bytes, got {type(made).__name__}")
@@ -261,7 +265,7 @@ class Sealing:
 
 
 def sealing_of(codec: Codec | ContextCodec | None, plain: Plain) -> Sealing | None:
-    """Return what a store seals with. Raises `InvalidValue`."""
+    """Return the `Sealing` of a store; None without a codec. Raises `InvalidValue`."""
     if codec is not None:
         return Sealing(codec, plain)
     if valid.word("plain", plain, PLAINS) == "refuse":
@@ -272,12 +276,15 @@ def sealing_of(codec: Codec | ContextCodec | None, plain: Plain) -> Sealing | No
 def _takes_context(method: Callable[..., Any]) -> bool:
     try:
         return "context" in inspect.signature(method).parameters
-    except (TypeError, ValueError):  # of a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return False
 
 
 def plain_writing(kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-    """Return what makes the cell of a parameter where no codec is; None for a type that no codec could seal."""
+    """Return the converter for a parameter of this type when there is no codec.
+
+    None for a type that is never sealed.
+    """
     return _plain_json_cell if isinstance(kind, _JSON) else _plain_bytes_cell if isinstance(kind, _BYTES) else None
 
 
@@ -292,7 +299,7 @@ def _plain_bytes_cell(value: bytes) -> bytes:
 
 
 def _unsealed(value: Any) -> bytes | None:
-    """Return what is in an envelope without a key id; None for what is no envelope. Raises `SealedValue`."""
+    """Return the data in an envelope without a key id; None if the value is no envelope. Raises `SealedValue`."""
     if (parts := envelope(value)) is None:
         return None
     if parts.key_id == NO_KEY and parts.version == ALONE:
@@ -313,7 +320,7 @@ def _sealed(key_id: str, problem: str) -> SealedValue:
 
 
 def _plain_json_of_text(text: str | None) -> Any:
-    if text is None:  # a session of SQLAlchemy asks for NULL, too
+    if text is None:  # SQLAlchemy sessions convert NULL, too
         return None
     found = json.decode(text)
     return _plain_json(found) if text.startswith(TEXT) else found

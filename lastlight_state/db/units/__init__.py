@@ -1,1 +1,1 @@
-"""Units of work: where they run, how they end, and how they join a transaction of the caller."""
+"""Units of work: where they run, how they end, and how they join a caller's transaction."""

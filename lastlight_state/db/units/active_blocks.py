@@ -1,4 +1,4 @@
-"""Who is inside a transaction's block of a store: a thread, or one task of an event loop."""
+"""Tracks which threads and event-loop tasks are inside a block of a store's transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lastlight_state.unwinding import Exit, HeldResource
 
 
 class ActiveBlock(HeldResource):
-    """The block of a transaction in which a thread or task is."""
+    """A registered transaction block of one thread or task."""
 
     def __init__(self, blocks: Blocks, user: object) -> None:
         self._blocks = blocks
@@ -25,16 +25,18 @@ class ActiveBlock(HeldResource):
     __exit__ = Exit(_leave)
 
     def abandoned(self, handle: object) -> None:
-        """Forget the task, which will not come back."""
+        """Forget the block of a task that will not resume."""
         if self._blocks.get(self._user) is self:
             self._blocks.pop(self._user, None)
 
 
 class Blocks(dict[object, ActiveBlock]):
-    """The blocks that threads and tasks are inside of. One that was cut off may still be here, and is `gone`."""
+    """The transaction blocks by their thread or task. An interrupted block may still be listed; it is then `gone`."""
 
     def entered(self, *, by_task: bool) -> ActiveBlock:
-        """Return a block of this thread; or of this task alone, while other tasks of the thread go on."""
+        """Return a block to enter, for this thread; with ``by_task``, for this task, so that other tasks are not
+        affected.
+        """
         return ActiveBlock(self, _task() if by_task else threading.get_ident())
 
     def has_thread(self) -> bool:
@@ -51,7 +53,7 @@ class Blocks(dict[object, ActiveBlock]):
 
 
 def _task() -> object:
-    """Return the task that runs in this thread, if one does."""
+    """Return the asyncio task that runs in this thread, or None."""
     asyncio = sys.modules.get("asyncio")
     try:
         return asyncio.current_task() if asyncio is not None else None

@@ -1,7 +1,8 @@
-"""The SQLAlchemy connection of a block, for statements of the caller's own.
+"""The SQLAlchemy connection of a block, for the caller's own statements.
 
-SQLAlchemy knows that a transaction is open on it, so that sessions join that transaction instead of beginning and
-committing one. Only the block ends it: what else would is refused before it is sent. A rollback undoes the block.
+SQLAlchemy knows that a transaction is open on it, so sessions join that transaction instead of beginning and committing
+their own. Only the block ends the transaction: any statement or method that would end it is refused before it is sent.
+A rollback undoes the block.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def lend(scope: TransactionScope, undo: Callable[[], object]) -> Connection:
 
 
 class Loan:
-    """A unit's connection while the block lasts. ``undo`` takes back what the block wrote."""
+    """The loan of a unit's connection to a caller, until the block ends. ``undo`` rolls back what the block wrote."""
 
     def __init__(self, unit: Unit, undo: Callable[[], object]) -> None:
         self.unit = unit
@@ -47,7 +48,7 @@ class Loan:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the block has ended, or was undone."""
+        """True if the block has ended or was undone."""
         return self._over is not None
 
     @property
@@ -58,15 +59,15 @@ class Loan:
         return self.unit.checkout.driver
 
     def refuse(self, what: str, instead: str = "it is committed as a whole, after its block") -> NoReturn:
-        """Raise `MisuseError` for what would begin or end a transaction."""
+        """Raise `MisuseError` for a call that would begin or end a transaction."""
         raise MisuseError(self._over or f"{what} inside a transaction of the store: {instead}")
 
     def end(self) -> None:
-        """Refuse every later use: the connection belongs to others."""
+        """Refuse every later use, because the connection goes back to the pool."""
         self._over = self._over or "this transaction has ended"
 
     def undo(self) -> None:
-        """Take back what the block wrote; nothing of it can be committed."""
+        """Undo what the block wrote, so that none of it can be committed."""
         if self._over is None:
             self._over = "this transaction was rolled back inside its block"
             self.unit.checkout.undone = True
@@ -74,7 +75,7 @@ class Loan:
 
 
 class _LentConnection(Connection):
-    """A connection inside a block's transaction. To close it does nothing: the block gives it back."""
+    """A connection inside a block's transaction. Closing it does nothing, because the block returns it."""
 
     def __init__(self, spoken: Connection, loan: Loan) -> None:
         engine = spoken.engine
@@ -93,26 +94,26 @@ class _LentConnection(Connection):
         self._loan.refuse("begin_twophase()")
 
     def begin_nested(self) -> NestedTransaction:
-        """Begin a savepoint, as SQLAlchemy does. Hooks registered in it are forgotten when it is undone."""
+        """Begin a savepoint, as SQLAlchemy does. A rollback to it forgets the hooks that were registered since."""
         if self.get_transaction() is None:
             self.begin()
         return _Savepoint(self, self._loan.unit)
 
     def execution_options(self, **options: Any) -> Self:
-        """Set options, as SQLAlchemy does. Raises `MisuseError` for those of the beginning of a transaction."""
+        """Set options, as SQLAlchemy does. Raises `MisuseError` for options that apply when a transaction begins."""
         for name in _FIXED.intersection(options):
             self._loan.refuse(f"execution_options({name}=…)", "it has begun")
         super().execution_options(**options)
         return self
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: the block returns the connection."""
 
     def detach(self) -> NoReturn:
         self._loan.refuse("detach()", "its connection is only lent")
 
     def invalidate(self, exception: BaseException | None = None) -> None:
-        """Give the connection up when it failed; SQLAlchemy calls this. Raises `MisuseError` for any other caller."""
+        """Invalidate the failed connection when SQLAlchemy calls this. Raises `MisuseError` for any other caller."""
         if exception is None:
             self._loan.refuse("invalidate()", "its connection is only lent")
         self._loan.undo()
@@ -121,7 +122,7 @@ class _LentConnection(Connection):
 
 
 class _Root(RootTransaction):
-    """The transaction of the block, as SQLAlchemy and its sessions see it."""
+    """The block's transaction, as SQLAlchemy and its sessions see it."""
 
     __slots__ = ()
 
@@ -131,7 +132,7 @@ class _Root(RootTransaction):
 
 
 class _Savepoint(NestedTransaction):
-    """A savepoint that takes along what was to run after the commit."""
+    """A savepoint whose rollback also forgets the hooks that were to run after the commit."""
 
     __slots__ = ("_hooks", "_unit")
 
@@ -154,7 +155,7 @@ class _Savepoint(NestedTransaction):
 
 
 class _Driver:
-    """The driver's connection, whose transaction is the block's."""
+    """The driver's connection, whose transaction belongs to the block."""
 
     _loan: Loan
 
@@ -162,7 +163,7 @@ class _Driver:
         object.__setattr__(self, "_loan", loan)
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:  # whatever takes connections of one driver alone, takes this one
+    def __class__(self) -> Any:  # for code that accepts only one driver's connections
         return type(self._loan.unit.checkout.driver)
 
     def __getattr__(self, name: str) -> Any:
@@ -174,7 +175,7 @@ class _Driver:
         setattr(self._loan.driver, name, value)
 
     def cursor(self, *args: Any, **kwargs: Any) -> _Cursor:
-        over = self._loan.is_over  # told when it is used: what fails here, SQLAlchemy wraps
+        over = self._loan.is_over  # an error here would be wrapped by SQLAlchemy: the check comes with the first use
         return _Cursor(self._loan, None if over else self._loan.driver.cursor(*args, **kwargs))
 
     def execute(self, sql: Any, *args: Any, **kwargs: Any) -> _Cursor:
@@ -193,11 +194,11 @@ class _Driver:
         self._loan.undo()
 
     def close(self) -> None:
-        """Do nothing: the block gives the connection back."""
+        """Do nothing: the block returns the connection."""
 
 
 class _Cursor:
-    """The driver's cursor, which sends nothing that would begin or end a transaction."""
+    """The driver's cursor, which refuses statements that would begin or end a transaction."""
 
     _loan: Loan
     _cursor: Any
@@ -256,7 +257,7 @@ class _Cursor:
 
 
 def _text(sql: Any, driver: Any) -> str:
-    """Return the words of a statement in any form that a driver takes."""
+    """Return the text of a statement, in whatever form the driver takes it."""
     if isinstance(sql, bytes):
         return sql.decode(errors="replace")
     composed = getattr(sql, "as_string", None)

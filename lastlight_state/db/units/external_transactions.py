@@ -1,4 +1,4 @@
-"""Calls inside a caller's own transaction: rolled back together; hooks run after the caller's commit."""
+"""Calls inside a caller's own transaction: rolled back with it, and their hooks run after the caller's commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _OURS = f"^({'|'.join(RESERVED_PREFIXES)})|^({'|'.join(sorted(RESERVED_NAMES))})
 
 @block
 def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
-    """Return a unit inside the transaction of a caller's connection or session. Raises `MisuseError` for the rest."""
+    """Return a unit inside the transaction of a caller's connection or session.
+
+    Raises `MisuseError` for other objects.
+    """
     connection, session = joinable(given)
     unit = Unit(scope.backend, scope.backend.join(connection))
     try:
@@ -41,7 +44,10 @@ def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
 
 
 def joinable(given: object) -> tuple[Connection, Session | None]:
-    """Return the given connection, or the given session and its connection. Raises `MisuseError` for the rest."""
+    """Return the given connection with None, or a session's connection with the session.
+
+    Raises `MisuseError` for other objects.
+    """
     kind = type(given)
     if kind.__module__.startswith("sqlalchemy.ext.asyncio"):
         instead = "give it to AsyncStateStore.transaction"
@@ -53,7 +59,7 @@ def joinable(given: object) -> tuple[Connection, Session | None]:
         return _connection_of(given), given
     elif isinstance(given, Engine):
         instead = "use `with engine.begin() as connection`"
-    elif hasattr(given, "registry"):  # a scoped_session
+    elif hasattr(given, "registry"):  # for a scoped_session
         instead = "give session()"
     else:
         instead = "give one that is inside a transaction"
@@ -63,7 +69,7 @@ def joinable(given: object) -> tuple[Connection, Session | None]:
 def _connection_of(session: Session) -> Connection:
     try:
         return session.connection()
-    except InvalidRequestError as error:  # of several databases, or none; one that is told to begin
+    except InvalidRequestError as error:  # of several databases, of none, or to be begun first
         raise MisuseError(f"connection= is a session that gives no connection; give a Connection: {error}") from error
 
 
@@ -71,14 +77,14 @@ def _connection_of(session: Session) -> Connection:
 def _undone_together(connection: Connection, unit: Unit, session: Session | None) -> Iterator[None]:
     """Undo everything in the block if it raises, even if the caller commits the rest.
 
-    A session forgets what it flushed in the block. A commit of the caller's transaction inside the block is refused.
+    The session forgets what it flushed in the block. A commit of the caller's transaction inside the block is refused;
     SQLAlchemy takes that for a failed commit and rolls the transaction back.
     """
     if session is None:
         yield from _in_a_savepoint(connection, unit)
         return
     with session.begin_nested():
-        session.connection()  # only now the savepoint is made
+        session.connection()  # creates the savepoint
         yield from _in_a_savepoint(connection, unit)
 
 
@@ -96,21 +102,21 @@ def _in_a_savepoint(connection: Connection, unit: Unit) -> Iterator[None]:
 
 
 def undo(unit: Unit) -> None:
-    """Take back what the block wrote until now."""
+    """Undo what the block has written so far."""
     unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
 
 
 class _Watch(HeldResource, AbstractContextManager["_Watch"]):
     """Refuses commits of the caller's transaction inside a block that joined it, and notes rollbacks.
 
-    The watch ends with the block, also after an interruption: otherwise the caller could never commit.
+    It ends with the block, also when the block is interrupted: otherwise the caller could never commit.
     """
 
     def __init__(self, connection: Connection, unit: Unit) -> None:
         self._connection = connection
         self._unit = unit
         self._around = _savepoints(connection)
-        #: Whether the caller has rolled back to before the block.
+        #: True if the caller has rolled back to a point before the block.
         self.lost = False
         self._listeners: dict[str, Callable[..., None]] = {
             "commit": self._commit,
@@ -125,7 +131,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
         }
 
     def __enter__(self) -> Self:
-        for name, listener in self._listeners.items():  # in front of hooks that run after a commit
+        for name, listener in self._listeners.items():  # before hooks that run after a commit
             event.listen(self._connection, name, listener, insert=True)
         return self
 
@@ -153,7 +159,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
 
     def _commit(self, connection: Connection, *_: object) -> None:
         self._lose()
-        connection.connection.rollback()  # to SQLAlchemy the transaction is over, and it would leave it open
+        connection.connection.rollback()  # SQLAlchemy takes the transaction for ended, and would leave it open
         self._refuse()
 
     def _release(self, _: Connection, name: str, __: object) -> None:
@@ -173,9 +179,9 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
 
 
 def _hooks_follow(connection: Connection, unit: Unit, metrics: Metrics) -> None:
-    """Run the unit's hooks when the caller's transaction is committed, drop them when it is rolled back.
+    """Run the unit's hooks when the caller's transaction commits; drop them when it rolls back.
 
-    If the caller rolls back to a savepoint, the hooks of the units inside it are dropped.
+    If the caller rolls back to a savepoint, the hooks of units inside it are dropped.
     """
     if unit.hooks:
         follower = _followers.get(connection)
@@ -192,10 +198,10 @@ class _Waiting:
 
 
 class _Follower:
-    """Listens to the events of a caller's connection, as long as that exists.
+    """Listens to the events of a caller's connection, for as long as the connection exists.
 
-    SQLAlchemy's commit event comes before the commit, so the driver's commit is made here; the one that follows has
-    nothing to do.
+    SQLAlchemy's commit event comes before the commit. So this class commits through the driver, and SQLAlchemy's own
+    commit then has nothing to do.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -231,7 +237,7 @@ _followers: WeakKeyDictionary[Connection, _Follower] = WeakKeyDictionary()
 
 
 def _savepoints(connection: Connection) -> set[str]:
-    """Return the names of the savepoints that the connection is in."""
+    """Return the names of the savepoints that are open on the connection."""
     found: set[str] = set()
     nested: Any = connection.get_nested_transaction()
     while nested is not None:

@@ -1,7 +1,7 @@
-"""The leave to delete, for one unit: guards let through what a unit deletes while a permit stands in its transaction.
+"""Permits to delete: guards let a unit's deletions pass while a permit row exists in its transaction.
 
-The tables belong to `lastlight_state.receipts`, of which a domain knows nothing. A service's role may not write them
-(`migrations.roles`): a verb that deletes needs the rights of maintenance on Postgres.
+The tables belong to `lastlight_state.receipts`, which domains do not import. A service's database role may not write
+these tables (`migrations.roles`), so on Postgres a method that deletes needs the rights of maintenance.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _BURY = prepared(
 
 @contextmanager
 def permitted(unit: Unit, receipt_id: str | None = None) -> Iterator[str]:
-    """Let the unit delete in this block. Gives the name of the permit: the receipt's id, a new one without a receipt.
+    """Let the unit delete in this block. Yields the permit's name: the receipt's id, or a new id without a receipt.
 
-    Where the block raises, the unit must be undone: the permit is not revoked then.
+    If the block raises, the unit must be rolled back, because the permit is not revoked then.
     """
     permit = {"receipt_id": receipt_id or new_id()}
     unit.change(_GRANT, permit)
@@ -51,5 +51,5 @@ def permitted(unit: Unit, receipt_id: str | None = None) -> Iterator[str]:
 
 
 def bury(unit: Unit, kind: str, key: str, permit: str, at: datetime) -> None:
-    """Keep an import from bringing back what is deleted. A tombstone that is there already stays."""
+    """Insert a tombstone, so that an import does not bring the deleted row back. An existing tombstone stays."""
     unit.change(_BURY, {"kind": kind, "id": key, "receipt_id": permit, "deleted_at": at})

@@ -1,7 +1,7 @@
-"""Calls that are made up to their first unit and no further: what they would refuse is refused, and nothing is asked.
+"""Rehearsed calls: they check their arguments, and stop before their first unit, so no statement is sent.
 
-A repository judges its arguments before it hands over a work. So a call of a repository with a `RehearsalScope` ends
-either with what is wrong with its arguments, or with `Reached`.
+A repository checks its arguments before it hands over a work. So a call of a repository with a `RehearsalScope` ends
+either with an error about its arguments, or with `Reached`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lastlight_state.db.units.unit import Work
 
 
 class Reached(BaseException):
-    """Raised where a call would have run its first unit. Not an Exception, so that no call takes it for a failure."""
+    """Raised instead of running a call's first unit. Not an Exception, so that no call handles it as a failure."""
 
 
 class RehearsalScope(StoreScope):
-    """The scope of a store's calls that only judge their arguments."""
+    """The scope for calls of a store that only check their arguments."""
 
     def __init__(self, scope: StoreScope) -> None:
         self.backend = scope.backend
@@ -33,7 +33,7 @@ class RehearsalScope(StoreScope):
         self.watches = {}
 
     def beginning(self, mode: Mode, label: str | None = None) -> NoReturn:
-        """Raise `Reached`: a block of the store would begin."""
+        """Raise `Reached` instead of beginning a block of the store."""
         raise Reached
 
     def _run(self, mode: Mode, work: Work[object], *, repeatable: bool, shares: bool = True) -> NoReturn:

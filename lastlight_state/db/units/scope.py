@@ -1,10 +1,10 @@
-"""Where a repository's statements run: each call alone, or inside a transaction that is open already.
+"""The scopes in which a repository's statements run: each call alone, or inside an open transaction.
 
-A repository hands over a *work*: a function of the `Unit` it runs in, which may be run again as a whole after the
-database was busy. These ways differ only in what surrounds it:
+A repository hands over a *work*: a function of the `Unit` it runs in. It may be run again as a whole if the database
+was busy. These ways to run it differ only in what surrounds it:
 
 ``reading``   no transaction; each SELECT sees the latest commit
-``viewing``   all SELECTs see one moment
+``viewing``   all SELECTs see one snapshot
 ``once``      one statement that is a whole unit by itself; one round trip
 ``apart``     one statement that no transaction may surround, such as VACUUM
 ``writing``   a transaction
@@ -38,13 +38,13 @@ from lastlight_state.metrics import Metrics
 T = TypeVar("T")
 
 _log = logging.getLogger("lastlight_state.db")
-#: Each look into an enumeration is a call, on Python 3.11.
+#: Names for the members of an enumeration: on Python 3.11 each look-up of a member is a call.
 _READ, _SNAPSHOT, _ONE, _WRITE = Mode.READ, Mode.SNAPSHOT, Mode.ONE, Mode.WRITE
 _SAVEPOINT = "lastlight_call"
 
 
 class WriteRunner(Protocol):
-    """A runner of work that writes."""
+    """A function that runs work that writes."""
 
     def __call__(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
@@ -55,14 +55,14 @@ class Scope(ABC):
     backend: Backend
     metrics: Metrics
     may_write: bool
-    #: Whether its calls run inside a transaction that writes.
+    #: True if calls run inside a transaction that writes.
     writes_now: bool = False
-    #: What ends before the store does, and needs it for that. Only the scope of a store itself has it.
+    #: Callbacks that run before the store closes, because they need it. Only the store's own scope has them.
     before_close: list[Callable[[], object]]
-    #: Called after each write of a store that was committed, or may have been; they must be quick. Only the scope of a
-    #: store has them.
+    #: Callbacks after each write of a store that was committed, or may have been; they must be quick. Only the store's
+    #: own scope has them.
     after_commits: list[Callable[[], object]]
-    #: What looks for news (`lastlight_state.db.news.watch`), by name. Only the scope of a store has them.
+    #: Watches that poll for changes (`lastlight_state.db.news.watch`), by name. Only the store's own scope has them.
     watches: dict[str, Any]
 
     @abstractmethod
@@ -78,21 +78,26 @@ class Scope(ABC):
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
     def together(self, call: Callable[[], T]) -> T:
-        """Return what ``call`` gives, all of whose units wait no longer for locks than one of a store does."""
+        """Return the result of ``call``.
+
+        All its units together wait for locks no longer than one unit of a store does.
+        """
         return call()
 
     def apart(self, work: Work[T]) -> T:
-        """Run what no transaction may surround. Only the scope of a store can."""
+        """Run a statement that no transaction may surround. Only a store's own scope can."""
         raise MisuseError("cannot run inside a transaction: call it on the store")
 
     @property
     def chained(self) -> WriteRunner:
-        """Return how a work runs that is one `Chain`: one statement where the database can, else a transaction."""
+        """Return the method that runs a work of one `Chain`: as one statement if the database can, else in a
+        transaction.
+        """
         return self.once if self.backend.writes_in_ctes else self.writing
 
 
 class StoreScope(Scope):
-    """Each call is a unit of its own, repeated as a whole while the database is busy."""
+    """The scope of a store: each call is a unit, repeated as a whole while the database is busy."""
 
     def __init__(self, backend: Backend, retry: Retry) -> None:
         self.backend = backend
@@ -123,11 +128,11 @@ class StoreScope(Scope):
         return within(self.retry.most_seconds, call)
 
     def apart(self, work: Work[T]) -> T:
-        """Run what no transaction may surround, such as VACUUM. A second run does no harm."""
+        """Run a statement that no transaction may surround, such as VACUUM. Running it twice must do no harm."""
         return self._run(_ONE, work, repeatable=True, shares=False)
 
     def refuse_closed(self) -> None:
-        """Refuse calls on a closed or forked store, and inside a transaction's block of the same thread."""
+        """Refuse calls on a closed or forked store, and inside a transaction block of the same thread."""
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
         if self.inside_block():
@@ -135,24 +140,24 @@ class StoreScope(Scope):
 
     @property
     def is_open(self) -> bool:
-        """Return whether calls are taken: not after `close`, nor in a child process."""
+        """True if calls are accepted: not after `close`, nor in a child process."""
         return self._unusable is None
 
     def inside_block(self) -> bool:
-        """Return whether this thread, or this task, is inside a transaction of this store."""
+        """True if this thread, or this task, is inside a transaction of this store."""
         return self.blocks.has_thread() or self.blocks.has_task()
 
     def inside(self, *, by_task: bool = False) -> ActiveBlock:
-        """Refuse calls through the store in the block of this ``with``, by the same thread, or the same task alone."""
+        """Return a block in which the same thread, or with tasks the same task, may not call the store itself."""
         return self.blocks.entered(by_task=by_task)
 
     def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
-        """Return a checkout to be entered, whose transaction is then begun with retries."""
+        """Return a checkout to enter. Beginning its transaction is retried while the database is busy."""
         self.refuse_closed()
         return _Retried(mode, self, label)
 
     def close(self) -> bool:
-        """Refuse every later call. Return whether the scope was open until now."""
+        """Refuse every later call. Returns True if the scope was open until now."""
         first = self._unusable is None
         if first:
             self._unusable = StoreClosed("the store is closed")
@@ -177,7 +182,7 @@ class StoreScope(Scope):
             return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)
 
     def committed(self) -> None:
-        """Tell whoever waits in this store that it has committed something, or may have."""
+        """Notify the waiting callers of this store that it has committed, or may have committed."""
         for told in self.after_commits:
             told()
 
@@ -195,7 +200,7 @@ class StoreScope(Scope):
                 if mode is Mode.ONE and error.details.get("reason") == LOST:
                     error.outcome = "unknown"  # the one statement may have committed before its answer was lost
                 if error.outcome == "unknown":
-                    in_doubt[:] = unit.hooks  # a repetition that finds the work done has none of its own
+                    in_doubt[:] = unit.hooks  # the retry has no hooks if it finds the work done
                     self.committed()
                 raise
         if self.after_commits and mode.writes:
@@ -205,7 +210,10 @@ class StoreScope(Scope):
         return result
 
     def _together(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
-        """Make a unit of a call that writes. While it waits for its turn, another thread may make it with its own."""
+        """Run a call that writes as a unit.
+
+        While it waits for the lock, another thread may run it inside its own unit.
+        """
         backend = self.backend
         call = Call(mode, backend, work)
         hooks: Sequence[Callable[[], object]] = ()
@@ -231,7 +239,7 @@ class StoreScope(Scope):
 
 
 class OpenedScope(Scope):
-    """A store's scope, where each write is a transaction that begins with another work, such as a check."""
+    """A store's scope in which each write's transaction begins with another work, such as a check."""
 
     def __init__(self, scope: StoreScope, opening: Work[object]) -> None:
         self.backend = scope.backend
@@ -260,7 +268,7 @@ class OpenedScope(Scope):
 
 
 class _Retried(Checkout):
-    """Begun again while the database is busy."""
+    """A checkout whose transaction is begun again while the database is busy."""
 
     def __init__(self, mode: Mode, scope: StoreScope, label: str | None) -> None:
         super().__init__(mode, scope.backend)
@@ -276,14 +284,14 @@ class _Retried(Checkout):
 
 
 class TransactionScope(Scope):
-    """Calls grouped in one open transaction. A call that fails undoes what it did, and the transaction goes on."""
+    """The scope of one open transaction. A failed call undoes its own writes, and the transaction goes on."""
 
     def __init__(self, unit: Unit, metrics: Metrics, *, may_write: bool = True) -> None:
         self.backend = unit.backend
         self.unit = unit
         self.metrics = metrics
         self.may_write = self.writes_now = may_write
-        #: Called at the end, before the unit's commit.
+        #: A callback at the end, before the unit's commit.
         self.on_end: Callable[[], object] | None = None
         self._open = True
 
@@ -308,7 +316,7 @@ class TransactionScope(Scope):
             self.on_end()
 
     def admit(self) -> None:
-        """Raise `MisuseError` when the transaction has ended, or can commit nothing."""
+        """Raise `MisuseError` if the transaction has ended, or cannot be committed any more."""
         if not self._open:
             raise MisuseError("this transaction has ended")
         refuse_dead(self.unit)
