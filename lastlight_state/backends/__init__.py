@@ -1,4 +1,4 @@
-"""Picks the database by URL scheme. Third parties register theirs as entry point ``lastlight_state.backends``.
+"""Picks the database by URL scheme. Third parties register a backend as entry point ``lastlight_state.backends``.
 
 An entry point names a callable ``(url, options, engine=None) -> Backend`` under its scheme.
 """
@@ -21,20 +21,23 @@ from lastlight_state.settings import DATABASE_FILE, Settings, stated_for_all
 
 GROUP = "lastlight_state.backends"
 
-#: The asynchronous drivers of a caller whose connections can be joined.
+#: The asynchronous drivers whose connections a store can join.
 ASYNC_DRIVERS = {"sqlite": "aiosqlite", "postgresql": "psycopg"}
 
 Opener = Callable[..., Backend]
 
 
 def open_backend(url: str | Path, options: Options) -> Backend:
-    """Return the backend of a URL or path, not yet connected. Raises `InvalidValue` with the schemes that are known."""
+    """Return the backend of a URL or path, not yet connected.
+
+    Raises `InvalidValue`, naming the known schemes.
+    """
     parsed = urls.parse(url)
     return _opener(urls.scheme(parsed))(parsed, options)
 
 
 def backend_of_engine(engine: Engine, options: Options) -> Backend:
-    """Return the backend over a caller's engine, which stays the caller's. Raises `NotSupported`, `InvalidValue`."""
+    """Return a backend over a caller's engine. The caller still owns it. Raises `NotSupported` or `InvalidValue`."""
     dialect = getattr(engine, "dialect", None)
     expected = urls.DRIVERS.get(getattr(dialect, "name", ""))
     if expected is not None and dialect is not None and (dialect.driver != expected or dialect.is_async):
@@ -50,9 +53,10 @@ def backend_of_engine(engine: Engine, options: Options) -> Backend:
 
 
 def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = False) -> Backend:
-    """Return the backend that the settings name, not yet connected, its schema not looked at.
+    """Return the backend that the settings name, not yet connected, its schema not yet checked.
 
-    ``glance`` is for one look with ``read_only``: it leaves no trace; `Backend.disturbed` says if it must be repeated.
+    ``glance`` with ``read_only`` is for a single read that leaves no trace; `Backend.disturbed` says if it must be
+    repeated.
     """
     options = _options(settings, glance=glance)
     if engine is not None:
@@ -61,7 +65,10 @@ def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = 
 
 
 def replica_url(settings: Settings, primary: Backend) -> URL | None:
-    """Return where the replica is; None without one. Raises `InvalidValue` where there can be none."""
+    """Return the URL of the replica, or None without one.
+
+    Raises `InvalidValue` if this database cannot have a replica.
+    """
     given = settings.replica
     if given is None or (primary.name == "sqlite" and stated_for_all("REPLICA", given)):
         return None
@@ -74,9 +81,9 @@ def replica_url(settings: Settings, primary: Backend) -> URL | None:
 def connect_replica(
     settings: Settings, primary: Backend, engine: Engine | None, after_commits: list[Callable[[], object]]
 ) -> Backend:
-    """Return the backend that only reads what ``primary`` wrote, not yet connected: on the replica, if there is one.
+    """Return a backend for reads only, not yet connected: on the replica if there is one, else on the primary.
 
-    What it adds to ``after_commits`` is to be called after each commit of the store of ``primary``.
+    It may add callbacks to ``after_commits``, which must be called after each commit of the store of ``primary``.
     """
     url = replica_url(settings, primary)
     if url is None and primary.borrows:
@@ -118,7 +125,7 @@ def _open_sqlite(url: URL, options: Options, *, engine: Engine | None = None) ->
     if engine is None:
         _refuse_more_than_a_path(url)
     database = url.database or ":memory:"
-    if options.schema is not None and stated_for_all("SCHEMA", options.schema):  # of Postgres
+    if options.schema is not None and stated_for_all("SCHEMA", options.schema):  # schemas exist on Postgres only
         options = replace(options, schema=None)
     if options.schema is not None:
         raise InvalidValue("schema", "SQLite has no schemas")
@@ -153,7 +160,7 @@ _BUILT_IN: dict[str, Opener] = {"sqlite": _open_sqlite, "postgresql": _open_post
 
 def _opener(scheme: str) -> Opener:
     if scheme in _BUILT_IN:
-        load(f"sqlalchemy.dialects.{scheme}")  # which SQLAlchemy would import itself, in any thread
+        load(f"sqlalchemy.dialects.{scheme}")  # SQLAlchemy would import it later, in any thread
         return _BUILT_IN[scheme]
     return run_imports(partial(_registered, scheme))
 

@@ -1,8 +1,8 @@
-"""The contract of a database: every question whose answer differs between products.
+"""The interface of a database backend: everything that differs between database products.
 
-A backend hands out driver connections and says how a unit of work begins. Everything else, from the order of calls
-to retries, is the same for all and lives in `lastlight_state.db.units.scope`. Statements go to ``driver.execute(sql,
-params)``, which both supported drivers have, with no transaction but the one that the unit began.
+A backend lends driver connections and says how a unit of work begins. Everything else, from the order of calls to
+retries, is the same for all backends and lives in `lastlight_state.db.units.scope`. Statements go to
+``driver.execute(sql, params)``, which both supported drivers have, with no transaction but the one that the unit began.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit
 
-#: The ``reason`` of a `BackendUnavailable` that leaves open whether the last statement was carried out.
+#: The ``reason`` of a `BackendUnavailable` after which it is unknown whether the last statement was executed.
 LOST = "connection"
 
 
@@ -44,12 +44,11 @@ class Mode(Enum):
 
 
 class Checkout(Turn):
-    """A driver connection lent to one unit: in a ``with Checkout(mode, backend) as checkout`` by ``checkout.execute``.
-
-    ``owner`` and ``before`` are the backend's own: its handle, its past. It is known to the backend before it has a
-    connection, and until the connection is given back. An exception that comes from outside, at whatever instruction,
-    leaves one that is ``gone``: `Backend.recover` gives back what it had. ``execute`` is the driver's;
-    `lastlight_state.testing.racing` puts itself in front of it.
+    """A driver connection lent to one unit: ``with Checkout(mode, backend) as checkout: checkout.execute(...)``.
+    ``owner`` and ``before`` belong to the backend: its handle, and the connection's former state. The backend knows the
+    checkout before it has a connection, until the connection is returned. If an exception from outside, such as a
+    signal's, interrupts it anywhere, it is ``gone``: `Backend.recover` then returns what it held. ``execute`` is the
+    driver's; `lastlight_state.testing.racing` wraps it.
     """
 
     driver: Any = None
@@ -57,10 +56,10 @@ class Checkout(Turn):
     owner: Any = None
     before: Any = None
     broken = refuses_writes = hurries = False
-    undone = begun = False  # undone: rolled back by the caller; begun: ONE that others join
-    committed = False  # as far as the backend says so
-    is_awaited = False  # whether it is asynchronous, and used from a greenlet
-    backend: Any  # None for a connection that is a caller's; such a checkout is never entered
+    undone = begun = False  # undone: rolled back by the caller; begun: a ONE unit that other units join
+    committed = False  # as far as the backend knows
+    is_awaited = False  # True for an asynchronous connection, used from a greenlet
+    backend: Any  # None for a caller's connection; such a checkout is never entered
 
     def __init__(self, mode: Mode, backend: Backend | None = None) -> None:
         self.mode = mode
@@ -68,13 +67,13 @@ class Checkout(Turn):
 
     @classmethod
     def of(cls, driver: Any, mode: Mode, owner: Any = None) -> Checkout:
-        """Return a connection that is not the backend's to give."""
+        """Return a checkout of a connection that does not belong to the backend."""
         checkout = cls(mode)
         checkout.lend(driver, owner)
         return checkout
 
     def lend(self, driver: Any, owner: Any = None, before: Any = None) -> None:
-        """Give it the connection."""
+        """Set the connection of this checkout."""
         self.driver = driver
         if self.backend is None:
             self.execute = driver.execute
@@ -91,20 +90,20 @@ class Checkout(Turn):
         return self
 
     def abandoned(self, handle: object) -> None:
-        with suppress(BaseException):  # the first exception is on its way; whoever asks next does the rest
+        with suppress(BaseException):  # the first exception goes on; the next caller finishes the recovery
             self.backend.recover(self)
 
     @staticmethod
     def _leave(checkout: Checkout, *raised: Any) -> None:
         backend, is_clean = checkout.backend, raised[0] is None
-        if checkout.gone:  # the garbage collector forgot the statement before it ended it: others may undo this by now
+        if checkout.gone:  # the garbage collector took the statement first: others may be undoing this by now
             backend.recover(checkout)
             return
         try:
             if not is_clean:
                 backend.rollback(checkout)
                 is_clean = True
-        finally:  # where the rollback was cut off, what it left open goes with the connection
+        finally:  # after an interrupted rollback, the connection is closed with what it left open
             checkout.broken |= not is_clean
             backend.release(checkout)
         checkout.handle = None
@@ -114,78 +113,78 @@ class Checkout(Turn):
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a backend; the fields of `Settings` that concern it."""
+    """The options of a backend: the fields of `Settings` that concern it."""
 
     schema: str | None = None
     read_only: bool = False
-    #: For one look: with ``read_only``, a SQLite file that nobody uses is read without leaving a trace beside it.
+    #: For a single read with ``read_only``: an unused SQLite file is read without leaving a trace beside it.
     glance: bool = False
     durability: str = "normal"
     journal_mode: str | None = None
     #: For a file that another machine uses through a mount: rollback journal, full sync, nothing mapped or kept open.
     across_mounts: bool = False
-    #: For a SQLite file of another program: views, triggers and links are refused; no row for ``read_seconds`` ends it.
+    #: For another program's SQLite file: views, triggers and links are refused; ``read_seconds`` without a row end it.
     foreign: bool = False
-    #: For a SQLite file that another party may write: after so many seconds a unit that reads it is ended.
+    #: For a SQLite file that another party may write: the most seconds that a reading unit may take.
     read_seconds: float | None = None
     wal_autocheckpoint: int = 1000
-    #: By its name: the driver of SQLite that the process must have.
+    #: The name of the SQLite driver that the process must have.
     sqlite_driver: str | None = None
     pool_size: int = 5
     pooler: str | None = None
     any_server: bool = False
     statement_timeout: float | None = None
     lock_timeout: float | None = None
-    #: Seconds: for the lock of a SQLite file, for the other writers of the process, for a connection of the pool.
+    #: Timeouts in seconds: for a SQLite file's lock, the process's other writers, a connection of the pool.
     busy_timeout: float = 5.0
     queue_timeout: float = 60.0
     pool_timeout: float = 30.0
     slow_statement: float | None = None
-    #: How a command of the shell is given a URL that has a password: `Settings.named_by`.
+    #: How a shell command gets a URL that has a password: `Settings.named_by`.
     named_by: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
-    """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
+    """One open database. Thread-safe; checkouts are not: each is used by one unit at a time.
 
-    Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine as they came.
-    Errors: every method translates the driver's errors with `translate`, so callers meet `StateError` alone.
+    Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine unchanged.
+    Errors: every method translates the driver's errors with `translate`, so callers meet only `StateError`.
     """
 
-    #: ``"sqlite"``, ``"postgresql"``, or the name that a third party registered.
+    #: The name of the product: ``"sqlite"``, ``"postgresql"``, or the name that a third party registered.
     name: str
     dialect: Dialect
-    async_driver: str | None = None  # whose connections can be joined, too
+    async_driver: str | None = None  # the asynchronous driver whose connections can be joined, too
     #: The driver's exceptions that `translate` understands.
     driver_errors: tuple[type[Exception], ...]
     options: Options
-    #: Where the database is, without any password.
+    #: The database's URL or path, without any password.
     location: str
-    #: Counters of the store that the backend belongs to, and the codec of its values (`db.schema.sealing.Sealing`).
+    #: The metrics of the store that uses the backend, and the codec of its values (`db.schema.sealing.Sealing`).
     metrics: Metrics = Metrics()
     sealing: Any = None
-    #: For how many seconds one statement waits for a lock; 0 where that has no limit.
+    #: The seconds that one statement waits for a lock; 0 for no limit.
     lock_seconds: float = 0.0
-    migrates_on_open: bool  # unless told otherwise
-    #: Whether the server writes definitions in its own words, which may differ from version to version.
+    migrates_on_open: bool  # unless a setting says otherwise
+    #: True if the server rewrites definitions in its own words, which may differ between versions.
     writes_definitions: bool = False
-    #: What `migration` holds, in words for a person who plans an upgrade.
+    #: What `migration` locks, in words for a person who plans an upgrade.
     migration_lock: str
-    #: How many threads write for coroutines: more would only wait for one another. None: one for each connection.
+    #: The number of threads that write for coroutines; more would only wait for each other. None: one per connection.
     writers: int | None
-    shares_commits: bool = False  # of units that wait for one another
-    #: Whether several writes can travel as one statement (data-modifying WITH). If not, one unit writes at a time.
+    shares_commits: bool = False  # True if waiting units can be committed together
+    #: True if several writes can be one statement (data-modifying WITH). If False, one unit writes at a time.
     writes_in_ctes: bool
-    #: Whether to read a column that stands behind a large value takes as long as to read that value.
+    #: True if reading a column behind a large value takes as long as reading that value.
     large_values_in_rows: bool
-    bytes_in_binary: bool = False  # whether rows with bytes are fetched in binary format
-    #: Whether an error inside a transaction ends it, so that a savepoint is needed around what may fail.
+    bytes_in_binary: bool = False  # True if rows with bytes are fetched in binary format
+    #: True if an error inside a transaction ends it, so that anything that may fail needs a savepoint.
     failure_aborts_transaction: bool
 
     @property
     def schema(self) -> str | None:
-        """Return the schema of all tables, None for the default one."""
+        """Return the schema of all tables, or None for the default schema."""
         return self.options.schema
 
     def command(self, *words: str) -> str:
@@ -194,17 +193,17 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
 
     @property
     def schema_in_texts(self) -> str | None:
-        """Return the schema that compiled statements name. Backends that share connections share these texts, too."""
+        """Return the schema that compiled statements name. Backends over the same connections share it."""
         return self.options.schema
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """Return the key of the cache of compiled statements for this backend."""
+        """Return this backend's key in the cache of compiled statements."""
         return self.name, self.schema_in_texts, self.sealing
 
     @property
     def exists(self) -> bool:
-        """Return False for a file that does not exist. A server counts as existing until it is first used."""
+        """Return False if the database's file does not exist. A server counts as existing until its first use."""
         return True
 
     @property
@@ -214,25 +213,25 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
 
     @abstractmethod
     def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
-        """Return a connection for a unit, with ``mode``'s transaction begun: the checkout that is given, or a new one.
+        """Begin ``mode``'s transaction on the given checkout, or on a new one, and return the checkout.
 
-        Writers of one SQLite file queue here. Raises `BackendBusy` or `BackendUnavailable`; then nothing is held.
+        Writers of one SQLite file queue here. After `BackendBusy` or `BackendUnavailable` nothing is held.
         """
 
     @abstractmethod
     def commit(self, checkout: Checkout) -> None:
-        """Commit the unit's transaction. After an error the outcome is as the error says."""
+        """Commit the unit's transaction. An error says in ``outcome`` whether the commit took place."""
 
     @abstractmethod
     def rollback(self, checkout: Checkout) -> None:
-        """Undo the unit's transaction, if it still has one. Never raises: a connection that cannot is marked broken."""
+        """Undo the unit's transaction, if any. Never raises: if this fails, the connection is marked broken."""
 
     @abstractmethod
     def release(self, checkout: Checkout) -> None:
-        """Give the connection back; a broken one is closed instead of lent again."""
+        """Return the connection to the pool, or close it if it is broken."""
 
     def recover(self, checkout: Checkout) -> None:
-        """Roll back and release a checkout whose unit was cut off by an exception from outside. Idempotent."""
+        """Roll back and release a checkout whose unit was interrupted by an exception from outside. Idempotent."""
         checkout.broken = True
         self.rollback(checkout)
         self.release(checkout)
@@ -253,20 +252,20 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
         """
 
     def failed(self, checkout: Checkout, error: Exception) -> StateError:
-        """Return the library's error for an error of the driver in a unit with this checkout."""
+        """Return the library's error for a driver's error in the unit of this checkout."""
         return self.translate(error)
 
     def fetched(self, cursor: Any) -> list[Any]:
-        """Return all rows of a cursor. A value that cannot be read is a `lastlight_state.backends.facts.Unreadable`."""
+        """Return all rows of a cursor. An unreadable value becomes a `lastlight_state.backends.facts.Unreadable`."""
         return list(cursor.fetchall())
 
     @abstractmethod
     def connection(self, checkout: Checkout) -> Connection:
-        """Return a SQLAlchemy connection over the checkout's driver connection, for callers' own statements."""
+        """Return a SQLAlchemy connection over the checkout's driver connection, for a caller's own statements."""
 
     @abstractmethod
     def join(self, connection: Connection) -> Checkout:
-        """Return a checkout on a caller's connection, inside the caller's transaction, which we never commit."""
+        """Return a checkout inside the transaction of a caller's connection. The library never commits it."""
 
     def refuse_foreign(self, connection: Connection) -> None:
         """Raise `MisuseError` for a connection of another product or driver, or one outside a transaction."""
@@ -278,82 +277,82 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
             raise MisuseError("connection= must be inside a transaction of yours: use engine.begin()")
 
     def alive(self, checkout: Checkout) -> bool:
-        """Return whether the unit's transaction is still open and has not failed."""
+        """True if the unit's transaction is still open and has not failed."""
         return True
 
     @abstractmethod
     def insert_rows(
         self, checkout: Checkout, table: str, sql: str, names: Sequence[str], blocks: Iterator[Sequence[Sequence[Any]]]
     ) -> None:
-        """Insert ``blocks`` of rows, each given as its columns ``names``, in their order, the fastest way there is.
+        """Insert ``blocks`` of rows in the fastest way. A block is a list of columns, in the order of ``names``.
 
-        ``sql`` inserts one row. What making a block raises ends the insert. Raises the driver's errors.
+        ``sql`` inserts one row. If making a block raises, the insert ends. Raises the driver's errors.
         """
 
     def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any] | None:
-        """Return the columns as one list of texts, so that rows of different tables travel in one statement.
+        """Return the columns packed as one list of texts, so that one statement carries rows of several tables.
 
-        None where a statement for each table costs no round trip.
+        Returns None if a statement for each table costs no round trip.
         """
         return None
 
     def packed_size(self, packed: ColumnElement[Any]) -> ColumnElement[int]:
-        """Return the approximate size in bytes of a list that `packed` made."""
+        """Return the approximate size in bytes of a list made by `packed`."""
         raise NotSupported(f"{self.name} cannot pack columns into a list")
 
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        """Return column names and at most ``limit`` rows of one statement of a person's own, in a unit that reads.
+        """Run a person's own query in a reading unit. Returns the column names and at most ``limit`` rows.
 
-        With ``plan`` the database's query plan is returned instead of the rows. Raises `ReadOnlyTransaction`, from the
-        database itself, for a statement that writes, and `InvalidValue` for one that the database does not understand.
+        With ``plan``, the database's query plan replaces the rows. The database itself refuses a statement that writes,
+        with `ReadOnlyTransaction`. Raises `InvalidValue` for a statement that the database does not understand.
         """
         raise NotSupported(f"{self.name} cannot run a query read-only")
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
-        """Let statements of this unit that change tables give up soon, as `BackendBusy`, when others hold the table."""
+        """Make this unit's DDL give up soon, with `BackendBusy`, if others hold a lock on the table."""
 
     @abstractmethod
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> AbstractContextManager[Connection]:
-        """Return a connection that no other migration shares: locked, in one transaction that commits on leaving.
+        """Return a connection for a migration: it holds the migration lock and a transaction, which commits on leaving.
 
-        ``rebuilds``: a table may be replaced in it, so that foreign keys are not enforced meanwhile. Raises
-        `BackendBusy` when another holds the lock for longer than ``lock_timeout`` seconds.
+        ``rebuilds``: the migration may replace a table, so foreign keys are not enforced meanwhile. Raises
+        `BackendBusy` if another migration holds the lock for more than ``lock_timeout`` seconds.
         """
 
     def scratch(self) -> AbstractContextManager[Connection]:
-        """Return a connection to an empty place in which revisions can be tried. It is removed afterwards."""
+        """Return a connection to an empty place for trying revisions. It is removed afterwards."""
         raise NotSupported(f"{self.name} has no place to try revisions in")
 
     def as_script(self, body: str, lock_timeout: float) -> str:
-        """Return the statements of an upgrade as a script that does what `migration` does, to be run by hand."""
+        """Return the statements of an upgrade as a script, to be run by hand, that does the same as `migration`."""
         raise NotSupported(f"upgrades of {self.name} cannot be written as a script")
 
     @abstractmethod
     def peek(self, *selects: str) -> list[tuple[Any, ...]] | None:
-        """Return the rows of SELECTs in one round trip, or None where a table or the database does not exist."""
+        """Return the rows of these SELECTs in one round trip, or None if a table or the database does not exist."""
 
     def meet(self, extensions: Mapping[str, str]) -> None:
-        """Take note of the extensions of the database, by name and version. Raises `NotSupported`."""
+        """Record the database's extensions, by name and version. Raises `NotSupported`."""
 
     def enter(self, checkout: Checkout) -> None:
-        """Let names without a schema, in this unit's transaction, mean tables of this backend's schema."""
+        """Make names without a schema refer to this backend's schema, for this unit's transaction."""
 
     @abstractmethod
     def catalogue(self, connection: Connection) -> Catalogue:
-        """Return what the database says about the connection's schema; two equal answers are equal schemas."""
+        """Return the catalogue of the connection's schema. Equal catalogues mean equal schemas."""
 
     def shape(self, connection: Connection) -> Catalogue:
-        """Return what the tables are like, however the statements were written that made them."""
+        """Return the structure of the tables, independent of how the CREATE statements were written."""
         return {entry: text for entry, text in self.catalogue(connection).items() if entry[0] != "order"}
 
     @abstractmethod
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
-        """Return size and settings of the database, and which of these tables there are. Reads no table of ours."""
+        """Return the database's size, settings, and the existing ones of these tables. Reads none of our tables."""
 
     def forked(self) -> None:
-        """Leave the connections alone in a child process: they are the parent's."""
+        """Leave the parent's connections alone in a child process."""
 
     @abstractmethod
     def close(self) -> None:

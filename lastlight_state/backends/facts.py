@@ -1,4 +1,4 @@
-"""What a backend reports about a database: its schema, its sizes and settings, and tables of a foreign program."""
+"""Facts that a backend reports about a database: its schema, sizes and settings, and another program's tables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from sqlalchemy.engine import Connection, Engine
 from lastlight_state.backends.known_faults import Fault, faults_of
 from lastlight_state.errors import NotSupported
 
-# Stored values that a driver cannot read: text that is no UTF-8, a time beyond the calendar, a number beyond JSON's.
+# Stored values that a driver cannot read: text that is not UTF-8, a time outside the calendar, a number too large for
+# JSON.
 #
-# One such value must not cost the rows beside it, so a backend's `Backend.fetched` puts an `Unreadable` in its place.
+# One such value must not hide the rows beside it, so `Backend.fetched` puts an `Unreadable` in its place.
 
 
 class Unreadable:
-    """Stands in a row for a value that the driver could not read. ``raw`` are its bytes, as far as they are known."""
+    """The placeholder in a row for a value that the driver could not read. ``raw`` are its bytes, if they are known."""
 
     __slots__ = ("raw",)
 
@@ -39,18 +40,18 @@ class Unreadable:
         raise TypeError("unreadable")
 
 
-#: The ``reason`` of a `BackendUnavailable` for a file that could be read and is not: it holds more than tables.
+#: The ``reason`` of a `BackendUnavailable` for a readable file that is refused: it holds more than plain tables.
 FORBIDDEN = "forbidden_schema"
-#: The same, for a link, FIFO or the like in the place of a file or its journal.
+#: The ``reason`` of a `BackendUnavailable` for a link, FIFO or the like in place of the file or its journal.
 NOT_REGULAR = "not_regular"
 
-#: What a value of a column must be, where the database itself does not see to it.
+#: The form that a column's values must have, where the database itself does not enforce one.
 Form = Literal["time", "flag", "whole number", "number", "JSON"]
 
-#: Kind, table (or the object's own name), and name within it: ``("column", "workflow_runs", "status")``.
+#: The key of an object: kind, table (or its own name), name within it. ``("column", "workflow_runs", "status")``.
 Entry = tuple[str, str, str]
 
-#: Each entry with its definition as text. The entry ``("order", table, "")`` lists the columns as they lie in a row.
+#: Maps each object to its definition as text. The entry ``("order", table, "")`` lists the columns in stored order.
 Catalogue = Mapping[Entry, str]
 
 
@@ -61,7 +62,7 @@ def squeezed(sql: str) -> str:
 
 @dataclass(frozen=True)
 class TableSize:
-    """Rows of a table, None until counted, and its bytes with indexes, None where the database does not keep them."""
+    """A table's rows, None until counted, and its bytes with indexes, None if the database does not record them."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -69,11 +70,11 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Measures:
-    """Sizes and settings of a database. None where the product has no such thing.
+    """Sizes and settings of a database; None where the product has no such figure.
 
-    ``tables`` holds those of the tables asked for that exist, with the planner's estimate of their rows if it has one.
-    ``settings`` are those that decide durability and waiting, by the product's own names. ``clock`` is the server's
-    time when everything else had been measured.
+    ``tables`` has the existing tables among those asked for, with the planner's estimate of their rows if it has one.
+    ``settings`` are the ones that decide durability and waiting, by the product's own names. ``clock`` is the server's
+    time, read after everything else was measured.
     """
 
     version: str
@@ -88,11 +89,11 @@ class Measures:
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a database's file, and what lies beside it.
+    """The location of a database's file, and the files beside it.
 
-    ``file_system`` is the name of its kind; ``is_remote``: other machines may use the file, too. ``left`` are the
-    journal and the log of a writer that died: nobody on this machine uses them. ``unfit`` are files that belong to
-    another journal mode than the file's.
+    ``file_system`` is the file system's type. ``is_remote`` is True if other machines may use the file, too. ``left``
+    are the journal and the log of a writer that died, which nobody on this machine uses. ``unfit`` are files that
+    belong to another journal mode than the file's.
     """
 
     file_system: str
@@ -103,9 +104,10 @@ class Place:
 
 
 class Malformed(NamedTuple):
-    """Values of a column in another form than its own: how many, and some of them.
+    """The number of a column's values in another form than the column's, and examples of them.
 
-    ``lost`` names those that cannot be brought into it, with the keys of their rows. ``mends`` says whether others can.
+    ``lost`` names the values that cannot be converted, with the keys of their rows. ``mends`` is True if other values
+    can.
     """
 
     values: int
@@ -115,70 +117,75 @@ class Malformed(NamedTuple):
 
 
 class Original(Protocol):
-    """A database file that the original program made, through one connection. Only `loosen` and `repair` write."""
+    """A database file of the original program, through one connection. Only `loosen` and `repair` write to it."""
 
     def limited(self) -> AbstractContextManager[None]:
-        """Return a block in which a statement is ended that takes longer than any file of this size needs."""
+        """Return a block in which a statement is ended if it takes longer than any file of this size needs."""
 
     def displacing(self, tables: Collection[str]) -> list[str]:
-        """Return the views and virtual tables that have the name of one of these tables, one line each."""
+        """Return the views and virtual tables that use the name of one of these tables, one line each."""
 
     def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
-        """Return what computes whenever one of these tables is written, unless it is known: one line each."""
+        """Return the unknown triggers and the like that run when one of these tables is written, one line each."""
 
     def damages(self) -> list[str]:
-        """Return what the database's own integrity check finds; empty for a sound file."""
+        """Return the problems that the database's own integrity check finds; empty for a sound file."""
 
     def orphans(self) -> list[str]:
-        """Return rows whose foreign keys refer to no row, by table."""
+        """Return the rows whose foreign keys refer to no row, by table."""
 
     def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
-        """Return what stands in the column and is in another form than this library stores."""
+        """Return the column's values that have another form than this library stores."""
 
     def repair(self, table: str, column: str, form: Form) -> None:
-        """Bring the values of the column into this form. Those that cannot be read become NULL: look before."""
+        """Convert the values of the column into this form.
+
+        Unreadable values become NULL, so check with `malformed` first.
+        """
 
     def loosen(self, table: str) -> int:
-        """Rebuild the table without its UNIQUE constraints, and nothing else changed; return the number of its rows.
+        """Rebuild the table without its UNIQUE constraints and with nothing else changed.
 
-        Foreign keys must be off. Raises `SchemaMismatch` when a row or a reference was lost.
+        Returns the number of its rows.
+
+        Foreign keys must be off. Raises `SchemaMismatch` if a row or a reference was lost.
         """
 
 
 class Listened:
-    """The part of a backend that tells listeners of SQLAlchemy what the store executes."""
+    """The part of a backend that tells SQLAlchemy listeners which statements the store executes."""
 
     name: str
-    #: Has the listeners of `engine` told of what a checkout executes. None until somebody has asked for that engine.
+    #: Reports a checkout's statements to the listeners of `engine`. None until somebody has asked for that engine.
     tells: Callable[[Any], object] | None = None
 
     @property
     def engine(self) -> Engine:
-        """Return the engine whose listeners are told of the store's statements, from the next unit on.
+        """Return the engine whose listeners hear of the store's statements, from the next unit on.
 
-        A caller's engine where there is one. Another stands for the store's own connections and is for listeners
-        alone, such as those of tracing.
+        It is the caller's engine, if there is one. Otherwise it is an engine for listeners alone, such as those of
+        tracing, which stands for the store's own connections.
         """
         raise NotSupported(f"{self.name} tells no listeners of SQLAlchemy")
 
 
-# What maintenance asks of a database, whose answers differ between products.
+# Database operations for maintenance, which differ between products.
 
 
 class Joinable:
-    """The part of `lastlight_state.backends.base.Backend` that only a caller's transaction uses, once it is joined."""
+    """The part of `lastlight_state.backends.base.Backend` that is used only for a joined caller's transaction."""
 
     name: str
 
     def places(self, checkout: Any) -> tuple[str, str]:
-        """Return what tells the database of a caller's checkout from others, and the same of this backend."""
+        """Return the identity of the database of a caller's checkout, and the identity of this backend's database."""
         return self.name, self.name
 
     def refuse_other_tables(self, checkout: Any, names: str) -> None:
-        """Raise `MisuseError` where names of tables that match ``names`` mean other tables than the store's."""
+        """Raise `MisuseError` if the transaction resolves names that match ``names`` to other tables than the store."""
 
     def leave(self, checkout: Any) -> None:
-        """End what `join` began: the connection is as it was, and its transaction stays open."""
+        """Undo the effects of `join`: the connection is as it was, and its transaction stays open."""
 
 
 class Upkeep:
@@ -188,7 +195,7 @@ class Upkeep:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Return the files of the database on this machine, whether or not they exist; none for a server."""
+        """Return the database's files on this machine, whether or not they exist; empty for a server."""
         return ()
 
     def server(self) -> str | None:
@@ -196,15 +203,15 @@ class Upkeep:
         return None
 
     def distribution(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return what a server that distributes schemas says of itself, and what is amiss; None for any other."""
+        """Return the description of a server that distributes schemas, and its problems; None for any other."""
         return None
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of the products that the database is used by: of the engine, and of the driver."""
+        """Return the versions of the engine and of the driver, by the names of the products."""
         return {}
 
     def known_faults(self) -> list[tuple[str, Fault]]:
-        """Return the known faults that this database can meet, each with the product and version that has it."""
+        """Return the known faults that this database can meet, each with the affected product and version."""
         return [
             (f"{name} {version}", fault)
             for name, version in self.versions().items()
@@ -212,90 +219,93 @@ class Upkeep:
         ]
 
     def damages(self, checkout: Any, *, deep: bool) -> list[str]:
-        """Return what the database's own checks find, a few dozen at most; empty for a sound one.
+        """Return the problems that the database's own checks find, at most a few dozen; empty for a sound database.
 
-        ``deep`` reads all of it.
+        ``deep`` reads the whole database.
         """
         raise NotSupported(f"{self.name} does not examine itself")
 
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
-        """Return whether a stored value is in another form than this one; None where no such value can be stored."""
+        """Return the condition that a stored value has another form; None if no such value can be stored."""
         return None
 
     def newest(self, table: Table) -> ColumnElement[Any] | None:
-        """Return the order of a table's rows from the last stored to the first, None if there is none."""
+        """Return the order that puts a table's last stored row first; None if the table has no such order."""
         return None
 
     def place(self) -> Place | None:
-        """Return where the file of the database lies; None for a server, and for a file that cannot be looked at."""
+        """Return the location of the database's file; None for a server, and for a file that cannot be examined."""
         return None
 
     def lost_log(self, *, lacks_tables: bool) -> bool:
-        """Return whether the file seems to be a copy that was made while it was open, without its write-ahead log."""
+        """True if the file seems to be a copy of an open database without its write-ahead log."""
         return False
 
     def checkpoint(self, checkout: Any, mode: str) -> tuple[bool, int, int] | None:
-        """Bring a write-ahead log into the database: whether a reader was in the way, pages of the log, pages brought.
+        """Make a checkpoint. Returns whether a reader blocked it, the pages of the log, and the pages copied.
 
-        None where there is no such log.
+        Returns None if there is no write-ahead log.
         """
         return None
 
     def vacuum(self, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
-        """Give back the space of deleted rows of these tables, outside any transaction.
+        """Free the space of deleted rows of these tables, outside any transaction.
 
-        Raises `Conflict` ``no_space`` where there is no room for it.
+        Raises `Conflict` ``no_space`` if the disk has no room for it.
         """
         raise NotSupported(f"{self.name} cannot be vacuumed by this library")
 
     def stream(self, checkout: Any, sql: str, params: Any, columns: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Return the rows of a SELECT of these columns as the driver has them, one by one: for results of any size."""
+        """Yield the rows of a SELECT of these columns one by one, in the driver's types, for results of any size."""
         raise NotSupported(f"{self.name} cannot be copied by this library")
 
     def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Insert rows of these columns, in the driver's own types, by the fastest way that there is."""
+        """Insert rows of these columns, in the driver's own types, in the fastest way."""
         raise NotSupported(f"{self.name} cannot be copied into by this library")
 
     def given(self, checkout: Any, table: str, column: str) -> int | None:
-        """Return the last number that the database has given this column, also to a row that is gone; None for none."""
+        """Return the last number that the database gave this column, deleted rows included; None if it gave none."""
         return None
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
-        """Let the next number of this column be greater than all that are there, and than the last that was given."""
+        """Make this column's next number greater than all stored numbers, and greater than the last one given."""
 
     def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
-        """Renew the planner's statistics of these tables, where it has any that matter."""
+        """Update the planner's statistics of these tables, on products where they matter."""
 
     def identity(self, checkout: Any) -> Hashable:
-        """Return a key that connections to the same tables share; None for tables that no other connection can see."""
+        """Return a key that all connections to the same tables share; None if no other connection can see them."""
         return None
 
     def snapshot(self, checkout: Any, path: Path) -> bool:
-        """Write the database as it is at one moment to a new SQLite file, while others go on. False if it cannot."""
+        """Write a snapshot of the database to a new SQLite file, while others keep using it.
+
+        Returns False if it cannot.
+        """
         return False
 
     def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
-        """Return the statements that give a role the rights to each of these tables. Asks where the tables are."""
+        """Return the statements that grant a role the rights to each of these tables, reading where the tables are."""
         raise NotSupported(f"{self.name} has no roles: whoever may write the file may do everything with it")
 
     def original(self, connection: Connection) -> Original | None:
-        """Return the database as a file that another program has made; None where there is no such program."""
+        """Return the database as a file of the original program; None if there is no such program for this product."""
         return None
 
     def column_names(self, checkout: Any, table: str) -> frozenset[str]:
-        """Return the columns of a table of a file that another program may have made; none if there is no table."""
+        """Return the columns of a table in a file of another program; empty if the table does not exist."""
         raise NotSupported(f"{self.name} has no files of other programs")
 
 
-# Statements told to the logger ``lastlight_state.statements``: each at DEBUG, and slow ones at WARNING.
+# Logging of statements to ``lastlight_state.statements``: each at DEBUG, and slow ones at WARNING.
 
 _log = logging.getLogger("lastlight_state.statements")
 
 
 def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
-    """Return what executes statements: itself, where nobody is told of any.
+    """Return a function that executes and logs statements; ``execute`` itself if the logger is off.
 
-    A line has the milliseconds until the first row, and the statement; never its values.
+    A log line has the milliseconds until the first row, and the statement; never its values.
     """
     slow_seconds = backend.options.slow_statement
     if slow_seconds is None and not _log.isEnabledFor(logging.DEBUG):
@@ -319,23 +329,23 @@ def _text(sql: Any) -> str:
     return " ".join(text.split())
 
 
-# What a backend does for locks that have a name and no row.
+# Named locks, which belong to no row.
 
 
 class NamedLocks(ABC):
-    """The part of a backend that holds such locks for units."""
+    """The part of the backend that holds named locks for units."""
 
-    #: Whether `locked` is there: a lock, a statement and the commit reach the server together.
+    #: True if `locked` exists: the lock, a statement and the commit reach the server in one message.
     locks_in_one_trip = False
 
     @abstractmethod
     def named_lock(self, checkout: Any, name: str) -> None:
-        """Hold ``name`` until the unit ends; others who ask for it wait."""
+        """Hold the lock ``name`` until the unit ends; other callers of it wait."""
 
     def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
-        """Run one statement while ``name`` is held, and return its cursor. It sees what earlier holders committed.
+        """Run one statement while ``name`` is locked, and return its cursor. It sees what earlier holders committed.
 
-        Outside a transaction the same message commits it, so that the lock is held for the time of the statement alone,
-        and not for a client's round trips.
+        Outside a transaction the same message commits it. So the lock is held only while the statement runs, not during
+        a client's round trips.
         """
         raise NotSupported("locks of this database are taken by statements of their own")

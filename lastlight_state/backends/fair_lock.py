@@ -1,11 +1,11 @@
-"""A fair lock between threads: callers get it in the order in which they came.
+"""A fair lock between threads: callers get it in the order in which they asked.
 
-Writers of one SQLite file stand in it before they queue on the file, because the file's own lock is a lottery that some
-thread can lose for seconds; callers of a Postgres pool stand in it for a connection.
+Writers of one SQLite file wait here before they ask for the file's lock, because SQLite serves waiters in random order,
+so that some thread can wait for seconds. Callers of a Postgres pool wait here for a connection.
 
-The line itself is the lock: who stands far enough in front has a place. So there is no moment at which a place is taken
-and nobody known to have it, whatever is raised in between, and whoever waits looks whether those in front are still
-there. Each step is one operation of a deque, which no other thread interrupts: to iterate over it would be many.
+The queue itself is the lock: a caller near enough to the front holds a place. So an exception at any point cannot leave
+a place taken without a known holder. Waiting callers check whether those in front are still there. Each step is one
+operation of a deque, which no other thread can interrupt; iterating over the deque would be many operations.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from lastlight_state.backends import waiting
 from lastlight_state.errors import BackendBusy, NestedTransaction
 from lastlight_state.unwinding import HeldResource
 
-#: How often those who wait look whether those in front are still there.
+#: The seconds between two checks of a waiting caller whether those in front are still there.
 LOOK_SECONDS = 0.05
 
 
 class GroupFailed(BackendBusy):
-    """Turns that one of them did together were undone: each is done again, alone."""
+    """Raised in each unit of a group that was undone together: each is run again, alone."""
 
 
 class Turn(HeldResource):
-    """A caller that waits in a line."""
+    """A caller in the queue."""
 
-    #: Where its thread waits, if it had to.
+    #: The gate at which the caller's thread waits, if it had to wait.
     gate: threading.Lock | None = None
     thread: int = 0
-    #: Whether the one that has the place may do what this one waits for (`backends.sqlite.group_commit`).
+    #: True if the holder of the lock may run this caller's work as well (`backends.sqlite.group_commit`).
     shares = False
-    #: The context to do it in, while it waits and nobody has taken it over: who pops it does it.
+    #: The context for that work, while the caller waits. The thread that pops it runs the work.
     offered: list[Context] | None = None
-    #: What it was taken over by.
+    #: The group that runs this caller's work.
     group: Group | None = None
 
     def make(self) -> None:
-        """Do what the caller waits for. Only where it `shares`."""
+        """Run the caller's work in another thread. Only used if `shares` is true."""
 
     def withdraw(self) -> bool:
-        """Let nobody else do what the caller waits for. False if somebody has begun: wait for the outcome."""
+        """Withdraw the offer of this caller's work. Returns False if it has begun: then wait for its outcome."""
         if self.offered:
             with suppress(IndexError):
                 self.offered.pop()
@@ -58,13 +58,13 @@ class Turn(HeldResource):
 
 
 class Group:
-    """Several turns that the first of them does together, while the others wait."""
+    """The callers whose work the first of them runs together with its own, while the others wait."""
 
     state: Literal["open", "committing", "committed"] = "open"
 
 
 class FairLock:
-    """First come, first served, between threads of one process."""
+    """A lock with one or more places, for threads of one process: first come, first served."""
 
     def __init__(self, places: int = 1) -> None:
         self._turns: deque[Turn] = deque()
@@ -74,16 +74,16 @@ class FairLock:
         return len(self._turns)
 
     def enter(self, turn: Turn, timeout: float) -> bool:
-        """Wait for at most ``timeout`` seconds. Return whether the caller has a place, or needs none any more.
+        """Wait up to ``timeout`` seconds. Returns True if the caller has a place, or no longer needs one.
 
-        `leave` in any case that raises.
+        If this raises, call `leave`.
         """
         turn.thread = get_ident()
         self._turns.append(turn)
         return len(self._turns) <= self._places or self._wait(turn, timeout)
 
     def leave(self, turn: Turn) -> None:
-        """Give up the place, or waiting for one. Does nothing if the caller is not in the line."""
+        """Give up the place, or stop waiting for one. Does nothing if the caller is not in the queue."""
         turns = self._turns
         if turn.offered:
             turn.withdraw()
@@ -95,19 +95,19 @@ class FairLock:
             self._call_forward()
 
     def waiting(self) -> list[Turn]:
-        """Return the callers that wait, in their order."""
+        """Return the waiting callers, in their order."""
         return list(islice(self._turns.copy(), self._places, None))
 
     def dismiss(self, turns: Sequence[Turn]) -> None:
-        """Wake callers that wait and need no place any more, and take them out of the line."""
+        """Remove waiting callers that no longer need a place from the queue, and wake them."""
         for turn in turns:
-            with suppress(ValueError):  # it has gone
+            with suppress(ValueError):  # it has left
                 self._turns.remove(turn)
             if turn.gate is not None:
                 waiting.wake(turn.gate)
 
     def serves(self, turn: Turn) -> bool:
-        """Return whether the caller has a place."""
+        """True if the caller has a place."""
         return turn in self._served()
 
     def _wait(self, turn: Turn, timeout: float) -> bool:
@@ -137,7 +137,7 @@ class FairLock:
                 self.leave(turn)
 
     def _refuse_itself(self, turn: Turn, served: list[Turn]) -> None:
-        """Raise where a thread would wait for itself for ever: in a signal's handler, or in a finalizer."""
+        """Raise `NestedTransaction` if a thread would wait for itself, in a signal handler or a finalizer."""
         if self._places == 1 and any(first.thread == turn.thread for first in served):
             raise NestedTransaction("this call came in the middle of another one of its own thread, and waits for it")
 
@@ -152,7 +152,10 @@ class FairLock:
 
 
 def _wait_at(gate: threading.Lock, turn: Turn, seconds: float) -> None:
-    """Wait for a moment. There is no limit where somebody has begun to do what the caller waits for."""
+    """Wait at the gate for these seconds.
+
+    If a group already runs the caller's work, a timeout does not end the wait.
+    """
     if turn.group is not None:
         gate.acquire(timeout=LOOK_SECONDS)
         return

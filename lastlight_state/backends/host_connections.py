@@ -1,7 +1,7 @@
-"""The migration lock, and the schema, on a connection that belongs to a host application.
+"""Migration lock and schema on a connection that belongs to a host application.
 
-A host may use any driver and its own way to begin, so this speaks through SQLAlchemy, and makes sure that the
-transaction it was given is one.
+A host may use any driver, and its own way to begin a transaction. So this module works through SQLAlchemy, and makes
+sure that a transaction is really open.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.errors import InvalidValue
 from lastlight_state.keys import composed
 
-# Statements told to the listeners of a caller's engine, as SQLAlchemy tells them of its own.
+# Reporting of statements to the listeners of a caller's engine, as SQLAlchemy reports its own.
 #
-# What a service has for its queries, such as tracing, sees ours too: ``before_cursor_execute``,
-# ``after_cursor_execute`` and ``handle_error``. Where nobody listens, nothing is in the way.
+# A service's listeners for queries, such as tracing, also see this library's: ``before_cursor_execute``,
+# ``after_cursor_execute`` and ``handle_error``. Without listeners, execution is not wrapped.
 
 
 def hear(checkout: Checkout, source: Engine | Connection) -> None:
-    """Tell the listeners of an engine, or of a connection and its engine, what a unit executes."""
+    """Report a unit's statements to the listeners of an engine, or of a connection and its engine."""
     events: Any = source.dispatch
     if events.before_cursor_execute or events.after_cursor_execute:
         connection = source if isinstance(source, Connection) else Connection(source, connection=checkout.owner)
@@ -36,7 +36,7 @@ def hear(checkout: Checkout, source: Engine | Connection) -> None:
 
 
 def hear_own(engine: Engine, checkout: Checkout) -> None:
-    """Tell the listeners of an engine what a unit executes on a connection that the engine has not made."""
+    """Report a unit's statements to the listeners of an engine that did not make the unit's connection."""
     events: Any = engine.dispatch
     if events.before_cursor_execute or events.after_cursor_execute:
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
@@ -52,10 +52,10 @@ def _told(execute: Callable[..., Any], driver: Any, connection: Connection, even
             statement, parameters = listener(connection, cursor, statement, parameters, context, False)
         try:
             found = execute(statement, *((parameters,) if parameters else ()), **options)
-        except Exception as error:  # raised again once it is told
+        except Exception as error:  # raised again after the listeners were told
             failed = _Failed(context, error)
             for listener in connection.dialect.dispatch.handle_error:
-                with suppress(Exception):  # what the library raises for it is its own business
+                with suppress(Exception):  # exceptions of the listening library are ignored
                     listener(failed)
             raise
         for listener in events.after_cursor_execute:
@@ -66,7 +66,7 @@ def _told(execute: Callable[..., Any], driver: Any, connection: Connection, even
 
 
 class _Context(ExecutionContext):
-    """What listeners are told of a statement, and where they keep what is theirs."""
+    """The context object that listeners get for a statement, in which they keep their own data."""
 
     def __init__(self, connection: Connection, cursor: Any, statement: Any, parameters: Any) -> None:
         self.connection = self.root_connection = connection
@@ -78,7 +78,7 @@ class _Context(ExecutionContext):
 
 
 class _Failed(ExceptionContext):
-    """What listeners are told of a statement that failed, with the driver's exception."""
+    """The context object that listeners get for a failed statement, with the driver's exception."""
 
     def __init__(self, context: _Context, error: BaseException) -> None:
         self.connection, self.engine, self.dialect = context.connection, context.engine, context.dialect
@@ -92,9 +92,9 @@ class _Failed(ExceptionContext):
 def hold_migration_lock(connection: Connection) -> None:
     """Keep other migrations out until the caller's transaction ends.
 
-    On SQLite the usual driver begins no transaction for DDL, and a failure would leave half a revision behind; here it
-    is begun, with the file's write lock. On Postgres the lock is the one that our own migrations take; how long it is
-    waited for is the caller's ``lock_timeout``. Other products have what their backends give them.
+    SQLite's usual driver begins no transaction for DDL, so a failure would leave half a revision behind. Here the
+    transaction is begun, with the file's write lock. On Postgres it takes the same lock as this library's own
+    migrations; the caller's ``lock_timeout`` limits the wait. Other products have only what their backends provide.
     """
     if connection.dialect.name == "sqlite":
         driver = connection.connection.dbapi_connection
@@ -107,7 +107,7 @@ def hold_migration_lock(connection: Connection) -> None:
 
 @contextmanager
 def inside(connection: Connection, schema: str | None) -> Iterator[None]:
-    """Run a block in which everything is in the schema, which is made if missing. The setting of before comes back."""
+    """Run a block in which all names refer to the schema, which is created if missing. Restores the former setting."""
     if schema is None:
         yield
         return
@@ -122,7 +122,7 @@ def inside(connection: Connection, schema: str | None) -> Iterator[None]:
 
 
 def written_inside(dialect: Dialect, schema: str | None, body: str) -> str:
-    """Return the statements as part of a script's transaction in which they go to that schema, which is made."""
+    """Return the statements as part of a script's transaction that creates and enters this schema."""
     if schema is None:
         return body
     _refuse_schema(dialect)
@@ -137,6 +137,9 @@ def _refuse_schema(dialect: Dialect) -> None:
 
 
 def lock_number(schema: str, name: str) -> int:
-    """Return the number of an advisory lock on Postgres, from schema and name. Such locks are per database already."""
+    """Return the number of an advisory lock on Postgres, from schema and name.
+
+    The server keeps such locks per database.
+    """
     digest = hashlib.sha256(composed("lastlight_state", schema, name, by=":").encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

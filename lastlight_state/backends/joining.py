@@ -1,4 +1,4 @@
-"""Whether a caller's transaction that is to be joined is one of the store's own database."""
+"""Checks that a caller's transaction belongs to the store's own database before it is joined."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sqlalchemy.engine import Connection, Engine
 from lastlight_state.backends.base import Backend, Checkout
 from lastlight_state.errors import MisuseError
 
-#: The engines whose connections lead to the database of a backend.
+#: The engines known to connect to the database of a backend.
 _known: WeakKeyDictionary[Backend, WeakSet[Engine]] = WeakKeyDictionary()
 
 
 def refuse_elsewhere(backend: Backend, connection: Connection, checkout: Checkout) -> None:
-    """Leave a joined checkout of another database than the backend's, and raise `MisuseError`. Asks once per engine."""
+    """Leave a joined checkout and raise `MisuseError` if it is of another database. Queries once per engine."""
     engines = _known.setdefault(backend, WeakSet())
     if connection.engine in engines:
         return

@@ -1,7 +1,7 @@
-"""Faults of databases and drivers that lose, damage or give away what this library stores, by version.
+"""Known faults of databases and drivers that lose, damage or expose what this library stores, by version.
 
-Only faults that this library's use of a product can meet stand here, each with who says so. A distribution may have
-mended one without changing the number.
+Lists only faults that this library's use of a product can meet, each with its source. A distribution may have fixed a
+fault without changing the version number.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NUMBER = re.compile(r"\d+")
 class Fault:
     """A fault of a product.
 
-    ``versions`` are ranges of versions that have it: from the first, up to and without the one that is mended.
-    ``happens`` says what can happen, ``mended`` which versions mend it, ``source`` who says so. ``avoided`` says what
-    this library does against it, None where it can do nothing.
+    ``versions`` are ranges of affected versions: from the first one, up to and without the fixed one. ``happens``
+    describes the consequence, ``mended`` the versions that fix it, ``source`` who reports it. ``avoided`` describes
+    what this library does against it; None if it can do nothing.
     """
 
     product: str
@@ -36,7 +36,7 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        """Return the fault in words for whoever runs the product."""
+        """Return the fault as a sentence for the person who runs the product."""
         against = f" (against it: {self.avoided})" if self.avoided else ""
         return f"{self.happens}; mended in {self.mended}{against}"
 
@@ -47,7 +47,7 @@ class Fault:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """Return a version as numbers, without what a distribution adds to it."""
+    """Return a version as a tuple of numbers, without a distribution's suffix."""
     return tuple(int(part) for part in _NUMBER.findall(version.split(" ", maxsplit=1)[0].split("-", maxsplit=1)[0]))
 
 
@@ -133,7 +133,7 @@ def faults_of(product: str, version: str) -> list[Fault]:
 
 
 def log_faults(found: Iterable[tuple[str, Fault]]) -> None:
-    """Log faults, each with the version that has it, once in a process."""
+    """Log each fault with the affected version, once per process."""
     for version, fault in found:
         _log_once(version, fault)
 

@@ -1,4 +1,4 @@
-"""What callers may give as a database: nothing, a path, or a URL."""
+"""The ways in which callers may name a database: nothing, a path, or a URL."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from sqlalchemy.exc import ArgumentError
 from lastlight_state.errors import InvalidValue
 from lastlight_state.special_files import mismatch_at
 
-#: True where SQLAlchemy itself decodes the name of a database in a URL: from 2.1 on.
+#: True if SQLAlchemy itself decodes the database name in a URL, as it does from 2.1 on.
 _DECODES = make_url("sqlite:///%41").database == "A"
-#: The driver of each database product that is built in.
+#: The driver of each built-in database product.
 DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-#: A path that begins as a URL does: ``postgresql//``, ``sqlite:file``, ``file:/path``, ``mysql:/``, ``url=pg://``.
+#: A path that looks like a malformed URL: ``postgresql//``, ``sqlite:file``, ``file:/path``, ``mysql:/``,
+#: ``url=pg://``.
 _MISTYPED = re.compile(
     r"\s*(?:(?:sqlite3?|postgres(?:ql)?)(?:\+\w+)?\s*(?::|/{2,}|;)|(?:file|jdbc):|[a-z][a-z0-9+.-]+:/)"
     r"|(?!/|\.{1,2}/).*://",
     re.IGNORECASE | re.DOTALL,
 )
-#: A colon before an ``@`` makes a login, wherever in the text, unless it begins as only paths do: ``/``, ``./``.
+#: A login: a colon before an ``@``, anywhere in the text. Texts that begin like a path (``/``, ``./``) are excepted.
 _LOGIN = re.compile(r"(?s)(?!/(?!/)|\.{1,2}/).*:.*@|.*\bpassword\s*=")
 _PASSWORD = re.compile(r"(?i)(?:(?<=:)|(?<=%3a))(?:(?!%3a|%40)[^/\\:@])+(?=@|%40)|(?<=\bpassword=)[^\s&]+")
 _SECRETS = ("password", "sslpassword")
-#: A URL with several hosts, as libpq reads it: its scheme, its login, the hosts, and what follows them.
+#: A URL with several hosts, as libpq reads it: scheme, login, hosts, and the rest.
 _SEVERAL_HOSTS = re.compile(r"(?s)(?!(?i:sqlite))([^:/]+://)([^/?]*@)?([^/?@]*,[^/?@]*)(.*)")
 _HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]*)(?::(\d*))?")
 
@@ -38,8 +39,9 @@ _HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]*)(?::(\d*))?")
 def parse(text: str | Path) -> URL:
     """Return the URL of a path or URL text. A path means SQLite.
 
-    Raises `InvalidValue` for an empty text, one that is not UTF-8, a URL that does not parse, and a login without a
-    scheme (or in libpq's words), which would otherwise become a file whose name is a password.
+    Raises `InvalidValue` for an empty text, a text that is not UTF-8, and a URL that does not parse. Also raises it for
+    a login without a scheme (or in libpq's own words), which would otherwise become a file whose name contains a
+    password.
     """
     if not isinstance(text, str | Path):
         raise InvalidValue("url", f"expected a URL or a path, got {type(text).__name__}")
@@ -47,7 +49,7 @@ def parse(text: str | Path) -> URL:
         raise InvalidValue("url", "expected a URL or a path, got a text that is empty, or not a path")
     try:
         str(text).encode()
-    except UnicodeEncodeError:  # also a file name that is not UTF-8, which SQLite cannot open
+    except UnicodeEncodeError:  # or a file name that is not UTF-8, which SQLite cannot open
         raise InvalidValue("url", "must be UTF-8") from None
     if isinstance(text, Path):
         return URL.create("sqlite", database=str(text))
@@ -77,7 +79,7 @@ def parse(text: str | Path) -> URL:
 
 
 def _with_hosts(scheme: str, login: str, hosts: str, rest: str) -> URL:
-    """Return the URL with its hosts and ports as options, the form of several hosts that SQLAlchemy knows."""
+    """Return the URL with its hosts and ports as options, which is how SQLAlchemy spells several hosts."""
     parts = [_HOST.fullmatch(host) for host in hosts.split(",")]
     url = make_url(f"{scheme}{login}{rest if rest.startswith('/') else '/' + rest}")
     if None in parts or {"host", "port"} & url.query.keys():
@@ -93,13 +95,13 @@ def _decoded(url: URL) -> URL:
 
 
 def _written(url: URL) -> str:
-    """Return the URL as text, which `parse` reads as the same URL, without its password."""
+    """Return the URL as text without its password. `parse` reads the text as the same URL."""
     encoded = url if _DECODES or not url.database else url.set(database=quote(url.database, safe=" +/"))
     return encoded.render_as_string(hide_password=True)
 
 
 def _spelled(drivername: str) -> str:
-    """Return the scheme as SQLAlchemy spells it: small letters, and ``postgresql`` for ``postgres``."""
+    """Return the scheme as SQLAlchemy spells it: in lower case, and ``postgresql`` for ``postgres``."""
     name, plus, driver = drivername.lower().partition("+")
     return f"{'postgresql' if name == 'postgres' else name}{plus}{driver}"
 
@@ -110,12 +112,12 @@ def scheme(url: URL) -> str:
 
 
 def driver(url: URL) -> str:
-    """Return the driver that a URL names, or else ours: SQLAlchemy 2.0 has another one for Postgres than 2.1."""
+    """Return the driver that a URL names, or else ours: SQLAlchemy's default for Postgres changed with 2.1."""
     return url.drivername.partition("+")[2] or DRIVERS.get(scheme(url), "")
 
 
 def ways_beside(name: str, driver: str) -> str:
-    """Return the two ways to use a store beside an asynchronous engine of the caller, for an error."""
+    """Return the two ways to use a store beside a caller's asynchronous engine, for an error message."""
     return (
         f"make your own engine with {name}+{driver} and join it by transaction(connection=), "
         "or give a function to store.run(), which has a transaction of its own"
@@ -123,23 +125,23 @@ def ways_beside(name: str, driver: str) -> str:
 
 
 def file_of(text: str) -> Path | None:
-    """Return the file that a SQLite URL names; None for the URL of another product."""
+    """Return the file that a SQLite URL names; None for another product's URL."""
     url = parse(text)
     return Path(url.database or "") if scheme(url) == "sqlite" else None
 
 
 def redacted(text: str | Path) -> str:
-    """Return the URL of the text, with every password replaced by asterisks."""
+    """Return the text's URL with every password replaced by asterisks."""
     return masked(shown(parse(text)))
 
 
 def masked(text: str) -> str:
-    """Return the text with asterisks for whatever looks like the password of a login in it."""
+    """Return the text with asterisks for everything that looks like a login's password."""
     return _PASSWORD.sub("***", text)
 
 
 def passwords(text: str | None) -> list[str]:
-    """Return the passwords in a URL. A text that is no URL has none."""
+    """Return the passwords in a URL; empty for a text that is not a URL."""
     if text is None:
         return []
     try:
@@ -156,10 +158,11 @@ def shown(url: URL) -> str:
 
 
 def command(words: Sequence[str], location: str, named_by: str, schema: str | None) -> str:
-    """Return a command of ours on the database at ``location``, to be pasted into a shell as it stands.
+    """Return a shell command of this library for the database at ``location``, ready to be pasted.
 
-    No password is told. Where the URL has one, ``named_by`` gives it to the command, from a file or a variable. Without
-    that the command has the URL without its password, which libpq then takes from ``PGPASSWORD`` or its own file.
+    The command shows no password. If the URL has one, the command reads the URL from ``named_by``, a file or a
+    variable. Without ``named_by``, it has the URL without its password. libpq then takes the password from
+    ``PGPASSWORD`` or its own file.
     """
     url = parse(location)
     hidden = [name for name in _SECRETS if name in url.query]
@@ -170,7 +173,7 @@ def command(words: Sequence[str], location: str, named_by: str, schema: str | No
     return " ".join((shlex.join(words), given, *(("--schema", shlex.quote(schema)) if schema else ())))
 
 
-#: Files that libpq opens by a parameter of the URL, and by a variable of the environment.
+#: Files that libpq opens, by the URL's parameter and by the environment variable that names them.
 _FILES = {
     "sslcert": "PGSSLCERT",
     "sslkey": "PGSSLKEY",
@@ -182,7 +185,7 @@ _FILES = {
 
 
 def refuse_special_files(url: URL) -> None:
-    """Raise `InvalidValue` for a file of the URL or the environment at which libpq would wait, or never end reading."""
+    """Raise `InvalidValue` if URL or environment name a file that libpq would never finish reading, such as a FIFO."""
     for name, variable in _FILES.items():
         said = url.query.get(name, os.environ.get(variable, ""))
         for path in (said,) if isinstance(said, str) else said:

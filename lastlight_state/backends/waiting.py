@@ -1,8 +1,8 @@
-"""How long a call waits for others, and waits that end early when nobody wants the answer any more.
+"""Limits for the time that a call waits, and waits that end early when the call is cancelled.
 
-A call waits for its turn, for the file's lock and between repetitions. All of that ends at its `Deadline`. What runs on
-a worker thread for a coroutine can be told meanwhile that it was cancelled; then it stops waiting, with `BackendBusy`.
-It never stops working.
+A call waits for its place in the queue, for the file's lock and between retries. All of these waits end at its
+`Deadline`. A call that runs on a worker thread for a coroutine can be cancelled meanwhile; it then stops waiting and
+raises `BackendBusy`. Work that has begun is never stopped.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit, HeldResource
 
-#: The ``reason`` of a `BackendBusy` that came of nobody's locks: the caller wants no answer any more.
+#: The ``reason`` of a `BackendBusy` without any lock: the call was cancelled.
 CANCELLED = "cancelled"
 
-#: A look with a ``timeout`` that is shorter, such as 0, waits so many seconds for a lock all the same.
+#: The least seconds that a call waits for a lock, even if its ``timeout`` is shorter, such as 0.
 LEAST_LOOK = 0.25
 
 T = TypeVar("T")
@@ -33,37 +33,37 @@ class _OfThread(threading.local):
     patience: Patience | None = None
 
 
-#: What holds for the calls of a thread. Each unit looks at it, and calls nothing where there is no deadline.
+#: The deadline and patience of a thread's calls. Each unit reads it, and calls nothing if there is no deadline.
 of_thread = _OfThread()
 
 
 def all_in_use(what: str = "connections of the pool") -> BackendUnavailable:
-    """Return the error of a call that waited too long for one of these."""
+    """Return the error of a call that waited too long for one of the things that ``what`` names."""
     return BackendUnavailable(f"all {what} stayed in use", reason="pool")
 
 
 def line_too_long() -> BackendBusy:
-    """Return the error of a call that waited too long to write a SQLite file."""
+    """Return the error of a call that waited too long in the queue of a SQLite file's writers."""
     return BackendBusy("waited too long for the other writers of this process", final=True)
 
 
 class Patience:
-    """Of one call: lasts until `end`, which any thread may call."""
+    """The permission of one call to wait. It lasts until `end`, which any thread may call."""
 
     def __init__(self) -> None:
         self.over = False
-        #: For how many seconds the call has waited for a thread, until another wait has been shortened by them.
+        #: The seconds that the call has waited for a thread. The next wait is shortened by them, and they become 0.
         self.spent = 0.0
         self._gate: threading.Lock | None = None
 
     def end(self) -> None:
-        """Let the call stop waiting, now or when it would begin to."""
+        """Stop the call's present wait, and all its later waits."""
         self.over = True
         if self._gate is not None:
             wake(self._gate)
 
     def wait(self, gate: threading.Lock, seconds: float) -> None:
-        """Wait until somebody opens the gate, or the patience is over."""
+        """Wait until the gate is opened, the seconds are over, or `end` is called."""
         self._gate = gate
         try:
             if not self.over:
@@ -73,10 +73,10 @@ class Patience:
 
 
 class Deadline(HeldResource):
-    """Ends all waits of one call: so many seconds after the first of them began.
+    """A limit for all waits of one call, in seconds from the beginning of the first wait.
 
-    It holds for everything that this thread does inside the ``with`` block, however many units, files and repetitions
-    that takes. Inside the block of another deadline, the sooner one holds.
+    It holds for everything that this thread does inside the ``with`` block: any number of units, files and retries.
+    Inside the block of another deadline, the earlier one holds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -86,7 +86,7 @@ class Deadline(HeldResource):
 
     @property
     def end(self) -> float:
-        """Return the moment on the monotonic clock. Asking for the first time begins the count."""
+        """Return the deadline on the monotonic clock. The first access starts the count."""
         if self._end is None:
             self._end = time.monotonic() + self._seconds
         return self._end
@@ -107,17 +107,17 @@ class Deadline(HeldResource):
 
 
 def until(seconds: float) -> float:
-    """Return the moment when a wait of so many seconds ends, or this thread's deadline if it is sooner."""
+    """Return the time when a wait of these seconds ends, or this thread's deadline if that is earlier."""
     end, deadline = time.monotonic() + seconds, _deadline()
     return end if deadline is None else min(end, deadline.end)
 
 
 def shortened(seconds: float) -> float | None:
-    """Return what is left until this thread's deadline, for a wait of so many seconds; None where it is no shorter.
+    """Return the seconds until this thread's deadline if they are fewer than ``seconds``; else None.
 
-    A wait of no seconds is one without a limit of ours.
+    0 as ``seconds`` means a wait without a limit of ours.
     """
-    if of_thread.deadline is None or not seconds:  # as nearly always
+    if of_thread.deadline is None or not seconds:  # the usual case
         return None
     deadline = _deadline()
     left = seconds if deadline is None else deadline.end - time.monotonic()
@@ -125,9 +125,9 @@ def shortened(seconds: float) -> float | None:
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """Return what ``call`` gives, whose waits for locks end after so many seconds; `LEAST_LOOK` at least.
+    """Return the result of ``call``. Its waits for locks end after ``seconds``, at least `LEAST_LOOK`.
 
-    It is for calls with a ``timeout``: a statement that waits for a lock is given up then, and none is repeated later.
+    For calls with a ``timeout``: after it, a statement that waits for a lock is given up, and nothing is retried.
     """
     with Deadline(max(seconds, LEAST_LOOK)) as deadline:
         deadline.end  # noqa: B018 - the count begins
@@ -135,9 +135,9 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 
 
 def left_of(seconds: float) -> float:
-    """Return how much is left of a wait of so many seconds that began when the call of this thread was awaited.
+    """Return the seconds left of a wait that began when a coroutine awaited this thread's call.
 
-    Only the first wait of a call is shortened by the time that it waited for a thread.
+    Only the call's first wait is shortened by the time that the call waited for a thread.
     """
     patience = of_thread.patience
     if patience is None or not patience.spent:
@@ -148,13 +148,13 @@ def left_of(seconds: float) -> float:
 
 def _deadline() -> Deadline | None:
     found = of_thread.deadline
-    while found is not None and found.handle is not None and found.gone:  # its block was cut off
+    while found is not None and found.handle is not None and found.gone:  # its block was interrupted
         found = found.before
     return found
 
 
 def lend(patience: Patience | None) -> None:
-    """Make this thread's waits as patient as that, or endless, from now on."""
+    """Set the patience of this thread's waits from now on; None means without end."""
     of_thread.patience = patience
 
 
@@ -178,15 +178,15 @@ class NoPatience(HeldResource, Patience):
 
 
 def _patience() -> Patience | None:
-    """Return the patience of this thread's call: None if it is endless."""
+    """Return the patience of this thread's call; None if it may wait without end."""
     found = of_thread.patience
-    while isinstance(found, NoPatience) and found.gone:  # its block was cut off
+    while isinstance(found, NoPatience) and found.gone:  # its block was interrupted
         found = found.before
     return found
 
 
 def wait(gate: threading.Lock, seconds: float) -> None:
-    """Wait at a closed gate. Raises `BackendBusy` when this call's patience is over."""
+    """Wait at a closed gate. Raises `BackendBusy` if this call is cancelled."""
     patience = _patience()
     if patience is None:
         gate.acquire(timeout=seconds)
@@ -196,7 +196,7 @@ def wait(gate: threading.Lock, seconds: float) -> None:
 
 
 def pause(seconds: float) -> None:
-    """Sleep. Raises `BackendBusy` when this call's patience is over."""
+    """Sleep for these seconds. Raises `BackendBusy` if this call is cancelled."""
     if _patience() is None:
         time.sleep(seconds)
     else:
@@ -204,21 +204,21 @@ def pause(seconds: float) -> None:
 
 
 def refuse_ended() -> None:
-    """Raise `BackendBusy` when this call's patience is over."""
+    """Raise `BackendBusy` if this call is cancelled."""
     patience = _patience()
     if patience is not None and patience.over:
         raise BackendBusy("the call was cancelled while it waited", final=True, reason=CANCELLED)
 
 
 def closed_gate() -> threading.Lock:
-    """Return a lock that is taken, for one thread to wait at and others to open."""
+    """Return a locked lock, as a gate at which one thread waits and which other threads open."""
     gate = threading.Lock()
     gate.acquire()
     return gate
 
 
 def wake(gate: threading.Lock) -> None:
-    """Open a gate. Opening one that is open changes nothing."""
+    """Open a gate. Does nothing if it is open."""
     try:
         gate.release()
     except RuntimeError:
@@ -226,10 +226,10 @@ def wake(gate: threading.Lock) -> None:
 
 
 class Flag:
-    """A `threading.Event` for which one thread waits.
+    """A flag like `threading.Event`, for which only one thread waits.
 
-    An exception of a signal in the middle of `set` may come before or after it. In an event it leaves a lock behind,
-    for which whoever sets or waits next waits for ever.
+    If a signal's exception interrupts `set`, the flag is either set or not. A `threading.Event` would keep its inner
+    lock, and the next thread to set it or wait for it would wait for ever.
     """
 
     def __init__(self) -> None:
@@ -237,31 +237,31 @@ class Flag:
         self._gate = closed_gate()
 
     def is_set(self) -> bool:
-        """Return whether it has been set since it was last cleared."""
+        """True if the flag has been set since it was last cleared."""
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake the thread that waits."""
+        """Set the flag, and wake the waiting thread."""
         self._is_set = True
         wake(self._gate)
 
     def clear(self) -> None:
-        """Clear it. The next wait may still return at once."""
+        """Clear the flag. The next wait may still return at once."""
         self._is_set = False
         self._gate.acquire(blocking=False)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is set, for so many seconds at most, and return whether it is."""
+        """Wait up to ``seconds`` for the flag to be set. Returns True if it is."""
         if not self._is_set:
             self._gate.acquire(timeout=max(seconds, 0.0))
         return self._is_set
 
 
-# Repeats a whole unit of work while the database is busy.
+# Retries of a whole unit of work while the database is busy.
 #
-# Up to six retries, 50 ms doubling to 2 s, each stretched or shortened by up to a quarter so that writers do not meet
-# again in step. The database's own busy timeout waits finely before that; this is the coarse part behind it. A lost
-# connection is met by repeating once, and only when it is certain that nothing was written.
+# There are up to six retries, with pauses of 50 ms doubling to 2 s. Each pause varies by up to a quarter, so that
+# writers do not retry in step. The database's own busy timeout comes first and reacts faster. After a lost connection
+# there is one retry, and only if it is certain that nothing was written.
 
 _LEAST_STRETCH, _MOST_STRETCH = 0.75, 1.25
 
@@ -270,12 +270,12 @@ _log = logging.getLogger("lastlight_state.backends")
 
 @dataclass(frozen=True)
 class Retry:
-    """The retry budget of a store. ``sleep`` and ``stretch`` (a factor around 1) can be replaced by tests."""
+    """The retry policy of a store. Tests may replace ``sleep`` and ``stretch``, a factor around 1 for each pause."""
 
     metrics: Metrics
-    #: No repetition begins later than this many seconds after the first failure. None: the repeats are the limit.
+    #: The latest start of a retry, in seconds after the first failure. None: only the number of retries is limited.
     seconds: float | None = None
-    #: For how long one attempt waits for a lock.
+    #: The seconds that one attempt waits for a lock.
     lock_seconds: float = 0.0
     limit: int = 6
     base: float = 0.05
@@ -288,7 +288,8 @@ class Retry:
 
         ``label`` names it in metrics.
 
-        ``repeatable``: a second run after an unknown outcome finds what the first one wrote, so it may be repeated too.
+        ``repeatable``: the attempt may also be retried after an unknown outcome, because it then finds its earlier
+        writes.
         """
         try:
             return attempt()
@@ -296,7 +297,7 @@ class Retry:
             return self.again(attempt, error, repeatable=repeatable, label=label)
 
     def again(self, attempt: Callable[[], T], error: BackendError, *, repeatable: bool, label: str | None = None) -> T:
-        """Return the result of a repetition after the first attempt failed with ``error``, or the last error."""
+        """Retry ``attempt`` after it failed with ``error``, and return its result. Raises the last error."""
         own = Deadline(self._after_failure)
         with own as deadline:
             last = min(own.end - self.lock_seconds, deadline.end)
@@ -304,7 +305,7 @@ class Retry:
 
     @property
     def most_seconds(self) -> float:
-        """Return how long a call waits for locks and between its repetitions, at most."""
+        """Return the most seconds that a call waits for locks and between retries."""
         return self.lock_seconds + self._after_failure
 
     @property
@@ -316,7 +317,7 @@ class Retry:
     def _again(
         self, attempt: Callable[[], T], error: BackendError, last: float, *, repeatable: bool, label: str | None
     ) -> T:
-        """Return the same, with no repetition that would begin later than ``last``."""
+        """Retry as `again` does, with no retry that would begin later than ``last``."""
         repeats, in_doubt = 0, False
         while True:
             in_doubt = in_doubt or error.outcome == "unknown"
@@ -325,7 +326,7 @@ class Retry:
             pause = min(self.cap, self.base * 2**repeats) * self.stretch()
             if repeats >= allowed or time.monotonic() + pause > last:
                 if in_doubt:
-                    error.outcome = "unknown"  # of an earlier attempt, whatever came of the last
+                    error.outcome = "unknown"  # an earlier attempt's outcome is unknown, whatever the last one's is
                 self.gives_up(error, repeats, label=label)
                 raise error
             self.sleep(pause)
@@ -337,13 +338,13 @@ class Retry:
                 error = next_error
 
     def gives_up(self, error: BackendError, repeats: int = 0, *, label: str | None = None) -> None:
-        """Count and log a call that gives up because others held the locks, and not because it was cancelled."""
+        """Count and log a call that gives up because others held the locks. Cancelled calls are not counted."""
         if isinstance(error, BackendBusy) and error.details.get("reason") != CANCELLED:
             self.metrics.count("gave_up", label=label)
             _log.warning("%s gave up after %d repetitions: %s", label or "a call", repeats, type(error).__name__)
 
     def _limit_when_busy(self, error: BackendError) -> int:
-        """0 for an error that must not be retried (``final``), else the limit."""
+        """Return 0 for an error that must not be retried (``final``), else the limit of retries."""
         return 0 if error.details.get("final") else self.limit
 
 

@@ -1,8 +1,8 @@
-"""Postgres through psycopg 3: a pool of autocommit connections, transactions said in words.
+"""Postgres through psycopg 3: a pool of autocommit connections, with explicit BEGIN and COMMIT.
 
-Connections are in autocommit, so a unit of one statement is one round trip, and returning one costs no reset. A
-connection that died in the pool is found before it is used by looking whether its socket has something to say, which
-costs a system call instead of a round trip; what dies later surfaces as `BackendUnavailable`.
+Connections are in autocommit mode, so a unit of one statement is one round trip, and returning a connection needs no
+reset. Before a pooled connection is used, a check of its socket finds out if it has died. This costs a system call
+instead of a round trip. If it dies later, the unit gets `BackendUnavailable`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from lastlight_state.errors import (
 )
 from lastlight_state.unwinding import block
 
-#: A statement that waits for a table's lock makes everybody queue who comes after it, so it gives up soon.
+#: A statement that waits for a table's lock makes all later ones queue behind it, so it gives up soon.
 DDL_WAIT_SECONDS = 5.0
 
 _POLL_SECONDS = 0.02
@@ -129,7 +129,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
         if checkout.driver is None:
             return
         status = checkout.driver.pgconn.transaction_status
-        if status in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN):  # cut off in the middle of a statement
+        if status in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN):  # interrupted in the middle of a statement
             checkout.broken = True
         elif status != TransactionStatus.IDLE:
             try:
@@ -225,7 +225,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
                 self._lock_migration(checkout, schema, lock_timeout)
                 self._enter_schema(checkout, schema)
                 checkout.driver.execute(short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
-                checkout.driver.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it may wait for Alembic
+                checkout.driver.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # Alembic may take long
                 await_answers(checkout.driver, None)
                 connection = self._spoken(checkout)
                 connection.begin()
@@ -236,7 +236,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
 
     @block
     def scratch(self) -> Iterator[Connection]:
-        with Checkout(Mode.READ, self) as checkout:  # a store that only reads may try revisions: nothing is kept
+        with Checkout(Mode.READ, self) as checkout:  # reading stores may try revisions too: nothing is kept
             try:
                 checkout.driver.execute(BEGIN_WRITE)
                 self._enter_schema(checkout, f"lastlight_scratch_{uuid4().hex}")
@@ -320,12 +320,12 @@ class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLo
         if refusal is not None:
             self.release(checkout)
             raise refusal
-        if self._pool is None and self.schema is None:  # now, because a caller may hold its only connection later
+        if self._pool is None and self.schema is None:  # now, because later a caller may hold its only connection
             self.learn_path(checkout.driver)
         self._server_checked = True
 
     def _spoken(self, checkout: Checkout) -> Connection:
-        """Return the connection as SQLAlchemy speaks to it."""
+        """Return a SQLAlchemy connection over the driver's connection."""
         if self._pool is None:
             return Connection(self._engine, connection=checkout.owner)
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()

@@ -1,7 +1,8 @@
-"""Many rows at once, by COPY.
+"""Bulk inserts by COPY.
 
-The driver writes a row value by value, each by an object found by its type. Here each column is made into text at
-once, which takes a third of the time; what a column holds nearly always is of one type, and needs no escapes.
+The driver would write a row value by value, each through an object found by the value's type. Here each column becomes
+text in one step, which takes a third of the time. Nearly always, all values of a column have one type and need no
+escapes.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.clock import iso_text
 
-# Whole tables of Postgres, read and written by COPY for copies between databases.
+# Whole tables of Postgres, read and written by COPY, for copies between databases.
 
-#: What tells products that say they are Postgres: a function of Aurora's, settings of AlloyDB's.
+#: What identifies products that claim to be Postgres: a function of Aurora's, settings of AlloyDB's.
 _KINDS = "SELECT to_regproc('aurora_version') IS NOT NULL, EXISTS (SELECT FROM pg_settings WHERE name LIKE 'alloydb%')"
 _IDENTITY = "SELECT pg_postmaster_start_time()::text, current_database(), coalesce(%s, current_schema())"
 
@@ -62,7 +63,7 @@ class Moving(Upkeep):
             try:
                 yield from copy.rows()
             except psycopg.DataError as error:
-                if error.sqlstate is None:  # the driver's own: a value that Python cannot hold
+                if error.sqlstate is None:  # the driver's own error: a value that Python cannot hold
                     raise ValueError(str(error)) from error
                 raise
 
@@ -75,7 +76,7 @@ class Moving(Upkeep):
     def given(self, checkout: Any, table: str, column: str) -> int | None:
         with _translated():
             [(sequence,)] = checkout.driver.execute(f"SELECT {self._sequence(table, column)}")
-            # Not pg_sequence_last_value: from version 18 on it answers NULL to a role that may not read the sequence.
+            # Not pg_sequence_last_value: from version 18 on it returns NULL to a role that may not read the sequence.
             [(last, is_called)] = checkout.driver.execute(f"SELECT last_value, is_called FROM {sequence}")
         return last if is_called else None
 
@@ -111,14 +112,14 @@ def _translated() -> Iterator[None]:
 Values = Sequence[Any]
 
 _NULL = r"\N"
-#: Characters that the format of COPY gives a meaning, and how they are written.
+#: Characters with a special meaning in the format of COPY, and their escapes.
 _ESCAPES = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def copy_rows(driver: Any, table: str, names: Sequence[str], blocks: Iterator[Sequence[Values]]) -> None:
-    """Insert rows, given some at a time as their columns, in their order. Raises the driver's errors; then none is.
+    """Insert rows, given in batches of columns, in their order. Raises the driver's errors; then no row is inserted.
 
-    Rows are asked for when those before them are on their way: the server stores them while the next ones are made.
+    The next batch is asked for while the previous one is on its way, so the server stores one as the next is made.
     """
     columns = next(blocks, None)
     if columns is None:
@@ -136,12 +137,12 @@ def _lines(columns: Sequence[Values]) -> str:
 
 
 def _texts(column: Values) -> Sequence[str]:
-    """Return each value of a column as COPY reads it."""
+    """Return each value of a column in the text format of COPY."""
     kinds = {*map(type, column)}
     if kinds == {str} and _is_plain("".join(column)):
         return column
     first = column[0]
-    same = _text(first)  # often all rows have one value, such as none at all, or the present
+    same = _text(first)  # often all rows have one value, such as NULL or the present time
     return [same if value is first else _text(value) for value in column]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from lastlight_state.backends.facts import Catalogue, Entry, Form, Malformed, squeezed
 from lastlight_state.backends.sql.expressions import quoted
 
-# Postgres databases with the original program's tables. Types, keys and checks are the server's, so rows are sound.
+# Postgres databases with the original program's tables. The server enforces types, keys and checks, so rows are sound.
 
 _UNIQUES = """
     SELECT n.conname FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid
@@ -25,10 +25,10 @@ class PostgresOriginal:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        yield  # as the server is set: ``statement_timeout``
+        yield  # the server's ``statement_timeout`` applies
 
     def displacing(self, tables: Collection[str]) -> list[str]:
-        return []  # what stands in a database on a server is its owner's
+        return []  # other objects in a server's database are its owner's business
 
     def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
         return []
@@ -53,9 +53,9 @@ class PostgresOriginal:
 
 _HERE = "(SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
 
-#: Ordinary and partitioned tables. Partitions and what they inherit belong to the table that they are parts of.
+#: Ordinary and partitioned tables. Partitions, and what they inherit, count as parts of their table.
 _TABLE = f"c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = {_HERE}"
-#: A partitioned table has no storage parameters of its own: those of its first partition stand for all.
+#: A partitioned table has no storage parameters of its own, so those of its first partition are taken.
 _OPTIONS = """
     coalesce(c.reloptions, (SELECT p.reloptions FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhrelid
         WHERE h.inhparent = c.oid AND c.relkind = 'p' ORDER BY p.oid LIMIT 1))::text"""
@@ -104,8 +104,8 @@ _QUERIES = {
 }
 
 
-#: Constraints by their columns instead of their names, without the indexes that belong to them. Functions without their
-#: settings, which are those of whoever made them.
+#: Constraints are named by their columns, without their indexes. Functions are without their settings, which depend on
+#: who created them.
 _SHAPES = {
     **{kind: _QUERIES[kind] for kind in ("column", "trigger", "view", "enum")},
     "function": f"""

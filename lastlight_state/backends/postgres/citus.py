@@ -1,6 +1,6 @@
-"""Citus, the distributed Postgres: what a database with its extension says of itself.
+"""Citus, the distributed Postgres: the facts that a database with this extension reports.
 
-A schema that is distributed lies whole on one server, a worker, and is entered through the coordinator.
+A distributed schema is stored whole on one server, a worker, and is entered through the coordinator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FACTS = (
 
 @dataclass(frozen=True)
 class Citus:
-    """What a server says of itself: its extension's version, its place, and whether it distributes our schema."""
+    """The facts that a server reports: its extension's version, its role, and whether it distributes our schema."""
 
     version: str
     is_worker: bool
@@ -39,7 +39,7 @@ class Citus:
 
     @classmethod
     def of(cls, version: str, facts: Sequence[Any]) -> Citus:
-        """Return what the row of `FACTS` says."""
+        """Return the facts in the row of `FACTS`."""
         group, *others = facts
         return cls(version, bool(group), *others)
 
@@ -51,7 +51,7 @@ class Citus:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what keeps a schema from being distributed, or its guards from being made."""
+        """Return the problems that keep a schema from being distributed, or its guards from being created."""
         amiss = {
             "the server is a worker, by which nobody should enter": self.is_worker,
             "the schema is not distributed": not self.is_distributed,
@@ -65,7 +65,7 @@ class Citus:
         return tuple(problem for problem, is_so in amiss.items() if is_so)
 
     def refusal(self) -> NotSupported | None:
-        """Return why this server is not entered by; None if it is the coordinator."""
+        """Return the reason to refuse connections to this server; None if it is the coordinator."""
         if not self.is_worker:
             return None
         where = f" at {self.coordinator}" if self.coordinator else ""
@@ -88,7 +88,7 @@ _DATABASE = (
 
 
 class CitusPart:
-    """The part of the backend that knows of Citus. ``citus`` is what one said."""
+    """The part of the backend that knows Citus. ``citus`` are the facts that a server reported."""
 
     schema: str | None
     options: Options
@@ -103,13 +103,13 @@ class CitusPart:
         self.citus = Citus.of(extensions[EXTENSION], facts)
         if not self.options.any_server and (refusal := self.citus.refusal()):
             raise refusal
-        self.writes_in_ctes = not self.citus.is_distributed  # passed on as a whole, one takes longer than two
+        self.writes_in_ctes = not self.citus.is_distributed  # one statement, passed on whole, takes longer than two
 
     def distribution(self) -> tuple[str, tuple[str, ...]] | None:
         return None if self.citus is None else (str(self.citus), self.citus.problems)
 
     def distributed_measures(self, checkout: Checkout, found: Measures, tables: Sequence[str]) -> Measures:
-        """Return the measures with the bytes on all servers. Rows are not counted there."""
+        """Return the measures with the bytes on all servers. It does not count rows there."""
         if self.citus is None:
             return found
         [(whole,)] = checkout.driver.execute(_DATABASE).fetchall()

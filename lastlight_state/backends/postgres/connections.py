@@ -1,4 +1,4 @@
-"""Connections to Postgres: how ours are made, and what a caller's connection is made into for a unit."""
+"""Connections to Postgres: how the library makes its own, and how it prepares a caller's connection for a unit."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from lastlight_state.errors import (
     StateError,
 )
 
-# A caller's asynchronous connection of psycopg, used as the synchronous one is.
+# A caller's asynchronous connection of psycopg, used like the synchronous one.
 #
-# SQLAlchemy runs synchronous code in a greenlet of the event loop. A connection of its asynchronous engines takes from
-# there what has to be awaited, by ``run_async``.
+# SQLAlchemy runs synchronous code in a greenlet of the event loop. A connection of its asynchronous engines awaits a
+# coroutine from there by ``run_async``.
 
 Run = Callable[[Callable[[Any], Awaitable[Any]]], Any]
 
@@ -58,9 +58,10 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
 
 
 def places(checkout: Checkout, backend: Backend, engine: Engine | None) -> tuple[str, str]:
-    """Return the database of a caller's checkout and the backend's; connections of ``engine`` are the backend's own.
+    """Return the identities of two databases: of a caller's checkout, and of the backend.
 
-    A server is known by the moment of its start, which every role may read.
+    A connection of ``engine`` counts as the backend's own. A server is identified by the time of its start, which every
+    role may read.
     """
     theirs = str(checkout.driver.execute(_PLACE).fetchone()[0])
     if engine is not None and checkout.owner is not None and checkout.owner._pool is engine.pool:
@@ -70,7 +71,7 @@ def places(checkout: Checkout, backend: Backend, engine: Engine | None) -> tuple
 
 
 def of_caller(connection: Connection, backend: Backend) -> Checkout:
-    """Return a checkout on a caller's connection, as it is. The log is told of statements as the backend says."""
+    """Return a checkout on a caller's connection, unchanged. Its statements are logged like the backend's own."""
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)
@@ -81,7 +82,7 @@ def of_caller(connection: Connection, backend: Backend) -> Checkout:
 
 
 class AwaitedConnection:
-    """The driver's connection below one of SQLAlchemy's."""
+    """The driver's connection below a connection of SQLAlchemy's asynchronous engine."""
 
     def __init__(self, adapted: Any) -> None:
         self._run: Run = adapted.run_async
@@ -140,17 +141,18 @@ class _Copy:
 
 OLDEST = 140_000
 _READS = "default_transaction_read_only"
-#: What Postgres itself says of its version, and what builds of it add: ``18.1``, ``17beta2``, ``15.18 (Debian 15…)``.
+#: The version strings of Postgres itself, and of builds that add to them: ``18.1``, ``17beta2``, ``15.18 (Debian
+#: 15…)``.
 _POSTGRES = re.compile(r"\d+(\.\d+)*(devel|beta\d+|rc\d+)?( \(.*\))?")
-#: Servers that speak the protocol and lack what this library needs.
+#: Servers that speak the protocol, with the feature that each lacks for this library.
 _UNSUITED = {
     "CockroachDB": "lacks the triggers that guard rows (UPDATE OF, TRUNCATE)",
     "YugabyteDB": "reads what was committed only where yb_enable_read_committed_isolation is set, and was not tried",
 }
-#: The type's number, the same on every server.
+#: The type's OID, the same on every server.
 _JSONB = 3802
 _FORMATS = (Format.TEXT, Format.BINARY)
-#: Makes commits wait for the disk, and for the standbys that are synchronous, where the role's setting does not.
+#: Makes commits wait for the disk and for synchronous standbys, if the role's setting does not.
 _FULL = (
     "SELECT set_config('synchronous_commit', 'on', false)"
     " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
@@ -174,7 +176,7 @@ def maker(url: URL, options: Options) -> Engine:
         arguments["prepare_threshold"] = None
     else:
         arguments["options"] = " ".join(_server_settings(url, options))
-    if "connect_timeout" not in url.query:  # else the driver waits for more than two minutes
+    if "connect_timeout" not in url.query:  # otherwise the driver waits for more than two minutes
         arguments["connect_timeout"] = max(1, ceil(options.pool_timeout))
     try:
         engine = create_engine(
@@ -186,7 +188,7 @@ def maker(url: URL, options: Options) -> Engine:
             use_native_hstore=False,
             connect_args={**arguments, **options.extra},
         )
-    except ArgumentError:  # names parts of the URL
+    except ArgumentError:  # its text would name parts of the URL
         raise InvalidValue("url", "its hosts and ports cannot be read, or are not equally many") from None
 
     @event.listens_for(engine, "do_connect")
@@ -206,7 +208,7 @@ def maker(url: URL, options: Options) -> Engine:
 
 
 def checked_out(engine: Engine) -> Any:
-    """Return a live connection of a caller's engine. Raises `BackendUnavailable` when there is none to be had."""
+    """Return a live connection of a caller's engine. Raises `BackendUnavailable` if none can be had."""
     while True:
         try:
             owner = engine.raw_connection() if metrics.waits is None else metrics.timed("pool", engine.raw_connection)
@@ -224,9 +226,9 @@ def checked_out(engine: Engine) -> Any:
 
 
 def refusal_of(driver: Any, *, writes: bool) -> StateError | None:
-    """Return why the server is not used for a read or a write, by what it said last; None if it can be.
+    """Return the error if the server now refuses reads or writes, by its last reported status; else None.
 
-    It tells each change by itself. A primary that was set to read only serves reads.
+    The server reports each change by itself. A primary that was set to read only still serves reads.
     """
     said = driver.pgconn.parameter_status
     if said(b"in_hot_standby") == b"on":
@@ -235,9 +237,9 @@ def refusal_of(driver: Any, *, writes: bool) -> StateError | None:
 
 
 def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
-    """Return why a server cannot be used with these options, by what it said when it was connected to; None if it can.
+    """Return the error if a server cannot be used with these options, by what it reported at connect; else None.
 
-    ``ours`` is a connection that was made with our settings of a session.
+    ``ours`` is true for a connection that was made with our session settings.
     """
     name = product(info)
     lacks = next((lacks for word, lacks in _UNSUITED.items() if word in name), None)
@@ -251,16 +253,16 @@ def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
         return ReadOnlyTransaction(
             "the server only reads, because it is a standby: open with read_only=True, or connect to the primary"
         )
-    zones = ("UTC", None, os.environ.get("PGTZ"))  # libpq sends that one, too, and it wins
+    zones = ("UTC", None, os.environ.get("PGTZ"))  # libpq sends PGTZ as well, and it takes precedence
     if ours and options.pooler is None and info.parameter_status("TimeZone") not in zones:
         return pooler_forgotten("the server did not keep the time zone that was set at connect")
     return None
 
 
 def product(info: Any) -> str:
-    """Return what server it is, by what it said when it was connected to.
+    """Return the server's product and version, by what it reported at connect.
 
-    AlloyDB, Aurora and others that are Postgres inside say no more than Postgres does.
+    AlloyDB, Aurora and other products built on Postgres report the same as Postgres.
     """
     said = str(info.parameter_status("server_version"))
     cockroach = info.parameter_status("crdb_version")
@@ -272,9 +274,9 @@ def product(info: Any) -> str:
 
 
 def borrow(checkout: Checkout, source: Engine | Connection) -> None:
-    """Make a caller's connection read JSON as the library does, whatever the caller's engine made of it.
+    """Make a caller's connection read JSON as the library does, whatever the caller's engine set.
 
-    The listeners of ``source`` hear what is executed.
+    The listeners of ``source`` hear of the executed statements.
     """
     driver = checkout.driver
     checkout.before = driver.autocommit, [driver.adapters.get_loader(_JSONB, one) for one in _FORMATS]
@@ -284,7 +286,7 @@ def borrow(checkout: Checkout, source: Engine | Connection) -> None:
 
 
 def give_back(checkout: Checkout) -> None:
-    """Make a caller's connection what it was."""
+    """Restore the settings of a caller's connection."""
     driver = checkout.driver
     autocommit, loaders = checkout.before
     for loader in loaders:
@@ -310,7 +312,7 @@ def _server_settings(url: URL, options: Options) -> Iterator[str]:
 
 
 def as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return the column as text that is the same whatever the session's settings are: times as JSON says them."""
+    """Return the column as text that does not depend on the session's settings. Times are spelled as in JSON."""
     kind = getattr(column.type, "impl_instance", column.type)
     return sql_cast(func.to_json(column) if isinstance(kind, DateTime) else column, Text)
 
@@ -320,9 +322,10 @@ _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def begins_with(checkout: Checkout, seconds: float, *, ours: bool) -> str | None:
-    """Return what a unit executes first: its BEGIN, if it has one, and that it waits for locks until its deadline.
+    """Return the first statements of a unit: its BEGIN, if it has one, and its lock timeout until the deadline.
 
-    ``seconds`` is the wait without a deadline. Of a caller's session no setting is changed but in a transaction.
+    ``seconds`` is the timeout without a deadline. On a caller's session, settings are changed only within a
+    transaction.
     """
     mode, left = checkout.mode, shortened(seconds)
     wait = None if left is None else f"lock_timeout = {max(1, int(left * 1000))}"
@@ -336,7 +339,7 @@ def begins_with(checkout: Checkout, seconds: float, *, ours: bool) -> str | None
 
 
 def wait_as_usual(checkout: Checkout) -> None:
-    """Let a session of ours wait for locks as it did when it was made. One that cannot be told is broken."""
+    """Restore the lock timeout of one of our sessions. If that fails, the connection is marked broken."""
     checkout.hurries = False
     try:
         checkout.driver.execute("RESET lock_timeout")
@@ -345,5 +348,5 @@ def wait_as_usual(checkout: Checkout) -> None:
 
 
 def short_waits(seconds: float) -> str:
-    """Return the statement after which a transaction waits no longer than this for a lock."""
+    """Return the statement that limits a transaction's waits for a lock to these seconds."""
     return f"SET LOCAL lock_timeout = {int(seconds * 1000)}; SET LOCAL statement_timeout = 0"

@@ -23,28 +23,28 @@ from lastlight_state.errors import (
 
 
 class Dialect(PGDialect_psycopg):
-    """Writes our statements, before anybody has connected.
+    """The dialect that writes our statements before the first connection.
 
-    SQLAlchemy 2.0 doubles backslashes in literals until then, as servers before 9.1 want them.
+    Without a connection, SQLAlchemy 2.0 doubles backslashes in literals, as servers before 9.1 want them.
     """
 
     supports_statement_cache = True
     _backslash_escapes = False
 
 
-# Rows of a cursor, past values that the driver cannot load, such as the time ``infinity``.
+# The rows of a cursor, with placeholders for values that the driver cannot load, such as the time ``infinity``.
 #
-# A result stays with its cursor, so the rows can be loaded once more, each value by itself.
+# A result stays with its cursor, so the rows can be loaded a second time, value by value.
 
 
 def fetched(cursor: psycopg.Cursor[Any]) -> list[Any]:
-    """Return all rows. A value that the driver cannot load is `Unreadable`; errors of the server are raised."""
+    """Return all rows. A value that the driver cannot load becomes `Unreadable`; errors of the server are raised."""
     try:
         return cursor.fetchall()
     except psycopg.Error as error:
         if error.sqlstate is not None or not isinstance(error, psycopg.DataError):
             raise
-    except ValueError:  # of the JSON parser
+    except ValueError:  # raised by the JSON parser
         pass
     return _by_value(cursor)
 
@@ -82,7 +82,8 @@ UNDEFINED = frozenset({"42P01", "42703", "3F000"})
 
 _CONSTRAINTS = {"23505": "unique", "23503": "foreign_key", "23502": "not_null", "23514": "check"}
 _BUSY = {"40001": "serialisation failure", "40P01": "deadlock", "55P03": "lock timeout"}
-#: A statement that was prepared on another connection than this one: only a pooler of transactions mixes them.
+#: The SQLSTATEs of a prepared statement that belongs to another connection: only a transaction pooler mixes
+#: connections.
 _MIXED = frozenset({"42P05", "26000"})
 _GONE = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03"})
 
@@ -106,9 +107,9 @@ def translate(error: Exception) -> StateError:
 
 
 def standby_met() -> BackendUnavailable:
-    """Return the error for a server that became a standby, or was reached in place of the primary.
+    """Return the error for a server that became a standby, or that was reached instead of the primary.
 
-    Nothing was stored there, so the unit may be tried again, on another connection.
+    Nothing was stored there, so the unit may be retried on another connection.
     """
     return BackendUnavailable(
         "the server only reads now, as a standby does: the primary is elsewhere", repeats=1, reason="standby"
@@ -118,8 +119,8 @@ def standby_met() -> BackendUnavailable:
 def set_to_read_met() -> BackendUnavailable:
     """Return the error for a write on a primary that was set to read only.
 
-    Nothing was stored, so the unit may be tried again: another connection may lead to another server, or find that
-    there is room again.
+    Nothing was stored, so the unit may be retried: another connection may lead to another server, or the disk may have
+    room again.
     """
     return BackendUnavailable(
         "the server was set to read only (default_transaction_read_only), perhaps because its disk is full",
@@ -129,7 +130,7 @@ def set_to_read_met() -> BackendUnavailable:
 
 
 def pooler_forgotten(seen: str) -> InvalidValue:
-    """Return the error for a pooler of transactions, such as PgBouncer, of which the settings know nothing."""
+    """Return the error for a transaction pooler, such as PgBouncer, that the settings do not mention."""
     return InvalidValue("pooler", f"{seen}, as behind PgBouncer: set pooler='transaction'", permitted=("transaction",))
 
 
@@ -160,8 +161,8 @@ def _without_state(error: Exception) -> StateError:
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return BackendUnavailable("the server did not answer in time: check the URL, and that it runs", reason="pool")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        said = " ".join(str(error).partition("\n")[0].split())  # for people: a refused login has no other reason
-        if "startup parameter" in said:  # libpq gives no code of a connection that was refused
+        said = " ".join(str(error).partition("\n")[0].split())  # for people: a refused login gives no other reason
+        if "startup parameter" in said:  # libpq has no code for a refused connection
             return pooler_forgotten("the server refuses settings that are given at connect")
         if getattr(error, "pgconn", None) is not None:
             answer = said.rpartition("failed: ")[2]

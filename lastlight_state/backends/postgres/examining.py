@@ -1,4 +1,4 @@
-"""What Postgres knows to be incomplete (indexes whose making failed, unchecked constraints), and its vacuum."""
+"""Checks of a Postgres database for invalid indexes and unvalidated constraints, and its vacuum."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _USED = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client back
 
 
 def measured(driver: Any, schema: str | None, tables: Sequence[str]) -> Measures:
-    """Return the measures; ``size_bytes`` is that of the whole database, other schemas included."""
+    """Return the measures. ``size_bytes`` is the size of the whole database, other schemas included."""
     found = driver.execute(_TABLES, (schema, list(tables))).fetchall()
     settings = {name: _value(driver, f"SELECT current_setting('{name}')") for name in _SETTINGS}
     settings["max_connections"] = int(settings["max_connections"])
@@ -57,7 +57,7 @@ def _value(driver: Any, sql: str) -> Any:
     return driver.execute(sql).fetchone()[0]
 
 
-# Locks that have a name and no row: advisory locks of Postgres, which last as long as a transaction.
+# Named locks: advisory locks of Postgres, held until the end of the transaction.
 
 _LOCK = (
     "SELECT pg_advisory_xact_lock(hashtextextended("
@@ -83,7 +83,7 @@ class PostgresLocks(NamedLocks):
     def _locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
         driver = checkout.driver
         commits = driver.pgconn.transaction_status == TransactionStatus.IDLE
-        with driver.pipeline():  # each statement of it has a snapshot of its own, so the second sees who held the lock
+        with driver.pipeline():  # one snapshot per statement: the second sees the former holder's commit
             if commits:
                 driver.execute(BEGIN_WRITE)
             driver.execute(_LOCK, (self.schema, name))
@@ -93,23 +93,24 @@ class PostgresLocks(NamedLocks):
         return cursor
 
 
-# A question of a person's own, in SQL: Postgres itself refuses whatever would write.
+# A person's own query: Postgres itself refuses any statement that would write.
 #
-# It runs inside a READ ONLY transaction as the query of a cursor, which can only be a SELECT, VALUES or WITH without
-# changes, sent by the protocol that takes one statement. A savepoint takes back what it may have set.
+# It runs in a READ ONLY transaction as the query of a cursor. That can only be a SELECT, VALUES or WITH without
+# changes. The protocol used takes one statement only. A savepoint undoes settings that the query may have changed.
 
 _CURSOR = "lastlight_question"
-#: Of the cursor, so that what is explained is what `ask` runs, and nothing is run: EXPLAIN by itself takes more. Asked
-#: with ``binary``, which is the protocol that takes one statement.
+#: Explains the cursor, which is what `ask` runs, and runs nothing. EXPLAIN by itself would accept other statements.
+#: Sent with ``binary``, a protocol that takes one statement only.
 _PLAN = f"EXPLAIN DECLARE {_CURSOR} CURSOR FOR "
-#: Locks of the session outlive a rollback, and the connection is used again; ours are all of transactions.
+#: Session locks outlive a rollback, and the connection is used again. The library's own locks all belong to
+#: transactions.
 _TAKE_BACK = "ROLLBACK TO SAVEPOINT lastlight_question; SELECT pg_advisory_unlock_all()"
 _ENTER = (
     "; SELECT set_config('search_path', concat_ws(', ', {first}, nullif(current_setting('search_path'), '')), true)"
 )
-#: For a tenant: what it lacks is not looked for among tables of others.
+#: For a tenant: names that its schema lacks are not looked up in other schemas.
 _ENTER_ALONE = "; SELECT set_config('search_path', {first} || ', pg_temp', true)"
-#: Texts, quoted names, dollar-quoted texts, comments and casts, in which a colon names nothing; then a name; then %.
+#: Finds texts, quoted names, dollar-quoted texts, comments and casts, whose colons name nothing; then a name; then %.
 _TOKENS = re.compile(
     r"""
     (?P<kept> [eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
@@ -119,8 +120,7 @@ _TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-#: A write, a change of the transaction's own rights, and a write in a WITH.
-#: A parameter of the protocol's own, such as ``$1``, for which there is no value.
+#: The SQLSTATEs of a write, of a change of the transaction's rights, and of a write in a WITH.
 _UNBOUND = "08P01"
 _READ_ONLY = frozenset({"25006", "25001", "0A000"})
 
@@ -136,9 +136,9 @@ def ask(
     schema: str | None = None,
     alone: bool = False,
 ) -> tuple[list[str], list[Any]]:
-    """Return the names of the columns, and at most ``limit`` rows of the statement, or of its ``plan``.
+    """Return the column names, and at most ``limit`` rows of the statement, or of its ``plan``.
 
-    Names without a schema are looked up in ``schema`` first, and with ``alone`` nowhere else.
+    Names without a schema are looked up in ``schema`` first; with ``alone``, only there.
     """
     text = _TOKENS.sub(_placed, sql)
     usual = driver.answer_seconds if isinstance(driver, AnsweredConnection) else None
@@ -161,7 +161,7 @@ def ask(
         raise _refusal(error) from error
     except UnicodeEncodeError:
         raise InvalidValue("params", "must not contain a lone surrogate") from None
-    except ValueError as error:  # of the JSON parser: the server stores larger numbers than it reads
+    except ValueError as error:  # raised by the JSON parser: the server stores larger numbers than it reads
         raise InvalidValue("value", str(error)) from None
 
 
@@ -175,7 +175,7 @@ def _refusal(error: psycopg.Error) -> StateError:
     state = error.sqlstate or ""
     if state in _READ_ONLY:
         return ReadOnlyTransaction("a query may only read")
-    if isinstance(error, psycopg.ProgrammingError) and not state:  # a parameter that is not given
+    if isinstance(error, psycopg.ProgrammingError) and not state:  # a parameter without a value
         return InvalidValue("params", str(error))
     if state == _UNBOUND or (state.startswith(("42", "22")) and state != "42501"):
         return InvalidValue("sql", str(error).splitlines()[0])
@@ -190,7 +190,7 @@ _preparer = PGDialect(paramstyle="named").identifier_preparer  # type: ignore[no
 
 
 def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
-    """Return the statements in one transaction that enters the schema and holds the migration lock."""
+    """Return the statements inside one transaction that enters the schema and holds the migration lock."""
     place = [] if exists else [f"CREATE SCHEMA {quoted(schema)}"]
     before = [
         "BEGIN",
@@ -237,9 +237,9 @@ def examined(driver: Any, schema: str | None) -> list[str]:
 
 
 def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
-    """Vacuum these tables and no others. It may take as long as it takes: no statement timeout is in force.
+    """Vacuum these tables and no others. There is no statement timeout while this runs.
 
-    Raises `BackendUnavailable` ``permission`` for tables that the role may not vacuum, after the others.
+    Raises `BackendUnavailable` ``permission`` for tables that the role may not vacuum, after vacuuming the others.
     """
     schema = f"{quoted(backend.schema)}." if backend.schema else ""
     options = f"ANALYZE {str(analyze).lower()}, FULL {str(full).lower()}"
@@ -251,14 +251,17 @@ def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: boo
             driver.execute(f"VACUUM ({options}) {', '.join(schema + quoted(table) for table in tables)}")
     except psycopg.Error as error:
         raise translate(error) from error
-    # Of a table that it skips the server only warns, in its own language; it warns of other things, too.
+    # The server only warns of a skipped table, in its own language; it also warns of other things.
     if warnings and driver.execute(_NOT_OURS, {"schema": backend.schema, "tables": list(tables)}).fetchone():
         raise BackendUnavailable(f"the role lacks a right that this call needs: {warnings[0]}", reason="permission")
 
 
 @contextmanager
 def _warnings(driver: Any) -> Iterator[list[str]]:
-    """Collect what the server warns of meanwhile. The statement timeout is the usual one afterwards."""
+    """Collect the server's warnings during the block, without a statement timeout.
+
+    Restores the usual one afterwards.
+    """
     found: list[str] = []
 
     def heard(notice: Any) -> None:

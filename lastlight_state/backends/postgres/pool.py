@@ -1,7 +1,8 @@
-"""The connections of one store to its server: bounded, kept open, the last one used first.
+"""The connections of one store to its server: limited in number, kept open, the last one used first.
 
-Who has which connection is noted in the very operation that takes it, so none can be lost to an exception from outside.
-What such an exception leaves behind is closed: by the call itself as it ends, or by the next one that comes.
+The operation that takes a connection also records its user. So an exception from outside, such as a signal's, cannot
+lose a connection. If it leaves one behind, that connection is closed: by the interrupted call as it ends, or by the
+next call.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from lastlight_state.backends.fair_lock import FairLock
 from lastlight_state.backends.postgres.driver import translate
 
 RECYCLE_SECONDS = 1800
-#: How long the server is waited for when it is told to give up the statement of a call that was cut off.
+#: The seconds to wait for the server when it is told to cancel an interrupted call's statement.
 CANCEL_SECONDS = 2.0
-#: How much longer than its own limit of a statement a server is waited for.
+#: The seconds that a server gets beyond its own statement timeout.
 GRACE_SECONDS = 5.0
 
 
 class AnsweredConnection(psycopg.Connection[Any]):
-    """A connection that is given up when its server says nothing for too long: it hangs, or is cut off from us."""
+    """A connection that is given up if its server is silent for too long: it hangs, or the network is down."""
 
-    #: For how many seconds the server may be silent while it is waited for; None for no limit.
+    #: The most seconds that the server may be silent while it is waited for; None for no limit.
     answer_seconds: float | None = None
-    #: The position in the primary's log up to which a replica has shown what it was told.
+    #: The position in the primary's log that a replica is known to have reached.
     shown = 0
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
@@ -45,16 +46,16 @@ class AnsweredConnection(psycopg.Connection[Any]):
 
 
 def await_answers(driver: Any, statement_seconds: float | None) -> None:
-    """Wait on this connection for statements that may take so long. None: without a limit.
+    """Set how long this connection waits for the answer to a statement. None: no limit.
 
-    A caller's connection waits as it did before.
+    The setting of a caller's connection is not changed.
     """
     if isinstance(driver, AnsweredConnection):
         driver.answer_seconds = None if statement_seconds is None else statement_seconds + GRACE_SECONDS
 
 
 def _answered(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
-    """Wait as ``gen`` does, and raise when nothing was ready for so many seconds."""
+    """Wait as the driver's ``gen`` does. Raises if nothing was ready for ``seconds``."""
     silent_since: float | None = None
     try:
         wanted = next(gen)
@@ -83,17 +84,17 @@ class Pooled:
 
     @property
     def usable(self) -> bool:
-        """Return whether the connection is young enough, and the server has not hung up."""
+        """True if the connection is young enough, and the server has not closed it."""
         return time.monotonic() - self.opened_at < RECYCLE_SECONDS and is_alive(self.driver, self._ask)
 
     def close(self) -> None:
-        """Close it, from any thread and any number of times. A statement under way is cancelled first."""
+        """Close the connection, from any thread and any number of times. Cancels a running statement first."""
         cancel(self.driver)
         self.driver.close()
 
 
 class Pool:
-    """At most ``pool_size`` connections, lent in the order in which they are asked for."""
+    """At most ``pool_size`` connections, lent to callers in the order in which they asked."""
 
     def __init__(self, engine: Engine, options: Options) -> None:
         self._engine = engine
@@ -102,14 +103,14 @@ class Pool:
         self._line = FairLock(options.pool_size)
         self._all: list[Pooled] = []
         self._lent: dict[Pooled, Checkout] = {}
-        #: Connections that were given back, the last one at the end; some may be lent again, or closed.
+        #: The connections that were returned, the last one at the end. Some may have been lent again or closed since.
         self._returned: list[Pooled] = []
         self._closed = False
-        #: In a child process: what its parent uses.
+        #: In a child process: the connections of its parent.
         self._kept_open: list[Pooled] = []
 
     def take(self, checkout: Checkout) -> None:
-        """Lend a live connection. Raises `BackendUnavailable` when all stay in use, or none can be made."""
+        """Lend a live connection. Raises `BackendUnavailable` if all stay in use, or none can be made."""
         if self._lent:
             self._close_the_gone()
         try:
@@ -125,7 +126,7 @@ class Pool:
             raise
 
     def give_back(self, checkout: Checkout) -> None:
-        """Take a connection back, or close it when it is broken. Nothing happens when that has been done."""
+        """Take a connection back, or close it if it is broken. Does nothing if that has been done."""
         pooled = checkout.owner
         if self._lent.get(pooled) is checkout:
             if checkout.broken or self._closed:
@@ -137,23 +138,23 @@ class Pool:
         self._line.leave(checkout)
 
     def recover(self, checkout: Checkout) -> None:
-        """Close what a checkout has whose unit was cut off."""
+        """Close the connection of a checkout whose unit was interrupted."""
         for pooled, holder in self._lent.copy().items():
             if holder is checkout:
                 self._drop(pooled)
         self._line.leave(checkout)
 
     def close(self) -> None:
-        """Close the connections that nobody uses, and from now on each that comes back."""
+        """Close the unused connections at once, and every other one when it is returned."""
         self._closed = True
         self._close_the_gone()
         self._close_idle()
 
     def forked(self) -> None:
-        """Take the connections from their users in a child process: none may speak to the parent's server process."""
+        """Take all connections from their users in a child process: none may talk to the parent's server process."""
         for checkout in list(self._lent.values()):
             checkout.driver = None
-        self._kept_open += [*self._all, *self._lent]  # each store over the pool says it
+        self._kept_open += [*self._all, *self._lent]  # runs once for each store over the pool
         self._all, self._lent, self._returned = [], {}, []
 
     def _enter(self, checkout: Checkout) -> None:
@@ -161,9 +162,9 @@ class Pool:
             raise waiting.all_in_use()
 
     def _idle(self, checkout: Checkout) -> Pooled | None:
-        """Lend the connection that was given back last, or any that an exception kept from being noted as such."""
+        """Lend the connection that was returned last, or one that an exception kept from being recorded as returned."""
         while self._returned:
-            with suppress(IndexError):  # somebody else took the last one
+            with suppress(IndexError):  # another thread took the last one
                 pooled = self._returned.pop()
                 if self._lends(pooled, checkout):
                     return pooled
@@ -172,7 +173,7 @@ class Pool:
         return None
 
     def _lends(self, pooled: Pooled, checkout: Checkout) -> bool:
-        """Lend a connection, unless somebody has it. Close it if it cannot be used."""
+        """Lend this connection, unless somebody has it. Close it if it cannot be used."""
         if self._lent.setdefault(pooled, checkout) is not checkout:
             return False
         if pooled.usable:
@@ -191,17 +192,17 @@ class Pool:
         pooled = Pooled(fairy.dbapi_connection)
         self._lent[pooled] = checkout
         self._all.append(pooled)
-        fairy.detach()  # only now: until here SQLAlchemy closes it, should an exception come in between
+        fairy.detach()  # not earlier: until here SQLAlchemy closes it if an exception comes in between
         return pooled
 
     def _close_the_gone(self) -> None:
         for checkout in [*self._lent.values()]:
-            handle = checkout.handle  # as `gone`, which would be a call for each connection
+            handle = checkout.handle  # the same test as `gone`, without a call for each connection
             if handle is not None and handle() is None:
                 self.recover(checkout)
 
     def _close_late(self) -> None:
-        if self._closed:  # while it was given back
+        if self._closed:  # closed while the connection was returned
             self._close_idle()
 
     def _close_idle(self) -> None:
@@ -212,28 +213,31 @@ class Pool:
 
     def _drop(self, pooled: Pooled) -> None:
         pooled.close()
-        with suppress(ValueError):  # somebody else closes it too
+        with suppress(ValueError):  # another thread closes it too
             self._all.remove(pooled)
         self._lent.pop(pooled, None)
 
 
 def cancel(driver: Any) -> None:
-    """Tell the server to give up the statement that a call was cut off from, which may be waiting for a lock."""
+    """Tell the server to cancel the statement of an interrupted call, which may be waiting for a lock."""
     if driver.pgconn.transaction_status == TransactionStatus.ACTIVE:
         with suppress(psycopg.Error):
             driver.cancel_safe(timeout=CANCEL_SECONDS)
 
 
 def socket_of(driver: Any) -> Any:
-    """Return what asks the operating system about the connection's socket."""
-    asked = select.poll()  # not select(), which knows no file beyond the 1,024th
+    """Return an object that polls the connection's socket by a system call."""
+    asked = select.poll()  # select() would fail for file descriptors above 1,023
     if not driver.closed:
         asked.register(driver.pgconn.socket, select.POLLIN)
     return asked
 
 
 def is_alive(driver: Any, asked: Any) -> bool:
-    """Return whether the server has not hung up. A silent socket counts as live: nobody can tell without asking."""
+    """True if the server has not closed the connection.
+
+    A silent socket counts as alive, because only a query could tell.
+    """
     if driver.closed:
         return False
     if not asked.poll(0):

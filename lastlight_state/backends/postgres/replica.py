@@ -1,8 +1,8 @@
-"""Reading on a replica: a server that follows the primary and shows what it was told, some moments later.
+"""Reads on a replica: a server that follows the primary and shows its commits some moments later.
 
-A position in the primary's log says how much a replica must show. The primary is asked for it when this store has
-written since, or when the last answer is older than half of what readers accept. A connection whose server has shown
-as much already is used without asking it again, so that most units cost no round trip more than on the primary.
+A position in the primary's log says how much a replica must show. The primary is asked for it if this store has written
+since, or if the last answer is older than half of what readers accept. A connection whose server is known to have
+reached the position is used without a query. So most units cost no more round trips than on the primary.
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.locks import Lock
 
-#: The ``reason`` of a `BackendUnavailable` for a replica that does not show enough.
+#: The ``reason`` of a `BackendUnavailable` for a replica that lags too far behind.
 BEHIND = "replica_behind"
 
-#: Of a database, the same on all servers that follow one another.
+#: The identity of a database, the same on all servers that follow one another.
 _IDENTITY = "(SELECT system_identifier::text || current_database() FROM pg_control_system())"
 _WRITTEN = (
     f"SELECT pg_current_wal_insert_lsn(), {_IDENTITY}, current_setting('wal_block_size')::bigint,"
     " pg_size_bytes(current_setting('wal_segment_size'))"
 )
-#: Of a replica that was promoted, and of a primary that was reached in place of one, what it has written itself.
+#: The replay position of a replica. For a server that is not a standby, its own write position, such as after a
+#: promotion.
 _SHOWN = (
     "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END,"
     f" {_IDENTITY}"
 )
-#: A commit of nothing, after which the primary writes out its log within three times its ``wal_writer_delay``.
+#: An empty commit, after which the primary writes out its log within three times its ``wal_writer_delay``.
 _COMMITTED = "SELECT pg_current_xact_id()"
-#: How long a replica is waited for before that is asked for. A primary that nobody else uses would take 15 seconds.
+#: The seconds to wait for a replica before an empty commit is made. An idle primary would otherwise take 15 seconds.
 _UNSENT_SECONDS = 0.25
-#: What begins each page of the log, and the first page of each segment, in bytes.
+#: The sizes in bytes of the header of each log page, and of the first page of each segment.
 _PAGE_HEADER, _SEGMENT_HEADER = 24, 40
 _FIRST_PAUSE, _LAST_PAUSE = 0.002, 0.1
-#: Of the primary's answers, how many are kept of the time of the bound.
+#: The number of the primary's answers that are kept within ``max_staleness``.
 _ANSWERS_KEPT = 16
 
 
 class ReplicaBackend(PostgresBackend):
-    """The database of ``primary`` as a server shows it that follows.
+    """The database of ``primary``, read from a server that follows it.
 
-    A unit sees at least what the primary's store had committed before it began, and with ``max_staleness`` at least
-    what anybody had committed so many seconds before. Where the server does not show that within ``pool_timeout``, it
-    is `BackendUnavailable` with the reason `BEHIND`.
+    A unit sees at least what the primary's store had committed before the unit began. With ``max_staleness``, it also
+    sees everything that anybody had committed that many seconds before. If the server does not show this within
+    ``pool_timeout``, the unit raises `BackendUnavailable` with the reason `BEHIND`.
     """
 
     def __init__(self, url: URL, options: Options, primary: Backend, max_staleness: float | None) -> None:
@@ -71,7 +72,7 @@ class ReplicaBackend(PostgresBackend):
             raise
 
     def _await(self, driver: Any) -> None:
-        """Wait until the server shows what is required now. What is written meanwhile is not waited for."""
+        """Wait until the server shows the position that is required now. Later writes are not waited for."""
         wanted = self.required.position()
         began, pause, sent = time.monotonic(), _FIRST_PAUSE, False
         while driver.shown < wanted:
@@ -97,37 +98,40 @@ class ReplicaBackend(PostgresBackend):
 
 
 class Required:
-    """The position in the primary's log up to which a replica must have come."""
+    """The position in the primary's log that a replica must have reached."""
 
     def __init__(self, primary: Backend, max_staleness: float | None) -> None:
         self._primary = primary
         self._bound = max_staleness
         self._lock = Lock()
-        #: Marks of the last write of this store, and of the last one after which the primary was asked.
-        self._written, self._asked_after = object(), object()  # something was written before there was a replica
+        #: Marks of this store's last write, and of the last write after which the primary was asked.
+        self._written, self._asked_after = object(), object()  # the store may have written before there was a replica
         self._doubted = False
-        #: The position after the last write of this store.
+        #: The log position after the last write of this store.
         self._own = 0
-        #: What tells the primary's database from others, once it was asked.
+        #: The identity of the primary's database, once the primary was asked.
         self.identity: str | None = None
-        #: When the primary was asked, and what it said, the oldest first; none older than the bound.
+        #: The times at which the primary was asked, with its answers, oldest first; none older than the bound.
         self._told: list[tuple[float, int]] = []
 
     def wrote(self) -> None:
-        """Require what this store has committed until now."""
+        """Require the position of this store's latest commit."""
         self._written = object()
 
     def doubt(self) -> None:
-        """Ask the primary again before the next unit: another one may have taken its place, with a shorter log."""
+        """Ask the primary again before the next unit: another server may have become primary, with a shorter log."""
         self._doubted = True
 
     def send(self) -> None:
-        """Let the primary send what it holds back: the last bytes of open transactions, until somebody commits."""
+        """Make the primary send its unsent log: the last bytes of open transactions wait there for the next commit."""
         with suppress(BackendUnavailable, psycopg.Error), Checkout(Mode.READ, self._primary) as checkout:
             checkout.driver.execute(_COMMITTED)
 
     def position(self) -> int:
-        """Return the position. Raises `BackendUnavailable` where only the primary could tell, and cannot be reached."""
+        """Return the required position.
+
+        Raises `BackendUnavailable` if only the primary knows it, and cannot be reached.
+        """
         with self._lock:
             now = time.monotonic()
             bound = self._bound
@@ -144,7 +148,7 @@ class Required:
             return max(self._own, self._told[0][1]) if bound is not None else self._own
 
     def _ask(self, now: float) -> None:
-        written = self._written  # of what is written from here on, the answer may not know
+        written = self._written  # the answer may not include later writes
         with Checkout(Mode.READ, self._primary) as checkout:
             try:
                 said, self.identity, page, segment = checkout.driver.execute(_WRITTEN).fetchone()
@@ -158,8 +162,8 @@ class Required:
             self._note(now, position, self._bound)
 
     def _note(self, now: float, position: int, bound: float) -> None:
-        """Keep an answer, and few of those that come soon after one another."""
-        if self._told and position < self._told[-1][1]:  # of another primary, which never had the rest
+        """Record an answer of the primary. Of answers that come soon after one another, few are kept."""
+        if self._told and position < self._told[-1][1]:  # a new primary, which never had the rest of the log
             self._told.clear()
         if not self._told or now - self._told[-1][0] > bound / _ANSWERS_KEPT:
             self._told.append((now, position))
@@ -171,9 +175,11 @@ def _number(position: str) -> int:
 
 
 def _before_header(position: int, page: int, segment: int) -> int:
-    """Return the end of the last record: where that filled its page, the server names the place after the next header.
+    """Return the end of the last log record.
 
-    A replica that has shown all records is at the end of the last one.
+    If it filled its page, the server names the position after the next header.
+
+    A replica that has shown all records stands at the end of the last one.
     """
     if position % segment == _SEGMENT_HEADER:
         return position - _SEGMENT_HEADER

@@ -1,8 +1,7 @@
 """The schemas of a Postgres database: entering one, and backends of several schemas over the same connections.
 
-Statements are compiled once for all schemas that share connections, with a name that stands for the schema; each unit
-puts the name of its own in. So a further schema costs no memory for statements, and a session has no search path to
-remember.
+Statements are compiled once for all schemas that share connections, with a placeholder for the schema; each unit puts
+its schema's name in. So a further schema costs no memory for statements, and a session has no search path to keep.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from lastlight_state.backends.schemas import Schemas
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.errors import Conflict, InvalidValue, NotSupported, StateError
 
-#: Stands for the schema in the statements of backends that borrow connections. SQLAlchemy quotes it; no column of a
-#: person's has spaces in its name.
+#: The placeholder for the schema in the statements of backends that borrow connections. SQLAlchemy quotes it; no column
+#: name of a user has spaces.
 STAND_IN = "$ schema of the store $"
 _QUOTED = quoted(STAND_IN)
 
@@ -49,11 +48,11 @@ _HOLDS = """
         OR EXISTS (SELECT FROM pg_type WHERE typnamespace = n.oid)
     FROM pg_namespace AS n WHERE n.nspname = %s
 """
-#: What a pooler of transactions makes of prepared statements, whatever the statement is.
+#: The errors that a transaction pooler causes for prepared statements, whatever the statement is.
 _FORGOTTEN = (psycopg.errors.InvalidSqlStatementName, psycopg.errors.DuplicatePreparedStatement)
-#: How many other statements a connection keeps prepared.
+#: The number of other statements that a connection keeps prepared.
 _PREPARED = 100
-#: The SQLSTATEs of what something else still refers to, and of what has a name of ours and is of another kind.
+#: The SQLSTATEs for an object that others still refer to, and for an object of another kind with one of our names.
 _NOT_OURS = ("2BP01", "42809")
 
 
@@ -81,7 +80,7 @@ class PostgresSchemas(Schemas):
         return sql.replace(_QUOTED, quoted(self.schema)) if self.borrows and self.schema else sql
 
     def put_in_place(self, checkout: Checkout) -> None:
-        """Let a checkout execute compiled statements in the schema of this backend."""
+        """Make a checkout execute compiled statements in the schema of this backend."""
         if self.borrows and self.schema:
             checkout.execute = _placing(checkout.execute, quoted(self.schema))
 
@@ -93,8 +92,8 @@ class PostgresSchemas(Schemas):
 
     def sizes_of(self, schemas: Collection[str]) -> Mapping[str, int]:
         sizes = _SIZES.format(**(_SIZE if self.citus is None else _DISTRIBUTED_SIZE))
-        found = self._asked(sizes, (list(schemas),), keeps=False)  # the server keeps what it has read of each table
-        return {str(name): int(size) for name, size in found if size is not None}  # all its tables went meanwhile
+        found = self._asked(sizes, (list(schemas),), keeps=False)  # the server caches what it has read of each table
+        return {str(name): int(size) for name, size in found if size is not None}  # None: all its tables were removed
 
     def rows_of(
         self, statements: Sequence[str], values: Mapping[str, Any]
@@ -156,10 +155,10 @@ class PostgresSchemas(Schemas):
             except psycopg.Error as error:
                 raise translate(error) from error
             finally:
-                checkout.broken = True  # its settings are not a session's of ours any more
+                checkout.broken = True  # its session settings are no longer ours
 
     def _place(self) -> tuple[str, bool, str]:
-        """Return the schema, whether it exists, and the database."""
+        """Return the schema's name, whether it exists, and the database's name."""
         named = literal(self.schema) if self.schema else "current_schema()"
         [(schema, exists, database)] = self.peek(  # type: ignore[attr-defined]
             f"SELECT {named}, to_regnamespace(quote_ident({named})) IS NOT NULL, current_database()"
@@ -175,9 +174,9 @@ class PostgresSchemas(Schemas):
         return self._known(checkout.driver.execute("SELECT current_schema()").fetchone()[0])
 
     def _enter_schema(self, checkout: Checkout, schema: str) -> None:
-        """Make the schema the place of everything that follows, and make it at all if it is not there.
+        """Make the schema the first in the search path, and create it if it does not exist.
 
-        Functions keep this search path. Temporary tables come last in it, so that none can pose as one of ours.
+        Functions keep this search path. Temporary tables come last in it, so that none can be taken for one of ours.
         """
         name = quoted(schema)
         if checkout.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
@@ -185,7 +184,10 @@ class PostgresSchemas(Schemas):
         checkout.driver.execute(f"SET LOCAL search_path TO {name}, pg_temp")
 
     def _asked(self, sql: str, values: Sequence[Any], *, keeps: bool = True) -> list[Any]:
-        """Return the rows of a statement. Where it ``keeps`` none, the connection is closed afterwards."""
+        """Return the rows of a statement.
+
+        If it ``keeps`` no cache on the server, the connection is closed afterwards.
+        """
         with Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             checkout.broken = not keeps
             try:

@@ -1,4 +1,4 @@
-"""Which tables the names in a caller's transaction mean, for a store that names no schema in its statements."""
+"""Checks which tables the names in a caller's transaction mean, for a store whose statements name no schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.errors import MisuseError
 
 _SCHEMAS = "SELECT current_schemas(true)"
-#: A table of the library that the store's search path finds, and the connection's does not.
+#: Finds a table of the library that is in the store's search path, but not in the connection's.
 _HIDDEN = """
     SELECT nspname, relname FROM (
         SELECT DISTINCT ON (c.relname) c.oid, n.nspname, c.relname
@@ -20,19 +20,19 @@ _HIDDEN = """
         ORDER BY c.relname, array_position(%s::name[], n.nspname)
     ) AS ours WHERE NOT pg_table_is_visible(oid) ORDER BY relname LIMIT 1
 """
-#: How many search paths of callers are kept that lead to the store's tables.
+#: The number of callers' search paths that are remembered as leading to the store's tables.
 _KEPT = 64
 
 
 class TablePaths:
-    """The part of the backend that knows the search paths which lead to its tables: its own, and those of callers."""
+    """The part of the backend that knows the search paths that lead to its tables: its own, and callers'."""
 
     schema: str | None
     _own_path: list[str] | None = None
     _alike: set[tuple[str, ...]]
 
     def learn_path(self, driver: Any) -> None:
-        """Ask a connection of the store's own, as its engine made it."""
+        """Read the search path of one of the store's own connections, as its engine made it."""
         [own] = driver.execute(_SCHEMAS).fetchone()
         self._own_path = [name for name in own if not name.startswith("pg_temp_")]
         self._alike = {tuple(self._own_path)}
@@ -60,5 +60,6 @@ class TablePaths:
                 f"connection= leads to other tables than the store: {table!r} is not that of the schema {schema!r}, by"
                 f" its search_path and temporary tables ({', '.join(theirs)}); open the store with schema={schema!r}"
             )
-        if not any(name.startswith("pg_temp_") for name in theirs) and len(self._alike) < _KEPT:  # tables come and go
+        # Temporary tables come and go, so a path with them is not remembered.
+        if not any(name.startswith("pg_temp_") for name in theirs) and len(self._alike) < _KEPT:
             self._alike.add(theirs)

@@ -1,4 +1,4 @@
-"""Functions on single values in SQL that each product writes in its own way: rounding, times and pieces of texts."""
+"""SQL functions on single values that each product writes in its own way: rounding, times and parts of texts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from sqlalchemy.sql.functions import FunctionElement
 from lastlight_state.backends.facts import Entry
 from lastlight_state.errors import NotSupported
 
-# SQL that is put together as text: quoted names, literals, and a condition that ends a script.
+# SQL assembled as text: quoted names, literals, and a condition that stops a script.
 #
-# An upgrade that is written as a script runs without this program, so the script itself must stop when its query finds
-# a row that forbids the upgrade.
+# An upgrade script runs without this program. So the script itself must stop if its query finds a row that forbids the
+# upgrade.
 
 
 def quoted(name: str) -> str:
     """Return the name as a quoted identifier.
 
-    SQLAlchemy's own quoting doubles ``%``, which is wrong without parameters.
+    SQLAlchemy's own quoting doubles ``%``, which is wrong in a statement without parameters.
     """
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """Return the text as a literal."""
+    """Return the text as a SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -40,11 +40,11 @@ _TABLE = "lastlight_refusal"
 
 
 def refusal(product: str, query: str, message: str) -> tuple[str, ...]:
-    """Return the statements that fail, saying ``message``, when ``query`` finds anything."""
+    """Return statements that fail with ``message`` if ``query`` returns any row."""
     if product == "postgresql":
         raises = f"RAISE EXCEPTION USING ERRCODE = 'LL001', MESSAGE = {literal(message)}"
         return (f"DO $refusal$ BEGIN IF EXISTS ({query}) THEN {raises}; END IF; END $refusal$",)
-    if product == "sqlite":  # SQLite shows a text of ours only as the name of a failed constraint
+    if product == "sqlite":  # SQLite can show our text only as the name of a failed constraint
         return (
             f"CREATE TEMP TABLE {_TABLE} (found INTEGER CONSTRAINT {quoted(message)} CHECK (found IS NULL))",
             f"INSERT INTO temp.{_TABLE} SELECT 1 WHERE EXISTS ({query})",
@@ -53,10 +53,10 @@ def refusal(product: str, query: str, message: str) -> tuple[str, ...]:
     raise NotSupported(f"a script for {product} cannot stop at a condition")
 
 
-# Which statements would begin or end a transaction.
+# Detection of statements that would begin or end a transaction.
 
 _HINT = re.compile(r"\b(?:commit|rollback|end|abort|begin|start|prepare)\b", re.IGNORECASE)
-#: Comments, texts and quoted names, in which a semicolon or a word means nothing.
+#: Comments, texts and quoted names: a semicolon or keyword in them has no effect.
 _OPAQUE = re.compile(
     r"""--[^\n]*|/\*.*?\*/|[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$""", re.DOTALL
 )
@@ -69,9 +69,9 @@ _BODY = re.compile(r"\bBEGIN\b", re.IGNORECASE)
 
 
 def ending_word(sql: str) -> str | None:
-    """Return the words, such as COMMIT, by which SQL text would begin or end a transaction, None if it has none.
+    """Return the keyword, such as COMMIT, by which SQL text would begin or end a transaction; None if it has none.
 
-    Savepoints do neither. An END after a BEGIN in the text is that of a trigger's or a function's body.
+    Savepoints do neither. An END after a BEGIN in the text counts as the end of a trigger's or function's body.
     """
     if not _HINT.search(sql):
         return None
@@ -84,9 +84,9 @@ def ending_word(sql: str) -> str | None:
     return None
 
 
-# What the original program's rows say in its own columns, written to the columns that revision 0002 adds.
+# The original program's values, copied from its own columns to the columns that revision 0002 adds.
 #
-# The number of phases is that of the history. That program kept the error of a run in the run's context, where it
+# The number of phases is the length of the history. That program kept a run's error in the run's context, where it also
 # stays.
 
 _ENDED = "status IN ('failed', 'cancelled') AND error IS NULL"
@@ -115,28 +115,28 @@ _STATEMENTS = {
 
 
 def carried(product: str) -> tuple[str, ...]:
-    """Return the UPDATEs that fill our columns from the original ones. Run them once the columns are there."""
+    """Return the UPDATEs that fill our new columns from the original ones. Run them once the columns exist."""
     return _STATEMENTS.get(product, ())
 
 
-# Asks for the outline of a schema, what its tables consist of by name, in a SELECT that reads the catalog alone: where
-# tables are distributed, a statement that also read one of them would ask the catalog of the server that holds it.
+# A query for the outline of a schema: the parts of its tables, by name. It is a SELECT that reads the catalog alone. If
+# tables are distributed, a statement that also read one of them would query the catalog of the server that holds it.
 #
-# An outline has a line for each thing, of a kind, a table and a name. Its kinds are those of a catalogue and some more:
-# an index that is unique is ``unique``, and what is there without any effect has ``off`` behind its kind.
+# An outline has a line for each object, with its kind, table and name. The kinds are the catalogue's, with two
+# additions: a unique index is ``unique``, and an object without any effect has ``off`` after its kind.
 
 OFF = " off"
-#: What stands between names of one line that are of the same kind and table.
+#: The separator between names in one line, for objects of the same kind and table.
 AND = "\x1f"
-#: The kind of a line for an extension of the database.
+#: The kind of a line for a database extension.
 EXTENSION = "extension"
-#: The kind of a line for all references of a table together: SQLite's, of a table that has lost none.
+#: The kind of a line for all references of a table together, for a SQLite table that lost none.
 REFERENCES = "references"
 
-#: One pass over the statements that SQLite keeps, in which a table tells its columns, its key and its constraints.
-#: Columns of virtual tables and of tables of others are not asked for: that would load modules and read their schemas.
-#: SQLite begins the text of an index in one way, however the statement was written. It is asked for the references of
-#: a table only where the statement of the table does not say as many as there should be.
+#: One pass over the CREATE statements that SQLite keeps; a table's row yields its columns, key and constraints. It
+#: skips the columns of virtual tables and of others' tables, because that would load modules and read their schemas.
+#: SQLite begins the text of an index in one way, however it was written. A table's references are queried only if its
+#: CREATE statement mentions another number of them than expected.
 _SQLITE = (
     "(SELECT group_concat(CASE type WHEN 'table' THEN "
     "(SELECT 'column' || char(9) || m.name || char(9) || group_concat(name, char(31)) "
@@ -155,7 +155,7 @@ _SQLITE = (
     "|| char(9) || tbl_name || char(9) || name END, char(10)) "
     "FROM sqlite_master AS m WHERE tbl_name IN ({tables}) OR type = 'view')"
 )
-#: A trigger that also fires on a replica is there.
+#: A trigger that also fires on a replica counts as present.
 _POSTGRES = (
     "(WITH ours AS MATERIALIZED (SELECT oid, relname FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p') "
     "AND relname IN ({tables}) AND relnamespace = {namespace}) "
@@ -190,10 +190,10 @@ def outline(
 ) -> str:
     """Return an expression for the outline of these tables, in the schema of the table that ``version`` names in SQL.
 
-    ``others`` are functions and views that belong to them, ``constraints`` the unique ones and the references that the
-    tables should have.
+    ``others`` are functions and views that belong to them. ``constraints`` are the unique constraints and the
+    references that the tables should have.
 
-    NULL for products of which nothing is known, and where none of the tables is there.
+    The value is NULL for other products, and if none of the tables exists.
     """
     listed = _listed(tables)
     if not listed or product not in _PRODUCTS:
@@ -216,15 +216,15 @@ def _listed(names: Iterable[str]) -> str:
 
 @lru_cache(maxsize=4)
 def entries(text: str | None) -> frozenset[Entry]:
-    """Return what an outline names. Kept, because every opening of an equal schema asks for it."""
+    """Return the objects that an outline names. Cached, because every opening of an equal schema asks for them."""
     parts = (line.split("\t") for line in (text or "").split("\n"))
     return frozenset((part[0], part[1], name) for part in parts if len(part) == 3 for name in part[2].split(AND))
 
 
 class nearest(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
-    """The whole number nearest to a float below 2**53, a half to the even one: what Python's ``round`` gives.
+    """The whole number nearest to a float below 2**53. A half goes to the even number, as in Python's ``round``.
 
-    Postgres does so by itself. SQLite's ``round`` takes a half away from zero, so a half is handled apart.
+    Postgres rounds so by itself. SQLite's ``round`` rounds a half away from zero, so a half is handled apart.
     """
 
     type = sa.BigInteger()
@@ -246,7 +246,10 @@ def _nearest_on_postgres(element: nearest, compiler: SQLCompiler, **options: Any
 
 
 class millis_between(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
-    """Whole milliseconds from the first time to the second; negative when that is earlier, NULL when one is NULL."""
+    """The whole milliseconds from the first time to the second.
+
+    Negative if the second is earlier, NULL if one is NULL.
+    """
 
     type = sa.BigInteger()
     inherit_cache = True
@@ -265,10 +268,10 @@ def _millis_on_postgres(element: millis_between, compiler: SQLCompiler, **option
 
 
 class time_from_iso(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function that it stands for
-    """The time that a text of `clock.iso_text` says; NULL for NULL.
+    """The time in a text written by `clock.iso_text`; NULL for NULL.
 
-    A cast would depend on settings of the connection, and so may not be used in every statement of a database that
-    distributes tables over servers.
+    A cast would depend on the connection's settings, so a database that distributes tables over servers forbids it in
+    some statements.
     """
 
     inherit_cache = True
@@ -287,7 +290,7 @@ def _iso_on_postgres(element: time_from_iso, compiler: SQLCompiler, **options: A
     return f"timezone('UTC', make_timestamp({', '.join(whole)}, {seconds}))"
 
 
-#: Where the year, month, day, hour and minute stand in the text of a time, and how long they are.
+#: The positions of year, month, day, hour and minute in the text of a time, and their lengths.
 _ISO_PARTS = ((1, 4), (6, 2), (9, 2), (12, 2), (15, 2))
 
 
@@ -311,7 +314,7 @@ def _text_on_postgres(element: utc_bucket, compiler: SQLCompiler, **options: Any
 
 
 class before(FunctionElement[str]):  # noqa: N801 - reads as the SQL function that it stands for
-    """The part of a text before the first ``mark``; NULL where the mark does not occur."""
+    """The part of a text before the first ``mark``; NULL if the text does not contain the mark."""
 
     type = sa.Text()
     inherit_cache = True
@@ -330,7 +333,7 @@ def _before_on_postgres(element: before, compiler: SQLCompiler, **options: Any) 
 
 
 class bytes_of(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
-    """The bytes of a value's text, as the product writes it."""
+    """The number of bytes of a value's text, as the product writes it."""
 
     type = sa.BigInteger()
     inherit_cache = True

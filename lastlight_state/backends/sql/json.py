@@ -1,7 +1,7 @@
-"""JSON inside statements: reading elements and members, and making objects, on each product.
+"""JSON inside statements: reading elements and members, and building objects, on each product.
 
-A statement that takes any number of values gets them as one parameter, a JSON array that it reads as rows. So it is
-one statement for any number, and is compiled once.
+A statement that takes any number of values gets them as one parameter, a JSON array that it reads as rows. So one
+compiled statement serves any number of values.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class elements_of(FunctionElement[Any]):  # noqa: N801 - reads as the SQL function that it stands for
-    """The elements of a JSON array, given as text, one a row: ``elements_of(text).table_valued("value")``."""
+    """The elements of a JSON array in a text, one per row: ``elements_of(text).table_valued("value")``."""
 
     inherit_cache = True
 
 
 class members_of(FunctionElement[Any]):  # noqa: N801
-    """The members of a JSON column's object, one a row: ``members_of(column).table_valued("key", "value")``.
+    """The members of a JSON column's object, one per row: ``members_of(column).table_valued("key", "value")``.
 
-    Values are texts. What is no object has no members.
+    Values are texts. A value that is not an object has no members.
     """
 
     inherit_cache = True
 
 
 class member_of(FunctionElement[str]):  # noqa: N801
-    """The member ``key`` of a JSON object as text; NULL where it is null or absent."""
+    """The member ``key`` of a JSON object, as text; NULL if it is null or absent."""
 
     type = sa.Text()
     inherit_cache = False
@@ -45,7 +45,7 @@ class member_of(FunctionElement[str]):  # noqa: N801
 class entry_of(FunctionElement[str]):  # noqa: N801
     """``document[key].member`` as text: ``entry_of(document, key, member="m")``.
 
-    NULL where document, key or member is missing, or the entry is not an object. The key may be any text.
+    NULL if the document, key or member is missing, or if the entry is not an object. The key may be any text.
     """
 
     type = sa.Text()
@@ -59,15 +59,15 @@ class entry_of(FunctionElement[str]):  # noqa: N801
 
 
 class object_of(FunctionElement[Any]):  # noqa: N801
-    """An aggregate: one JSON object of keys and values. Over no rows it is ``{}`` on SQLite and NULL on Postgres."""
+    """An aggregate: one JSON object from keys and values. Without rows it is ``{}`` on SQLite and NULL on Postgres."""
 
     inherit_cache = True
 
 
 class has_members(FunctionElement[bool]):  # noqa: N801
-    """Whether a JSON object has the members of another one, which is given as text: ``has_members(document, text)``.
+    """True if a JSON object has all members of a second one, given as text: ``has_members(document, text)``.
 
-    The other one's values are texts, numbers, flags and nulls. What is no object has none.
+    The second object's values are texts, numbers, flags and nulls. A value that is not an object has no members.
     """
 
     type = sa.Boolean()
@@ -75,7 +75,7 @@ class has_members(FunctionElement[bool]):  # noqa: N801
 
 
 class kind_of(FunctionElement[str]):  # noqa: N801
-    """The kind of a JSON column's outermost value: ``object``, ``array``, ``null`` …; NULL for what is not JSON."""
+    """The kind of a JSON column's outermost value: ``object``, ``array``, ``null`` …; NULL if the value is not JSON."""
 
     type = sa.Text()
     inherit_cache = True
@@ -167,5 +167,5 @@ def _has_members_on_postgres(element: has_members, compiler: SQLCompiler, **opti
 
 
 def _object_or_null(document: str) -> str:
-    """Return the SQL of a document on SQLite that is NULL where it is no JSON object."""
+    """Return SQL for a document on SQLite that is NULL unless the document is a JSON object."""
     return f"CASE WHEN json_valid({document}) AND json_type({document}) = 'object' THEN {document} END"

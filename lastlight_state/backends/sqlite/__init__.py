@@ -1,8 +1,8 @@
 """SQLite: one writer at a time per process, readers beside it, no implicit transaction.
 
-The driver's own transactions are off (``isolation_level=None``): a deferred transaction that writes after it has
-read fails at once when another process committed in between, and no timeout helps. So writing units say ``BEGIN
-IMMEDIATE`` and wait their turn, reading units never write, and a lock is never upgraded.
+The driver's own transactions are off (``isolation_level=None``). A deferred transaction that first reads and then
+writes fails at once if another process committed in between, and no timeout helps. So writing units send ``BEGIN
+IMMEDIATE`` and wait for the lock, reading units never write, and a lock is never upgraded.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OLDEST = (3, 35, 0)
 
 
 class _Compiler(SQLiteCompiler):
-    """Writes the ``INDEXED BY`` of `db.schema.indexes.through`: SQLAlchemy's compiler drops table hints on SQLite."""
+    """A compiler that writes ``INDEXED BY`` (`db.schema.indexes.through`); SQLAlchemy drops table hints on SQLite."""
 
     def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
         return text
@@ -66,7 +66,7 @@ class _Dialect(SQLiteDialect_pysqlite):
 
 
 class SqliteBackend(SqliteUpkeep):
-    """One SQLite file, one database in memory, or what a caller's engine connects to."""
+    """One SQLite file, one database in memory, or the database of a caller's engine."""
 
     name = "sqlite"
     dialect = _Dialect(paramstyle="qmark")
@@ -98,7 +98,7 @@ class SqliteBackend(SqliteUpkeep):
         self.refuse_odd_file()
 
     def refuse_odd_file(self) -> None:
-        """Raise `BackendUnavailable` for a FIFO, device or directory, and for a directory that may not be entered."""
+        """Raise `BackendUnavailable` for a FIFO, device or directory, and for a file in an inaccessible directory."""
         _ = self.exists
 
     @property
@@ -141,7 +141,7 @@ class SqliteBackend(SqliteUpkeep):
         if checkout.group is not None:
             return checkout
         begins = mode.begins and not isinstance(checkout.driver, LockedConnection)
-        if checkout.shares and not begins and len(self._line) > 1:  # a statement alone would be a commit alone
+        if checkout.shares and not begins and len(self._line) > 1:  # a single statement would need a commit of its own
             begins = checkout.begun = group_commit.leads(checkout)
         begin = "BEGIN IMMEDIATE" if mode.writes else "BEGIN DEFERRED"
         try:
@@ -150,9 +150,9 @@ class SqliteBackend(SqliteUpkeep):
                     checkout.driver.execute(begin)
                 except sqlite3.Error as error:
                     self.persist(checkout, error, partial(checkout.driver.execute, begin))
-            if self.options.across_mounts:  # in a transaction, or under our lock, nobody changes what is found
+            if self.options.across_mounts:  # our transaction or lock keeps others from changing it
                 self._patiently(checkout, partial(untrusted.refuse_forbidden, checkout.driver))
-        except BaseException:  # a signal's exception may come after the BEGIN that it interrupted succeeded
+        except BaseException:  # a signal's exception may come just after a successful BEGIN
             self.rollback(checkout)
             self.release(checkout)
             raise
@@ -195,7 +195,7 @@ class SqliteBackend(SqliteUpkeep):
             self._connections.give_back_reader(checkout)
 
     def recover(self, checkout: Checkout) -> None:
-        """Let whoever has the next turn undo what is left; where nobody waits for a turn, take it here."""
+        """Have the next writer undo an interrupted unit. If no writer waits, do it here."""
         checkout.broken = True
         self._connections.recover(checkout)
         if self._connections.unfinished:
@@ -203,9 +203,9 @@ class SqliteBackend(SqliteUpkeep):
                 pass
 
     def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
-        """Wait for the file's lock in pieces, so that a wait can be given up in between."""
+        """Wait for the file's lock in short pieces, so that the wait can be cancelled in between."""
         if error_name(error) == "SQLITE_BUSY_SNAPSHOT":
-            checkout.broken = True  # somebody's cursor keeps an old state: no wait ends that
+            checkout.broken = True  # an unread cursor keeps an old snapshot: waiting does not help
         if checkout.backend is not self or not isinstance(error, sqlite3.Error):
             raise self.failed(checkout, error) from error
         try:
@@ -227,13 +227,13 @@ class SqliteBackend(SqliteUpkeep):
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
         if len(sql) > examining.KEPT_TEXT and self.files and checkout.owner is None:
-            checkout.broken = True  # closed afterwards, and the text with it
+            checkout.broken = True  # closed afterwards, with the cached text
         return self._patiently(checkout, lambda: examining.ask(checkout.driver, sql, params, limit, timeout, plan=plan))
 
     fetched = staticmethod(fetched)
 
     def named_lock(self, checkout: Checkout, name: str) -> None:
-        """Do nothing: a SQLite file has one writing unit at a time."""
+        """Do nothing: only one unit at a time writes to a SQLite file."""
 
     def connection(self, checkout: Checkout) -> Connection:
         if not checkout.mode.writes:
@@ -289,7 +289,7 @@ class SqliteBackend(SqliteUpkeep):
             try:
                 return self._patiently(checkout, lambda: [row for sql in selects for row in execute(sql).fetchall()])
             except BackendError as error:
-                if error_name(error.__cause__) == "SQLITE_ERROR":  # our SELECT is sound: no table
+                if error_name(error.__cause__) == "SQLITE_ERROR":  # the SELECT is correct, so a table is missing
                     return None
                 raise
 
@@ -313,7 +313,7 @@ class SqliteBackend(SqliteUpkeep):
     def _migration(self, checkout: Checkout, lock_timeout: float, *, rebuilds: bool) -> Iterator[Connection]:
         execute = checkout.driver.execute
         execute(busy_timeout(lock_timeout))
-        execute(f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}")  # no transaction can change it
+        execute(f"PRAGMA foreign_keys = {'OFF' if rebuilds else 'ON'}")  # has no effect inside a transaction
         execute("BEGIN IMMEDIATE")
         connection = self.connection(checkout)
         connection.begin()
@@ -336,7 +336,10 @@ class SqliteBackend(SqliteUpkeep):
         return FileConnections(self._path, self.options, lambda: self.metrics.count("mailbox_copies"))
 
     def _lent_dialect(self) -> Engine:
-        """Return an engine that lends its dialect. It has a connection of its own, as the first one is rolled back."""
+        """Return an engine whose dialect is lent to others.
+
+        It has its own connection, because its first one is rolled back.
+        """
         if self._dialect_engine is None:
             named = URL.create("sqlite", database=None if self._path is None else str(self._path))
             engine = create_engine(named, module=sqlite3, poolclass=NullPool, creator=lambda: sqlite3.connect(MEMORY))

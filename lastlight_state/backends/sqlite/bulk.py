@@ -23,16 +23,16 @@ from lastlight_state.backends.sqlite.driver import each, translate
 from lastlight_state.backends.sqlite.private_copies import place_of
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
-# Many rows at once: several in one INSERT, which costs SQLite a third of what one statement for each row costs.
+# Bulk inserts: several rows in one INSERT cost a third of one statement per row.
 
-#: Rows in one statement. More gain nothing, and SQLite takes at most 32,766 parameters.
+#: The rows in one statement. More gain nothing, and SQLite accepts at most 32,766 parameters.
 _ROWS = 50
-#: The end of an INSERT of one row that has a parameter for each column, and nothing after them.
+#: The end of an INSERT of one row, with a parameter for each column and nothing after them.
 _PARAMETERS = re.compile(r"VALUES (\((?:\?, )*\?\))\s*$")
 
 
 def insert_rows(driver: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Insert rows in their order; ``sql`` inserts one of them. Raises the driver's errors."""
+    """Insert the rows in their order. ``sql`` is the INSERT of one row. Raises the driver's errors."""
     several, whole = _several(sql), len(rows) - len(rows) % _ROWS
     if several is None:
         driver.executemany(sql, rows)
@@ -46,7 +46,7 @@ def insert_rows(driver: sqlite3.Connection, sql: str, rows: Sequence[Sequence[An
 
 @lru_cache(maxsize=64)
 def _several(sql: str) -> str | None:
-    """Return the statement for many rows; None for one that cannot be extended."""
+    """Return the statement that inserts many rows; None if ``sql`` cannot be extended."""
     found = _PARAMETERS.search(sql)
     if found is None or found[1].count("?") * _ROWS > 32_766:
         return None
@@ -55,11 +55,11 @@ def _several(sql: str) -> str | None:
 
 T = TypeVar("T")
 
-#: How long a copy waits for a lock until it looks again.
+#: The seconds that a copy waits for a lock between two attempts.
 _PAUSE_SECONDS = 0.02
 _NUMBER = "INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :seq)"
 _RENUMBER = "UPDATE sqlite_sequence SET seq = :seq WHERE name = :name"
-#: What SQLite says where a copy cannot be written: it is the copy's disk, and waiting does not help.
+#: The errors of SQLite for a copy that cannot be written. The copy's disk is the cause, so waiting does not help.
 _NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE"})
 
 
@@ -116,7 +116,7 @@ class Moving(Upkeep):
         return place_of(self.files[0]) if self.files else None
 
     def lost_log(self, *, lacks_tables: bool) -> bool:
-        if not self.files or self._connections.journal_mode != "wal":  # which only a look at a file in rest knows
+        if not self.files or self._connections.journal_mode != "wal":  # which can only be seen in an unused file
             return False
         return files.lost_log(self.files[0], lacks_tables=lacks_tables)
 
@@ -124,7 +124,7 @@ class Moving(Upkeep):
         try:
             path.touch(mode=0o600, exist_ok=False)
             with closing(connect(path)) as copy:
-                # All pages in one step, which is one moment. The driver itself waits for a lock without end.
+                # Copies all pages in one step, as a snapshot. The driver itself would wait for a lock without limit.
                 checkout.driver.backup(copy, progress=_until(waiting.until(self.lock_seconds)), sleep=_PAUSE_SECONDS)
         except (sqlite3.Error, OSError) as error:
             if error_name(error) in _NO_ROOM:
@@ -135,7 +135,7 @@ class Moving(Upkeep):
         return True
 
     def _patiently(self, checkout: Any, run: Callable[[], T]) -> T:
-        """Return what ``run`` gives, which waits for the file's lock as a statement of a unit does."""
+        """Return the result of ``run``, which waits for the file's lock as a unit's statement does."""
         try:
             return run()
         except sqlite3.Error as error:
@@ -144,7 +144,7 @@ class Moving(Upkeep):
 
 
 def _until(end: float) -> Callable[[int, int, int], None]:
-    """End a copy with `BackendBusy` that is still waiting for a lock at that moment."""
+    """Stop a copy with `BackendBusy` if it still waits for a lock at that time."""
 
     def told(status: int, *_: int) -> None:
         if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() >= end:

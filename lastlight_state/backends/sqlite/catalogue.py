@@ -8,17 +8,17 @@ from typing import Any
 
 from lastlight_state.backends.facts import Catalogue, Entry, squeezed
 
-# The shape of a SQLite schema: columns, keys and indexes, however the statements that made them are spelt.
+# The shape of a SQLite schema: columns, keys and indexes, independent of how the statements were spelt.
 #
-# SQLite keeps the text of every statement, with its comments, quotes and letters. Files that another program has made
-# say the same in other words, so their tables are compared by what SQLite itself says about them.
+# SQLite keeps the text of every CREATE statement, with its comments, quotes and case. Another program's files may spell
+# the same schema differently, so their tables are compared by the facts that SQLite itself reports.
 
 _TOKEN = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|"(?P<quoted>(?:[^"]|"")*)"|`(?P<ticked>[^`]*)`"""
     r"|\[(?P<bracketed>[^\]]*)\]|(?P<word>\d+\.\d+|\w+)|(?P<sign><>|[<>!=]=|\|\||->>?|[^\s\w])",
     re.DOTALL,
 )
-#: Words of a table's statement that change what it takes and that SQLite's own functions do not tell.
+#: Words of a CREATE TABLE that change what the table accepts, but which SQLite's functions do not report.
 _WORDS = frozenset("autoincrement check collate conflict generated strict without".split())
 
 _TABLES = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite#_%' ESCAPE '#'"
@@ -38,7 +38,7 @@ _VIEWS = "SELECT name, sql FROM sqlite_master WHERE type = 'view'"
 def shape_of(driver: Any) -> Catalogue:
     """Return the columns, keys, constraints, indexes, triggers and views of the main database.
 
-    An index's text is its statement.
+    An index is described by its statement.
     """
     found = {("view", str(name), ""): normal(sql) for name, sql in driver.execute(_VIEWS).fetchall()}
     for table, sql in driver.execute(_TABLES).fetchall():
@@ -53,7 +53,7 @@ def shape_of(driver: Any) -> Catalogue:
 
 
 def normal(sql: str) -> str:
-    """Return the statement without comments, with names and keywords in small letters and single blanks."""
+    """Return the statement without comments, with names and keywords in lower case and single blanks."""
     return " ".join(_tokens(sql))
 
 
@@ -72,7 +72,7 @@ def _tokens(sql: str) -> Iterator[str]:
 def _columns(driver: Any, table: str) -> Iterator[tuple[Entry, str]]:
     for name, kind, needed, default, key, hidden in driver.execute(_COLUMN_FACTS, (table,)).fetchall():
         parts = [str(kind).upper()]
-        if needed or key:  # a key that may be NULL is an oversight that the original shares with SQLite itself
+        if needed or key:  # a nullable key is a quirk of SQLite that the original program shares
             parts.append("NOT NULL")
         if default is not None:
             parts.append(f"DEFAULT {_default(default)}")
@@ -114,7 +114,7 @@ _CONSTRAINTS = ("CONSTRAINT ", "PRIMARY KEY", "UNIQUE", "CHECK", "FOREIGN KEY")
 
 
 def catalogue_of(driver: Any) -> Catalogue:
-    """Return every object of the main database except SQLite's own."""
+    """Return every object of the main database, except SQLite's own."""
     found: dict[Entry, str] = {}
     for kind, name, table, sql in driver.execute(_OBJECTS).fetchall():
         if kind == "table":
@@ -127,7 +127,10 @@ def catalogue_of(driver: Any) -> Catalogue:
 
 
 def _of_table(table: str, sql: str) -> Iterator[tuple[Entry, str]]:
-    """Yield one entry per column and constraint, because ADD COLUMN appends to the text behind the constraints."""
+    """Yield one entry per column and constraint.
+
+    ADD COLUMN appends behind the constraints, so the text alone would differ.
+    """
     text = squeezed(sql)
     start, end = text.index("("), text.rindex(")")
     yield ("table", table, ""), text[end + 1 :].strip()
@@ -139,7 +142,7 @@ def _of_table(table: str, sql: str) -> Iterator[tuple[Entry, str]]:
 
 
 def _parts(body: str) -> Iterator[str]:
-    """Yield the pieces between commas outside of brackets and quotes."""
+    """Yield the parts of a text between commas that are outside brackets and quotes."""
     depth, quote, piece = 0, "", ""
     for character in body:
         if quote:

@@ -1,12 +1,12 @@
-"""Checkpoints of the write-ahead log, made while nobody commits, for versions of SQLite that lose commits otherwise.
+"""Checkpoints of the write-ahead log while nobody commits, for SQLite versions that may otherwise lose commits.
 
-In those versions a checkpoint that begins while another connection commits, and by that starts the log anew, may take
-pages of the new log for pages that it has copied (`known_faults.WAL_RESET`). It cannot happen while the writers' lock
-is held. The modes FULL, RESTART and TRUNCATE take that lock, but where they do not get it in time SQLite makes a
-PASSIVE checkpoint without it. So none of these is asked of such a version. Instead one connection holds the lock by
-``BEGIN IMMEDIATE``, and another makes a PASSIVE checkpoint meanwhile. What ends the old log is an ordinary commit.
+In those versions, a checkpoint can begin while another connection's commit restarts the log. It may then take pages of
+the new log for pages that it has already copied (`known_faults.WAL_RESET`). This cannot happen while the writers' lock
+is held. The modes FULL, RESTART and TRUNCATE take that lock; but if they do not get it in time, SQLite makes a PASSIVE
+checkpoint without it. So none of these modes is used with such a version. Instead one connection holds the lock by
+``BEGIN IMMEDIATE``, and another makes a PASSIVE checkpoint meanwhile. The old log ends with an ordinary commit.
 
-SQLite's automatic checkpoints are off there: after a commit the log itself is asked how long it is. Closing the last
+SQLite's automatic checkpoints are off there: after a commit, this module checks the length of the log. Closing the last
 connection makes a checkpoint, too, under a lock of the whole file; so does leaving WAL mode.
 """
 
@@ -22,26 +22,27 @@ from lastlight_state.backends.base import Options
 from lastlight_state.backends.sqlite import files
 from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 
-#: Whether this version of SQLite needs it.
+#: True if this version of SQLite has the fault.
 NEEDED = known_faults.WAL_RESET.affects(sqlite3.sqlite_version)
 
-#: Of the log: the sizes of its header and of what precedes each page, and where the header has the size of a page.
+#: The sizes of the log's header and of the header before each page, and the position of the page size.
 _HEADER, _FRAME, _PAGE_SIZE = 32, 24, slice(8, 12)
-#: Two numbers that are new whenever the log starts anew: where they stand in its header, and before each page.
+#: Positions in the log's header and before each page of two numbers (salts) that are new whenever the log restarts.
 _SALTS, _SALTS_OF_FRAME = slice(16, 24), slice(8, 16)
 
 _PAUSE_SECONDS = 0.005
-#: For how long writers wait for readers of a log that grows on, in seconds for each time that it has its usual length.
+#: The seconds that writers wait for readers of a growing log, for each multiple of the log's usual length.
 _WAIT_SECONDS, _LONGEST_WAIT = 0.01, 1.0
-#: The parts of the usual length by which the log grows between two checkpoints, while readers keep it from ending.
+#: The fraction of its usual length by which the log grows between two checkpoints while readers keep it from
+#: restarting.
 _PARTS = 4
 
 
 class WriteAheadLog:
-    """The log beside a file, and whether it has so many pages that a checkpoint is due. ``pages`` 0: it never is.
+    """The log beside a file, and the check whether a checkpoint is due. It never is with ``pages`` 0.
 
-    To be asked after each commit, so it costs one read of a few bytes: the place of the page that makes a checkpoint
-    due holds what it held before, until the log has become as long again.
+    The check runs after each commit, so it only reads a few bytes: the header of the page whose writing makes a
+    checkpoint due. That header keeps its former content until the log is as long again.
     """
 
     def __init__(self, database: Path, pages: int) -> None:
@@ -62,21 +63,24 @@ class WriteAheadLog:
             if self._next == self.pages and os.pread(file, _FRAME, self._at) == self._seen:
                 return False
             return self._is_long(file)
-        except OSError:  # no log
+        except OSError:  # the log does not exist
             return False
 
     @property
     def grows_on(self) -> bool:
-        """True if a checkpoint was made of this log, and readers kept it from starting anew."""
+        """True if a checkpoint of this log was made, but readers kept it from restarting."""
         return self._next != self.pages
 
     def tried(self, pages: int) -> None:
-        """Remember a checkpoint of a log of so many pages. The next is due when it has grown on, or started anew."""
+        """Record a checkpoint of a log with this many pages.
+
+        The next is due when the log has grown further, or restarted.
+        """
         self._next = pages + max(1, self.pages // _PARTS)
 
     @property
     def salts(self) -> bytes:
-        """Return what tells the log from the one before it."""
+        """Return the log's salts, which differ from those of the log before it."""
         try:
             with files.beside(self._database)[0].open("rb") as file:
                 return file.read(_HEADER)[_SALTS]
@@ -84,10 +88,10 @@ class WriteAheadLog:
             return b""
 
     def __del__(self) -> None:
-        self.forget()  # of a store that nobody closed
+        self.forget()  # for a store that nobody closed
 
     def forget(self) -> None:
-        """Close the file of the log, which is another one after its last connection was closed."""
+        """Close the log's file, because SQLite makes a new one after its last connection was closed."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
@@ -108,7 +112,7 @@ class WriteAheadLog:
 
 
 def bring_in(log: WriteAheadLog, writer: Any, reader: Any) -> None:
-    """Copy a log that is due into its file, with the ``writer`` idle. Raises the driver's errors; then it stays due."""
+    """Copy a log that is due into the database file; ``writer`` must be idle. After a driver's error it stays due."""
     with _Writers(writer):
         _, pages, _ = _copied(reader, 0)
         if log.grows_on:
@@ -117,9 +121,9 @@ def bring_in(log: WriteAheadLog, writer: Any, reader: Any) -> None:
 
 
 def made(log: WriteAheadLog, writer: Any, reader: Any, mode: str, seconds: float) -> tuple[bool, int, int] | None:
-    """Make a checkpoint in one of SQLite's modes, and return what its pragma says; None for a file without a log.
+    """Make a checkpoint in one of SQLite's modes. Returns the row of its pragma, or None for a file without a log.
 
-    Readers are waited for as long as the mode says, for so many seconds at most. A log that is given back keeps a page.
+    Waits for readers as the mode demands, for at most ``seconds``. A log that is given back keeps one page.
     """
     end = time.monotonic() + seconds
     with _Writers(writer):
@@ -133,7 +137,7 @@ def made(log: WriteAheadLog, writer: Any, reader: Any, mode: str, seconds: float
 
 
 class _Writers:
-    """Keeps all writers waiting while the block lasts. The connection is in no transaction."""
+    """A block during which all writers wait. The connection must be in no transaction."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
@@ -146,7 +150,7 @@ class _Writers:
 
 
 def _copied(reader: Any, seconds: float, *, is_complete: bool = False) -> tuple[bool, int, int]:
-    """Copy what readers let through, for so many seconds; ``is_complete``: or until all is copied."""
+    """Copy the pages that readers permit, for these seconds. With ``is_complete``, stop as soon as all are copied."""
     end = time.monotonic() + seconds
     while True:
         busy, pages, copied = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -157,7 +161,10 @@ def _copied(reader: Any, seconds: float, *, is_complete: bool = False) -> tuple[
 
 
 def _started_anew(log: WriteAheadLog, writer: Any, reader: Any, end: float, *, cut: bool) -> bool:
-    """Commit a page as it is, until the log starts with it. False if readers of the old log stay until the end."""
+    """Commit an unchanged page until the log restarts with it.
+
+    Returns False if readers keep the old log until ``end``.
+    """
     before, pause = log.salts, _PAUSE_SECONDS
     limit = writer.execute("PRAGMA journal_size_limit").fetchone()[0]
     try:
@@ -190,17 +197,17 @@ def _rewrite_first_page(writer: Any) -> None:
 
 
 def log_of(database: Path, options: Options, settings: tuple[str, ...]) -> WriteAheadLog | None:
-    """Return the log of a file with these settings, if SQLite must not make its checkpoints."""
+    """Return the log of a file with these settings if SQLite must not make its checkpoints; else None."""
     return WriteAheadLog(database, options.wal_autocheckpoint) if NEEDED and "journal_mode = WAL" in settings else None
 
 
 def pragma(pages: int) -> str:
-    """Return the setting of a connection for automatic checkpoints, by the number of pages that somebody asked for."""
+    """Return the connection setting for automatic checkpoints after this number of pages."""
     return f"wal_autocheckpoint = {0 if NEEDED else pages}"
 
 
 def plain_connection(path: str) -> sqlite3.Connection:
-    """Return a connection to a file as it is, without a setting of ours but the one for automatic checkpoints."""
+    """Return a connection to a file without any of our settings, except the one for automatic checkpoints."""
     connection = connect(path, isolation_level=None, check_same_thread=False)
     if NEEDED:
         connection.execute("PRAGMA wal_autocheckpoint = 0")

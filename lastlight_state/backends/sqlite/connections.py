@@ -1,6 +1,6 @@
-"""Connections to SQLite: what all ways of having them share, and those that are not to a file of ours.
+"""Connections to SQLite: the common base, and connections to memory and of a caller's engine.
 
-A file of ours keeps one writer and a few readers open (`file_connections`). A database in memory is a single connection
+For a file, one writer and a few readers are kept open (`file_connections`). A database in memory is a single connection
 that all units share. A caller's engine lends its own connections, which get our settings at each checkout.
 """
 
@@ -31,45 +31,45 @@ _log = logging.getLogger("lastlight_state.backends")
 
 
 class Connections(ABC):
-    """Lends connections. Writers come one at a time, in the order they asked."""
+    """Lends connections. Only one writer at a time has one, in the order in which they asked."""
 
-    #: Whether units that wait may be committed together.
+    #: True if waiting units may be committed together.
     shares = False
-    #: How many threads it pays to have for writing.
+    #: The number of writing threads that is useful.
     writers = 1
-    #: Whether nothing needs to be done with the writer's connection when it is given back.
+    #: True if the writer's connection needs no work when it is returned.
     _stays = False
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        #: Those who want to write.
+        #: The queue of writers.
         self.line = FairLock()
-        #: Who has the writer's connection, from before it is lent until nothing is left to undo on it.
+        #: The checkout that uses the writer's connection, from before the loan until nothing is left to undo.
         self._user: Checkout | None = None
-        #: The log that a checkpoint is made of where SQLite must not do that by itself.
+        #: The log whose checkpoints the library makes, if SQLite must not make them.
         self.log: WriteAheadLog | None = None
-        #: The writer's connection, where one is kept between units and lent as it is.
+        #: The writer's connection, if one is kept open between units.
         self._writer: sqlite3.Connection | None = None
 
     @property
     def disturbed(self) -> bool:
-        """Return whether a file that was read as unchanging has changed after all."""
+        """True if a file that was read as unchanging has changed after all."""
         return False
 
     @property
     def journal_mode(self) -> str | None:
-        """Return the file's journal mode where a connection cannot tell it."""
+        """Return the file's journal mode if a connection cannot tell it; else None."""
         return None
 
     @property
     def unfinished(self) -> bool:
-        """Return whether the writer's connection was left in the middle of something, and nobody waits to end that."""
+        """True if the writer's connection was left inside a unit, and no writer waits who would undo it."""
         return self._user is not None and not self.line
 
     def writer(self, checkout: Checkout) -> None:
-        """Lend the connection that may write, after those who asked before.
+        """Lend the writer's connection, in the order of requests.
 
-        Raises `BackendBusy` when they take longer than the setting ``queue_timeout``.
+        Raises `BackendBusy` after the seconds of the setting ``queue_timeout``.
         """
         try:
             if not self.line.enter(checkout, self._options.queue_timeout):
@@ -91,7 +91,7 @@ class Connections(ABC):
             raise
 
     def give_back_writer(self, checkout: Checkout) -> None:
-        """End a writer's turn. Nothing happens when it has ended."""
+        """End a writer's loan. Does nothing if it has ended."""
         try:
             if self._user is checkout:
                 if checkout.broken or not self._stays:
@@ -101,7 +101,7 @@ class Connections(ABC):
             self.line.leave(checkout)
 
     def recover(self, checkout: Checkout) -> None:
-        """Take back what a unit had that was cut off; the next writer finds out what it left."""
+        """Take back the connection of an interrupted unit; the next writer undoes what the unit left."""
         if checkout.mode.writes:
             self.line.leave(checkout)
         else:
@@ -120,7 +120,7 @@ class Connections(ABC):
         """Leave the parent's connections alone in a child process."""
 
     def another(self, checkout: Checkout) -> AbstractContextManager[Any]:
-        """Lend a connection beside that of a checkout, where `reader` cannot."""
+        """Lend a second connection beside a checkout's, for cases in which `reader` cannot."""
         raise NotImplementedError
 
     def _forget_log(self) -> None:
@@ -135,11 +135,11 @@ class Connections(ABC):
 
     @abstractmethod
     def _discard(self, cut_off: Checkout) -> None:
-        """Undo what somebody left on the writer's connection who is gone, and lend that connection no more."""
+        """Undo what an interrupted unit left on the writer's connection, and never lend that connection again."""
 
 
 class SharedConnection(Connections):
-    """A database in memory: one connection, one unit at a time, readers included."""
+    """A database in memory: one connection, for one unit at a time, readers included."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -171,14 +171,14 @@ class SharedConnection(Connections):
             self._discard(checkout)
 
     def _discard(self, cut_off: Checkout) -> None:
-        """Undo the unit and keep the connection, which is the database. The unit must not touch it any more."""
+        """Undo the unit and keep the connection, which is the database. The unit must no longer use it."""
         undo(self._connection)
         permit_writes(cut_off)
         cut_off.driver = None
 
 
 class EngineConnections(Connections):
-    """A caller's engine. Each checkout gets the settings that a unit needs; each return puts the caller's back.
+    """A caller's engine. Each checkout applies the settings that a unit needs; each return restores the caller's.
 
     On a database in memory readers wait for the writer, because they may share its connection.
     """
@@ -192,7 +192,7 @@ class EngineConnections(Connections):
         settings = tuple(pragmas(options, carrier))
         self.log = None if path is None else checkpoints.log_of(path.absolute(), options, settings)
         self._settings = host_connections.settings_of_connection(settings)
-        #: The file's journal mode, which stays, is set once.
+        #: True once the journal mode, which the file keeps, was set.
         self._once: tuple[str, ...] | None = host_connections.settings_of_file(settings)
 
     def recover(self, checkout: Checkout) -> None:
@@ -214,7 +214,7 @@ class EngineConnections(Connections):
             self._take_back_writer(checkout)
 
     def close(self) -> None:
-        """Leave the engine to the caller."""
+        """Leave the caller's engine open."""
         self._forget_log()
 
     def _lend_writer(self, checkout: Checkout) -> None:
@@ -240,7 +240,7 @@ class EngineConnections(Connections):
         if owner is None:
             return
         if checkout.mode.writes:
-            self._forget_log()  # which is gone once the engine has closed its last connection
+            self._forget_log()  # the log is gone once the engine has closed its last connection
         if not checkout.broken:
             checkout.broken = not checkout.before.put_back(checkout.driver)
         if checkout.broken:
@@ -258,11 +258,11 @@ class EngineConnections(Connections):
 
     @block
     def another(self, checkout: Checkout) -> Iterator[Any]:
-        """Lend a new connection, made as those of the engine are. The engine's pool may have no other to give."""
+        """Lend a new connection, made as the engine makes its own. The engine's pool may have no second one."""
         pool = self._engine.pool.recreate()
         owner = pool.connect()
         if owner.dbapi_connection is checkout.driver:
-            owner.detach()  # not closed: it is the only one
+            owner.detach()  # not closed: a database in memory has no other
             raise BackendUnavailable("the engine always gives the same connection", reason="pool")
         try:
             yield owner.dbapi_connection
@@ -271,7 +271,7 @@ class EngineConnections(Connections):
             pool.dispose()
 
     def _set_up_once(self, driver: Any, habits: host_connections.BorrowedSettings) -> None:
-        """Set what stays with the file, and tell the caller of it and of what is missing."""
+        """Apply the settings that the file keeps, and warn the caller of them and of missing ones."""
         before = host_connections.journal_mode(driver)
         set_up(driver, self._once or (), self._options, writes=False)
         self._once = None
@@ -287,17 +287,17 @@ class EngineConnections(Connections):
 
 
 def file_of(engine: Engine) -> Path | None:
-    """Return the file that an engine connects to, None for a database in memory."""
+    """Return the file that an engine connects to; None for a database in memory."""
     name = (engine.url.database or "").removeprefix("file:").partition("?")[0]
     in_memory = name in ("", ":memory:") or engine.url.query.get("mode") == "memory"
     return None if in_memory else Path(name)
 
 
 def undo(connection: sqlite3.Connection) -> None:
-    """Undo whatever the connection is in the middle of.
+    """Undo any unfinished work on the connection.
 
-    A lone statement whose rows were not all read is in no transaction, and keeps the file locked all the same: until
-    its cursor dies, which an exception's frames may keep. A ROLLBACK ends it; that needs a BEGIN before it.
+    A single statement with unread rows is in no transaction, but keeps the file locked until its cursor is deleted. An
+    exception's frames may hold that cursor. A ROLLBACK ends the statement, but needs a BEGIN before it.
     """
     try:
         if not connection.in_transaction:

@@ -1,8 +1,8 @@
-"""The driver of SQLite. Nothing else in the library imports it.
+"""The SQLite driver. No other module of the library imports it.
 
-It is Python's own ``sqlite3``, with the SQLite of that build of Python. The extra ``sqlite`` brings ``pysqlite3``,
-which has a newer one inside and is used where the setting ``sqlite_driver`` asks for it. A process has one of the two:
-two libraries of SQLite that have one file open drop each other's locks on it, because a lock is the process's.
+It is Python's own ``sqlite3``, with the SQLite of that Python build. The extra ``sqlite`` installs ``pysqlite3``, which
+contains a newer SQLite and is used if the setting ``sqlite_driver`` asks for it. A process uses only one of the two: if
+two SQLite libraries open the same file, they drop each other's locks, because a lock belongs to the process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.lazy import load
 from lastlight_state.settings import PREFIX
 
-#: The variable that is read when SQLite is first used.
+#: The environment variable that is read when SQLite is first used.
 VARIABLE = PREFIX + "SQLITE_DRIVER"
 _OWN, _EXTRA = "sqlite3", "pysqlite3"
 
@@ -27,7 +27,7 @@ def _chosen() -> str:
     return given
 
 
-#: The name of the driver of this process.
+#: The name of this process's driver.
 NAME = _chosen()
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ else:
         raise MisuseError.missing_extra("sqlite", what=NAME) from error
 
 
-#: ``pysqlite3`` tells only the kind of an error, such as any constraint, unless SQLite is opened with this flag
-#: (SQLITE_OPEN_EXRESCODE). Then it tells the number of the error, and of these no name.
+#: A flag for opening SQLite (SQLITE_OPEN_EXRESCODE). Without it ``pysqlite3`` reports only the kind of an error, such
+#: as any constraint. With it, it reports the number of the error, for these errors without a name.
 _OPENS: dict[str, Any] = {}
 if NAME == _EXTRA and not hasattr(sqlite3, "SQLITE_CONSTRAINT_UNIQUE"):
-    _OPENS = {"flags": 0x02 | 0x04 | 0x02000000}  # to read and write, to create, and this one
+    _OPENS = {"flags": 0x02 | 0x04 | 0x02000000}  # read and write, create, and SQLITE_OPEN_EXRESCODE
 _KINDS = {5: "BUSY", 6: "LOCKED", 8: "READONLY", 10: "IOERR", 11: "CORRUPT", 14: "CANTOPEN", 19: "CONSTRAINT"}
 _NAMES = {
     275: "CONSTRAINT_CHECK",
@@ -71,7 +71,7 @@ else:
 
 
 def error_name(error: object) -> str | None:
-    """Return SQLite's name for an error; None for one of Python's own."""
+    """Return SQLite's name for an error; None for an error of Python's own."""
     name, code = getattr(error, "sqlite_errorname", None), getattr(error, "sqlite_errorcode", 0)
     if name != "SQLITE_UNKNOWN":
         return name
@@ -80,7 +80,7 @@ def error_name(error: object) -> str | None:
 
 
 def refuse_another(asked: str | None) -> None:
-    """Raise `MisuseError` if settings ask for another driver than the one that this process has."""
+    """Raise `MisuseError` if settings ask for another driver than this process uses."""
     if asked not in (None, NAME):
         raise MisuseError(
             f"this process uses SQLite by {NAME}, not by {asked}: set {VARIABLE}={asked} before it starts"
@@ -88,7 +88,7 @@ def refuse_another(asked: str | None) -> None:
 
 
 def refuse_another_library(driver: Any) -> None:
-    """Raise `MisuseError` for a caller's connection that is not of this driver."""
+    """Raise `MisuseError` for a caller's connection of another driver."""
     if not isinstance(driver, sqlite3.Connection):
         found = type(driver).__module__.partition(".")[0]
         raise MisuseError(
@@ -99,9 +99,9 @@ def refuse_another_library(driver: Any) -> None:
 
 
 def set_limits(driver: Any, limits: Mapping[str, int]) -> dict[str, int]:
-    """Set how large values, patterns and the like may be, by SQLite's names for that; return how large they might be.
+    """Set limits for the size of values, patterns and the like, by SQLite's names. Returns the former limits.
 
-    ``pysqlite3`` cannot: with it SQLite's own limits hold, which are those of its build.
+    ``pysqlite3`` cannot set them; its SQLite keeps the limits of its build.
     """
     if not hasattr(driver, "setlimit") or not hasattr(sqlite3, "SQLITE_LIMIT_LENGTH"):
         return {}

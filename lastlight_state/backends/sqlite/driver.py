@@ -1,4 +1,4 @@
-"""From SQLite's error names to the library's errors. Texts are never read."""
+"""Translates SQLite's errors to the library's errors by their names, never by their texts."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from lastlight_state.errors import (
 )
 from lastlight_state.special_files import reason_of
 
-# Rows of a cursor, past text that is no UTF-8.
+# The rows of a cursor, with placeholders for text that is not UTF-8.
 #
-# The driver stays on a row whose text it cannot decode, so the same row can be read once more with a ``text_factory``
-# that decodes what it can. By default texts are read as usual: a factory in Python would be called for each of them.
+# The driver stays on a row whose text it cannot decode. So the row can be read again with a ``text_factory`` that
+# decodes what it can. By default texts are read without one: Python code would be called for each of them.
 
 
 def fetched(cursor: sqlite3.Cursor) -> list[Any]:
-    """Return all rows. A text that is no UTF-8 is `Unreadable`; other errors of the driver are raised."""
+    """Return all rows. A text that is not UTF-8 becomes `Unreadable`; other errors of the driver are raised."""
     rows: list[Any] = []
     try:
-        rows.extend(cursor)  # keeps the rows before an error, which fetchall() drops
+        rows.extend(cursor)  # keeps the rows before an error; fetchall() would drop them
     except sqlite3.OperationalError as error:
         rows.extend(_rest(cursor, error))
     return rows
 
 
 def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
-    """Yield the rows as `fetched` gives them, one by one."""
+    """Yield the rows one by one, under the same rules as `fetched`."""
     try:
         yield from cursor
     except sqlite3.OperationalError as error:
@@ -45,7 +45,7 @@ def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
 
 
 def _rest(cursor: sqlite3.Cursor, error: sqlite3.OperationalError) -> Iterator[Any]:
-    """Yield the rows from the one on that the decoder refused. Raises the error if the database said it."""
+    """Yield the rows from the one that could not be decoded. Raises the error if it came from the database."""
     if getattr(error, "sqlite_errorcode", None) is not None:
         raise error
     connection = cursor.connection
@@ -75,7 +75,7 @@ _CONSTRAINTS = {
 
 
 def translate(error: Exception) -> StateError:
-    """Return the library's error for one of the driver's or the operating system's."""
+    """Return the library's error for an error of the driver or the operating system."""
     if isinstance(error, OSError):
         said = {"reason": NOT_REGULAR} if error.errno in (errno.ELOOP, errno.EINVAL) else {}
         reason = reason_of(error, error.filename)
@@ -95,7 +95,7 @@ def translate(error: Exception) -> StateError:
 
 
 def read_only_met(driver: Any) -> BackendUnavailable | None:
-    """Return why a connection on which a write failed only reads; None where it was told to (``query_only``)."""
+    """Return the error for a failed write on a connection that can only read; None if ``query_only`` is the cause."""
     if driver.execute("PRAGMA query_only").fetchone()[0]:
         return None
     path = driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]

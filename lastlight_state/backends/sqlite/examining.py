@@ -1,4 +1,4 @@
-"""Measures and checks a SQLite database, runs queries of a person's own, and vacuums."""
+"""Measures and checks a SQLite database, runs a person's own queries, and vacuums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lastlight_state.backends.sqlite.dbapi import error_name, set_limits, sqlite
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, ReadOnlyTransaction
 
-# Size and settings of a SQLite database.
+# The size and settings of a SQLite database.
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
@@ -22,10 +22,10 @@ _SYNCHRONOUS = ("off", "normal", "full", "extra")
 def measured(
     driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None, checkpoint_pages: int
 ) -> Measures:
-    """Return the measures, read on this connection: its settings are those of the connection, except the first two.
+    """Return the measures. All settings but the first two are this connection's own.
 
-    ``journal_mode`` is given where the connection does not know it. After ``checkpoint_pages`` a checkpoint is made, be
-    it by SQLite itself or by this library.
+    ``journal_mode`` is given if the connection does not know it. After ``checkpoint_pages`` a checkpoint is made,
+    either by SQLite itself or by this library.
     """
     page = _pragma(driver, "page_size")
     free = _pragma(driver, "freelist_count")
@@ -58,10 +58,10 @@ def _wal_bytes(files: Sequence[Path]) -> int:
         return 0
 
 
-# A question of a person's own, in SQL: SQLite itself refuses whatever would write or reach beyond the database.
+# A person's own query: SQLite itself refuses anything that would write or leave the database.
 #
-# ``query_only`` is not enough: ATTACH creates a file under it, and a PRAGMA turns it off. So an authorizer admits
-# reading, and nothing else.
+# ``query_only`` is not enough: ATTACH creates a file in spite of it, and a PRAGMA turns it off. So an authorizer
+# permits reading and nothing else.
 
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _PRAGMAS_OF_A_NAME = frozenset(
@@ -79,23 +79,24 @@ _PRAGMAS = frozenset(
         "encoding",
     }
 )
-#: What takes long within one step of the virtual machine, where no clock stops it: bytes of one value, characters of a
-#: pattern that is compared by trial.
+#: Limits for work within one step of the virtual machine, where no clock can stop it: bytes of one value, and
+#: characters of a pattern that is matched by backtracking.
 _LIMITS = {"LENGTH": 64 * 1024 * 1024, "LIKE_PATTERN_LENGTH": 100}
 _LOADING = frozenset({"load_extension", "writefile", "edit"})
 _PLAN = "EXPLAIN QUERY PLAN "
-#: Steps of the virtual machine between two looks at the clock.
+#: Steps of the virtual machine between two checks of the clock.
 _STEPS = 10_000
 
 
-#: The length of a caller's statement that a connection may keep. The driver keeps so many of them, of any length.
+#: The longest statement of a caller that a connection may keep. The driver caches a number of statements, of any
+#: length.
 KEPT_TEXT = 4096
 
 
 def ask(
     driver: sqlite3.Connection, sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
 ) -> tuple[list[str], list[Any]]:
-    """Return column names and at most ``limit`` rows as SQLite holds them, or those of the statement's ``plan``."""
+    """Return column names and at most ``limit`` rows, in SQLite's types. With ``plan``, the rows of the query plan."""
     ends = time.monotonic() + timeout
     denied: list[int] = []
 
@@ -113,8 +114,8 @@ def ask(
         if cursor.description is None:
             raise InvalidValue("sql", "must be one statement that returns rows")
         return [column[0] for column in cursor.description], cursor.fetchmany(limit)
-    except (sqlite3.Error, sqlite3.Warning) as error:  # the second is what pysqlite3 raises for two statements
-        if denied:  # asked, because the error's own name differs where the connection had not seen the newest schema
+    except (sqlite3.Error, sqlite3.Warning) as error:  # pysqlite3 raises Warning for two statements
+        if denied:  # checked here, because the error's name differs if the connection had an old schema
             raise ReadOnlyTransaction("a query may only read") from error
         if is_locked(error):
             raise
@@ -147,12 +148,12 @@ def _refusal(error: Exception, timeout: float) -> Exception:
     return translate(error)
 
 
-#: How many problems are told.
+#: The most problems that are reported.
 _MOST = 50
 
 
 def examined(driver: Any, *, deep: bool) -> list[str]:
-    """Return the problems of the file: of its pages and indexes, and rows whose foreign keys refer to no row."""
+    """Return the problems of the file: in its pages and indexes, and rows whose foreign keys refer to no row."""
     check = "integrity_check" if deep else "quick_check"
     found = [str(line) for (line,) in driver.execute(f"PRAGMA {check}({_MOST})").fetchall()]
     rows = driver.execute('SELECT "table", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3').fetchall()
@@ -161,13 +162,16 @@ def examined(driver: Any, *, deep: bool) -> list[str]:
 
 
 def checkpointed(driver: Any, mode: str) -> tuple[bool, int, int] | None:
-    """Return what a checkpoint did: None for a file without a write-ahead log."""
+    """Return the result of a checkpoint; None for a file without a write-ahead log."""
     busy, log, brought = driver.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return None if log < 0 else (bool(busy), log, brought)
 
 
 def rebuilt(driver: Any, files: tuple[Path, ...]) -> None:
-    """Rebuild the file without its free pages. Raises `Conflict` unless twice its size is free: SQLite copies it."""
+    """Rebuild the file without its free pages.
+
+    SQLite copies it, so this raises `Conflict` unless twice its size is free.
+    """
     for path in files[:1]:
         size, free = path.stat().st_size, shutil.disk_usage(path.parent).free
         if free < 2 * size:

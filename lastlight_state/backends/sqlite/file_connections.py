@@ -20,13 +20,13 @@ from lastlight_state.backends.sqlite.locked_reads import FileReader, Probe
 from lastlight_state.backends.sqlite.pragmas import SYNCED, patience, pragmas, set_up
 from lastlight_state.errors import BackendUnavailable, MisuseError
 
-# What a forked child does about its parent's connections to SQLite files.
+# Treatment of the parent's connections to SQLite files in a forked child.
 #
-# A child inherits SQLite's own notes of which locks the process holds, but not the locks. A new connection of the
-# child to the same file would trust those notes, take no lock, and lose what it commits when the parent closes the
-# file. So before a child connects to such a file, it closes the connections that it inherited; they were idle, hence
-# closing them touches nothing of the parent's. One that was in use at the fork cannot be closed, and the file stays
-# out of reach.
+# A child inherits SQLite's notes of the locks that the process holds, but not the locks. A new connection of the child
+# to the same file would trust those notes, take no lock, and lose its commits when the parent closes the file. So
+# before a child connects to such a file, it closes the connections that it inherited. They were idle, so closing them
+# touches nothing of the parent's. A connection that was in use at the fork cannot be closed. The child then cannot use
+# the file.
 
 _File: TypeAlias = "tuple[int, int]"
 
@@ -41,22 +41,22 @@ _inherited: dict[_File, list[_Inherited]] = {}
 
 
 def inherit(path: Path, *, idle: Iterable[sqlite3.Connection], in_use: Iterable[object]) -> None:
-    """Note, in a child, the parent's connections to a file, and keep them from being closed by chance."""
+    """Record the parent's connections to a file in a child, and keep the garbage collector from closing them."""
     found = _identity(path)
     if found is not None:
         _inherited.setdefault(found, []).append(_Inherited(list(idle), list(in_use)))
 
 
 def let_go(path: Path) -> None:
-    """Close what this process inherited of the file, before a connection is opened.
+    """Close this process's inherited connections to the file, before a new one is opened.
 
-    Raises `MisuseError` when the parent was in the middle of a unit on it.
+    Raises `MisuseError` if the parent was inside a unit on one of them.
     """
     found = _identity(path) if _inherited else None
     if found is None:
         return
     everything = _inherited.get(found, [])
-    if any(inherited.in_use for inherited in everything):  # before anything is closed: SQLite's own locks may be taken
+    if any(inherited.in_use for inherited in everything):  # before closing any: SQLite's locks may be taken
         raise MisuseError("this process was forked while its parent was using the file: spawn it instead")
     for inherited in everything:
         while inherited.idle:
@@ -73,9 +73,9 @@ def _identity(path: Path) -> _File | None:
 
 _C = TypeVar("_C", bound=sqlite3.Connection)
 
-#: How many units of coroutines may wait at once for one commit, where commits wait for the disk.
+#: The most units of coroutines that may wait for one commit together, if commits wait for the disk.
 SHARING_WRITERS = 32
-#: Between two looks at a journal that names another one.
+#: The seconds between two reads of a journal that names a second one.
 _PAUSE_SECONDS = 0.01
 _READS, _UNCHANGING = "mode=ro", "mode=ro&immutable=1"
 
@@ -91,10 +91,10 @@ class FileConnections(Connections):
         self._settings = tuple(pragmas(options, files.file_system(path)))
         self.log = checkpoints.log_of(path, options, self._settings)
         self._readers: list[sqlite3.Connection] = []
-        #: Who has which reader, or is about to open one. A reader is taken by being noted here.
+        #: The checkout that has each reader, or is about to open one. A reader is taken by an entry here.
         self._lent: dict[object, Checkout] = {}
         self._closed = False
-        #: Whether connections stay open between units.
+        #: True if connections stay open between units.
         self._keeps = self._stays = not options.across_mounts
         self.shares = self._keeps and not options.foreign
         if self.shares and SYNCED in self._settings:
@@ -121,7 +121,7 @@ class FileConnections(Connections):
                 if connection in self._readers:
                     checkout.lend(connection)
                     return
-                lent.pop(connection, None)  # closed in this very moment
+                lent.pop(connection, None)  # closed at this moment
         self._open_reader(checkout)
 
     def give_back_reader(self, checkout: Checkout) -> None:
@@ -132,7 +132,7 @@ class FileConnections(Connections):
             self._close_reader(connection)
         else:
             self._lent.pop(connection, None)
-            if not self._stays:  # closed while it was given back
+            if not self._stays:  # closed while it was returned
                 self._close_idle()
 
     def recover(self, checkout: Checkout) -> None:
@@ -164,7 +164,7 @@ class FileConnections(Connections):
             in_use=[*self._lent, *([self._user, *writer] if busy else [])],
         )
         for checkout in [*self._lent.values(), *([self._user] if self._user is not None else [])]:
-            checkout.driver = None  # whoever leaves its block in the child must not touch it
+            checkout.driver = None  # a block that ends in the child must not use it
         self._readers, self._lent, self._writer = [], {}, None
         self._forget_log()
 
@@ -183,7 +183,7 @@ class FileConnections(Connections):
             self._discard(checkout)
 
     def _discard(self, cut_off: Checkout) -> None:
-        self._forget_log()  # which is gone once the last connection is closed
+        self._forget_log()  # the log is gone once the last connection is closed
         writer = self._writer
         if writer is not None:
             undo(writer)
@@ -213,7 +213,7 @@ class FileConnections(Connections):
             self._lent.pop(checkout, None)
 
     def _dismiss_the_gone(self) -> None:
-        """Close the readers of units that were cut off; what they read stays pinned in the file's log until then."""
+        """Close the readers of interrupted units, because an open read keeps the file's log from being reused."""
         for connection, checkout in self._lent.copy().items():
             if checkout.gone:
                 self._close_reader(connection)
@@ -223,7 +223,7 @@ class FileConnections(Connections):
             connection.close()
             try:
                 self._readers.remove(connection)
-            except ValueError:  # somebody else closes it too
+            except ValueError:  # another thread closes it too
                 pass
             finally:
                 self._lent.pop(connection, None)
@@ -247,12 +247,12 @@ class FileConnections(Connections):
         return self._abandoned.connected(self._held, self._read)
 
     def _opened_writer(self) -> sqlite3.Connection:
-        """Return a connection to a file beside which `untrusted.opened` has found no FIFO."""
+        """Return a connection to a file, after `untrusted.opened` has checked that no FIFO lies beside it."""
         _refuse_another_journal(self._beside[2], self._options.busy_timeout)
         return _opened(self._place, "mode=rw", sqlite3.Connection, patience(self._options, writes=True))
 
     def _glanced(self, path: Path, access: str) -> sqlite3.Connection:
-        """Return a connection that reads a file or our private copy, through the door if another party writes it."""
+        """Return a connection that reads a file or our private copy: by `untrusted.opened` if others may write it."""
         options, is_copy = self._options, path.parent != files.real(self._path.parent)
         if (options.foreign or options.across_mounts) and not is_copy:
             return untrusted.opened(
@@ -261,20 +261,20 @@ class FileConnections(Connections):
         return self._connected(path, access, writes=False)
 
     def _held(self) -> sqlite3.Connection | None:
-        """Return a connection to a file of another party that is not written meanwhile; None where its writer died."""
+        """Return a connection to another party's file that locks out writers; None if the file's writer died."""
         kind = locked_reads.WatchedLock if self._options.foreign else locked_reads.LockedConnection
         unchanging = partial(_opened, self._place, _UNCHANGING, kind)
         connection = None
         try:
             connection = locked_reads.opened(self._path, unchanging, self._options.busy_timeout)
             return None if connection is None else self._set_up(connection, writes=False)
-        except BaseException:  # a signal's, before the setting up has begun: the lock must not outlive the call
+        except BaseException:  # a signal's, before the set-up has begun: the lock must not remain
             if connection is not None:
                 connection.close()
             raise
 
     def _read(self, path: Path) -> sqlite3.Connection:
-        """Return a connection with locks of SQLite's own to a file of another party, or to our private copy of it."""
+        """Return a connection with SQLite's own locks, to another party's file or to our private copy of it."""
         if path != self._path:
             return self._connected(path, _READS, writes=False)
         return untrusted.opened(path, lambda: self._opened(path, _READS), lambda made: self._set_up(made, writes=False))
@@ -292,7 +292,7 @@ class FileConnections(Connections):
         return _opened(_place(path), access, kind, patience(self._options, writes=False))
 
     def _size(self) -> int:
-        """Return the bytes of the file and what lies beside it."""
+        """Return the bytes of the file and the files beside it."""
         return files.size(self._named, *self._beside)
 
     def _set_up(self, connection: sqlite3.Connection, *, writes: bool) -> sqlite3.Connection:
@@ -306,13 +306,13 @@ class FileConnections(Connections):
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.Error) and not self._options.read_only:
-                files.refuse_unwritable(self._path)  # SQLite says only that it may read
+                files.refuse_unwritable(self._path)  # SQLite would only say that it is read-only
             raise
         return connection
 
 
 def _refuse_another_journal(journal: str, seconds: float) -> None:
-    """Raise `BackendUnavailable` if the journal beside a database names another, for longer than a commit takes."""
+    """Raise `BackendUnavailable` if the file's journal names a second one for longer than a commit takes."""
     end = None
     while files.names_another(journal):
         end = end or waiting.until(seconds)
@@ -346,7 +346,7 @@ def _opened(place: str, access: str, kind: type[_C], timeout: float = 0) -> _C:
 
 def _close_optimized(connection: sqlite3.Connection, options: Options) -> None:
     try:
-        if not options.read_only and connection.total_changes:  # a file that was refused gets no statistics either
+        if not options.read_only and connection.total_changes:  # a refused file gets no statistics either
             connection.execute("PRAGMA optimize")
     except sqlite3.Error as error:
         _log.debug("PRAGMA optimize at close: %s", error)

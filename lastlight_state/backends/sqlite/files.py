@@ -1,4 +1,4 @@
-"""Database files: creates them for their owner alone, and tells local file systems from remote ones."""
+"""Database files: creates them with access for their owner only, and tells local file systems from remote ones."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from lastlight_state import special_files
 
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
-#: File systems of this machine that change the time of the last change with each change, and let nobody set it.
+#: Local file systems that update a file's ctime with each change, and let nobody set it.
 _TIMED = frozenset(
     "apfs bcachefs btrfs ext2 ext3 ext4 f2fs jfs nilfs2 overlay ramfs reiserfs rootfs tmpfs ufs xfs zfs".split()
 )
-#: What else is of this machine. ``unknown`` counts as that, because no name is told outside Linux.
+#: Other local file systems. ``unknown`` counts as one, because outside Linux no name is reported.
 _LOCAL = _TIMED | frozenset("erofs exfat hfs hfsplus iso9660 msdos ntfs ntfs3 proc squashfs udf unknown vfat".split())
-#: How long the name of a device's file system is kept: another one may be mounted under its number.
+#: The seconds for which the name of a device's file system is cached: another one may be mounted under its number.
 _KEPT_SECONDS = 60
 _MOUNTS, _DESCRIPTOR_FACTS = "/proc/self/mountinfo", "/proc/self/fdinfo/"
 
-#: The length of a database's header, and where it says how the file is read and written: 2 and 2 mean by a log.
+#: The length of a database's header, and the position of its two format bytes: 2 and 2 mean WAL mode.
 _HEADER, _VERSIONS, _WAL_VERSIONS = 100, slice(18, 20), b"\2\2"
-#: How a journal ends that names another one.
+#: The end of a journal that names a second journal.
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
 def make_private_directory(path: Path) -> None:
-    """Create the directory and its missing parents, each readable by their owner alone. Existing modes are kept.
+    """Create the directory and its missing parents, each accessible to their owner only. Existing modes are kept.
 
-    Their names are brought to disk: SQLite does so only for names of files.
+    Syncs their names to disk, because SQLite does so only for names of files.
     """
     missing = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     for folder in reversed(missing):
         folder.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
-        with suppress(OSError):  # a directory above that may be entered and not be read
+        with suppress(OSError):  # a parent that may be entered, but not read
             _sync(folder.parent)
 
 
@@ -61,11 +61,10 @@ def create_private_file(path: Path) -> None:
 
 
 def is_there(path: Path, *, follow: bool = True) -> bool:
-    """Return whether there is a database file.
+    """True if there is a database file at this path.
 
-    Raises OSError for a directory that may not be entered or is none, and for what is not a regular file.
-
-    SQLite would wait for ever at the other end of a FIFO. ``follow``: a symbolic link counts as what it leads to.
+    Raises OSError if its directory cannot be entered or is not a directory, or if the path is not a regular file. For
+    the other end of a FIFO, SQLite would wait for ever. ``follow``: a symbolic link counts as its target.
     """
     try:
         found = path.stat(follow_symlinks=follow)
@@ -77,12 +76,12 @@ def is_there(path: Path, *, follow: bool = True) -> bool:
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Open a file, and do not wait for the other end where a FIFO was put in its place."""
+    """Open a file without waiting for the other end, in case a FIFO was put in its place."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def size(*paths: Path | str) -> int:
-    """Return the bytes of all these files that are there."""
+    """Return the total bytes of the existing ones of these files."""
     found = 0
     for path in paths:
         try:
@@ -93,12 +92,12 @@ def size(*paths: Path | str) -> int:
 
 
 def real(path: Path) -> Path:
-    """Return what a link leads to: there SQLite looks for the files beside a database."""
+    """Return the target of a link: SQLite looks there for the files beside a database."""
     return Path(os.path.realpath(path))
 
 
 def beside(path: Path) -> tuple[Path, Path, Path]:
-    """Return where SQLite puts the log of a database, the index of that log, and the rollback journal."""
+    """Return the paths of a database's log, of the log's index, and of the rollback journal."""
     path = real(path)
     return (
         path.with_name(f"{path.name}-wal"),
@@ -108,10 +107,10 @@ def beside(path: Path) -> tuple[Path, Path, Path]:
 
 
 def names_another(journal: Path | str) -> bool:
-    """Return whether a journal that SQLite would roll back names another journal.
+    """True if a journal that SQLite would roll back names a second journal.
 
-    SQLite opens what is named so, and may delete it, whatever that is. No journal of ours does. Raises OSError for no
-    regular file.
+    SQLite opens the file with that name and may delete it, whatever it is. No journal of this library names one. Raises
+    OSError if it is not a regular file.
     """
     try:
         held = without_waiting(str(journal), os.O_RDONLY | os.O_CLOEXEC)
@@ -128,7 +127,7 @@ def names_another(journal: Path | str) -> bool:
 
 
 def refuse_beside(path: Path) -> None:
-    """Raise OSError where something lies beside a database that SQLite would wait for: a FIFO, a device, a folder."""
+    """Raise OSError if a FIFO, a device or a folder lies beside a database, because SQLite would wait for it."""
     for beside_it in beside(path):
         with suppress(FileNotFoundError):
             found = beside_it.stat()
@@ -138,17 +137,17 @@ def refuse_beside(path: Path) -> None:
 
 
 def lost_log(path: Path, *, lacks_tables: bool) -> bool:
-    """Return whether a database is one whose commits stand in a write-ahead log, and there is none beside it.
+    """True if a database's commits were in a write-ahead log that is no longer beside it.
 
-    A file that was closed looks so, too. Hence only one that lacks tables, or is shorter than its header says: the log
-    of the former held them, and the latter was copied while it grew. To be asked only of a file that no connection of
-    this process has open.
+    A file that was closed looks the same. So call this only for a file that lacks tables, or is shorter than its header
+    says: the log of the first held the tables, and the second was copied while it grew. No connection of this process
+    may have the file open.
     """
     try:
         if beside(path)[0].exists():
             return False
         size = path.stat().st_size
-        with path.open("rb") as file:  # to close it drops the locks of this process's connections, which have none
+        with path.open("rb") as file:  # closing it drops the locks of this process's connections: there are none
             header = file.read(_HEADER)
     except OSError:
         return False
@@ -167,28 +166,28 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def is_on_read_only(path: Path) -> bool:
-    """Return whether a file is on a file system that is mounted read-only here."""
+    """True if the file's file system is mounted read-only here."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except (AttributeError, OSError):  # elsewhere than on Unix, or where it is not there
+    except (AttributeError, OSError):  # not on Unix, or the file does not exist
         return False
 
 
 def is_remote(carrier: str) -> bool:
-    """Return whether a file system of this name may be on a network, or on the host of a virtual machine.
+    """True if a file system of this name may be on a network, or on the host of a virtual machine.
 
-    Such is each that is not known to be of this machine.
+    Every name counts as remote that is not known to be local.
     """
     return carrier not in _LOCAL
 
 
 def tells_changes(carrier: str) -> bool:
-    """Return whether each change of a file changes what a stat says, on a file system of this name."""
+    """True if, on a file system of this name, each change of a file shows in its stat."""
     return carrier in _TIMED
 
 
 def file_system(path: Path) -> str:
-    """Return the name of the file system that holds the file; ``"unknown"`` outside Linux, and where nobody tells."""
+    """Return the name of the file's file system; ``"unknown"`` outside Linux, and if it cannot be found."""
     for folder in path.parents:
         with suppress(OSError):
             return kind_of_device(folder.stat().st_dev)
@@ -196,14 +195,15 @@ def file_system(path: Path) -> str:
 
 
 def kind_of_device(device: int, folder: int | None = None) -> str:
-    """Return the name of the file system on a device, ``"unknown"`` as `file_system` does.
+    """Return the name of the file system on a device, or ``"unknown"`` as `file_system` does.
 
-    A file may have another device than its mount, as on btrfs. Then the open directory ``folder`` tells the mount.
+    A file's device number may differ from its mount's, as on btrfs. Then the open directory ``folder`` is used to find
+    the mount.
     """
     if sys.platform != "linux":
         return "unknown"
     minute = int(time.monotonic()) // _KEPT_SECONDS
-    with suppress(OSError):  # such as too many open files, which is not kept
+    with suppress(OSError):  # such as too many open files; not cached
         found = _mounted(2, f"{os.major(device)}:{os.minor(device)}", minute)
         if found is None and folder is not None:
             found = _mounted(0, _mount_of(folder), minute)
@@ -213,7 +213,7 @@ def kind_of_device(device: int, folder: int | None = None) -> str:
 
 @lru_cache(maxsize=64)
 def _mounted(field: int, wanted: str, _minute: int) -> str | None:
-    """Return the name of the file system whose mount has this in a field: 0 is its number, 2 its device."""
+    """Return the name of the file system whose mount has this value in a field: 0 is its number, 2 its device."""
     for line in Path(_MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines():
         head, _, tail = line.partition(" - ")
         if head.split()[field] == wanted:
@@ -222,6 +222,6 @@ def _mounted(field: int, wanted: str, _minute: int) -> str | None:
 
 
 def _mount_of(descriptor: int) -> str:
-    """Return the number of the mount that a descriptor leads to; nothing where the system does not say."""
+    """Return the number of a descriptor's mount; empty if the system does not report it."""
     facts = Path(f"{_DESCRIPTOR_FACTS}{descriptor}").read_text(encoding="ascii", errors="replace")
     return facts.partition("mnt_id:")[2].split("\n", 1)[0].strip()

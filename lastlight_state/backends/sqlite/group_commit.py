@@ -1,8 +1,8 @@
-"""Group commit: the writer whose turn it is also runs the units of others who wait, before its COMMIT.
+"""Group commit: the writer that holds the lock also runs the units of waiting writers, before its COMMIT.
 
-A commit of a SQLite file costs as much as the statements of many small units, and with ``durability="full"`` as much as
-those of dozens. Each unit that is taken over has a savepoint, and its thread goes on after the commit that holds it.
-One that fails is undone, and made again in its own turn: so each outcome is what it would have been alone.
+A commit of a SQLite file costs as much as the statements of many small units; with ``durability="full"``, as much as
+dozens of them. Each unit taken over has a savepoint, and its thread goes on after the group's commit. If a unit fails,
+it is undone and run again by its own thread. So each outcome is the same as without a group.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lastlight_state.backends.fair_lock import FairLock, Group, GroupFailed, Tur
 from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.errors import BackendUnavailable, StateError
 
-#: A group ends when nobody waits any more, with so many units, or so many seconds after it began.
+#: A group ends when nobody waits, after this many units, or this many seconds after it began.
 MOST_UNITS = 64
 MOST_SECONDS = 0.005
 
@@ -25,18 +25,18 @@ _SAVEPOINT = "lastlight_unit"
 
 
 def leads(checkout: Checkout) -> bool:
-    """Return whether this unit may take others along.
+    """True if this unit may run others' units with its own.
 
-    Not in the main thread: what a signal's handler raises there would come in the middle of somebody else's unit.
+    Not in the main thread: the exception of a signal handler would be raised inside somebody else's unit.
     """
     return checkout.thread != threading.main_thread().ident
 
 
 def commit(line: FairLock, leader: Checkout, commit_alone: Callable[[], object]) -> None:
-    """Commit a unit, with all that could be taken along. Raises `GroupFailed` where only the group failed."""
+    """Commit a unit together with waiting units. Raises `GroupFailed` if the unit may succeed alone."""
     shared = _Shared(line, leader)
     try:
-        if leader.driver.in_transaction:  # else a savepoint would be a transaction, and its RELEASE a commit
+        if leader.driver.in_transaction:  # else a savepoint would begin a transaction, and RELEASE commit
             shared.gather()
         if shared.members:
             shared.group.state = "committing"
@@ -55,7 +55,10 @@ def commit(line: FairLock, leader: Checkout, commit_alone: Callable[[], object])
 
 
 def refuse_unknown(checkout: Checkout) -> None:
-    """Raise for a unit whose group was cut off in its commit. One whose group was cut off before is alone again."""
+    """Raise if the unit's group was interrupted during its commit.
+
+    If interrupted earlier, the unit leaves the group.
+    """
     group = checkout.group
     if group is None or group.state == "committed":
         return
@@ -65,7 +68,7 @@ def refuse_unknown(checkout: Checkout) -> None:
 
 
 class _Shared:
-    """The units that one unit takes along."""
+    """The other units that one unit runs in its group."""
 
     def __init__(self, line: FairLock, leader: Checkout) -> None:
         self.group = Group()
@@ -74,7 +77,7 @@ class _Shared:
         self._leader = leader
 
     def gather(self) -> None:
-        """Make the units of those who wait, up to the first that has to be alone."""
+        """Run the units of waiting writers, up to the first that must run alone."""
         tried: set[Turn] = set()
         end = time.monotonic() + MOST_SECONDS
         while news := [turn for turn in self._line.waiting() if turn not in tried]:
@@ -84,19 +87,19 @@ class _Shared:
                 tried.add(turn)
 
     def part(self) -> None:
-        """Leave each unit to its own turn."""
+        """Return each unit to its own thread."""
         for turn in self.members:
             turn.group = None
 
     def _takes(self, turn: Turn) -> bool:
-        """Make a unit, or undo what it did. Return whether it was there to be made."""
+        """Run a unit, or undo it if it fails. Returns True if the unit was still on offer."""
         offered = turn.offered
         if not offered or turn.gone or not isinstance(turn, Checkout):
             return False
         turn.group = self.group
         try:
             context = offered.pop()
-        except IndexError:  # it has gone, or will not wait any more
+        except IndexError:  # it has left, or no longer waits
             turn.group = None
             return False
         try:
@@ -107,7 +110,7 @@ class _Shared:
         return True
 
     def _make(self, turn: Checkout, context: Context) -> None:
-        """Make a unit in a savepoint. One that fails is undone and left to its own turn, which shows what is wrong."""
+        """Run a unit in a savepoint. If it fails, undo it: its own thread runs it again and shows the error."""
         self._execute("SAVEPOINT")
         try:
             turn.lend(self._leader.driver)

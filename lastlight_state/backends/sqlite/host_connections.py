@@ -1,9 +1,10 @@
-"""Connections that belong to a caller: the settings that a unit changes on them, and how it puts them back.
+"""Connections that belong to a caller: the settings that a unit changes on them, and how it restores them.
 
-A unit of a store that is opened with ``engine=`` borrows a connection between two transactions, where every setting can
-be changed. A block with ``connection=`` joins a transaction. There SQLite takes the pragma for foreign keys and does
-nothing. It takes the same as an option of the connection, which Python can give from 3.12 on. On 3.11 they are switched
-on only where the driver has not begun yet, and off when the caller's transaction is over.
+A unit of a store opened with ``engine=`` borrows a connection between two transactions, when every setting can be
+changed. A block with ``connection=`` joins a transaction. Inside a transaction, SQLite accepts the pragma for foreign
+keys without any effect. It does accept them as an option of the connection, which Python can set from 3.12 on. On 3.11
+foreign keys are switched on only if the driver has not begun the transaction yet, and off again when the caller's
+transaction is over.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from lastlight_state.backends.sqlite.dbapi import sqlite3
 from lastlight_state.backends.sqlite.driver import fetched, translate
 from lastlight_state.errors import MisuseError
 
-# A caller's connection of aiosqlite, used as the driver's own is: each call is made on its thread, with all its rows.
+# A caller's connection of aiosqlite, used like the driver's own: each call runs on its thread and fetches all rows.
 #
-# As `lastlight_state.backends.postgres.connections`.
+# It works like the one in `lastlight_state.backends.postgres.connections`.
 
 T = TypeVar("T")
 
 
 class AwaitedConnection:
-    """The driver's connection below one of SQLAlchemy's."""
+    """The driver's connection below a connection of SQLAlchemy's asynchronous engine."""
 
     def __init__(self, adapted: Any) -> None:
         self._adapted = adapted
@@ -54,11 +55,11 @@ class AwaitedConnection:
         self._made(lambda driver: driver.setconfig(option, on))
 
     def cursor(self) -> AwaitedConnection:
-        """Return the connection itself: no rows are left unread, so a cursor would have nothing of its own."""
+        """Return the connection itself. Every call fetches all rows, so a cursor would have no state."""
         return self
 
     def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing, because no cursor is open."""
 
     @property
     def _raw(self) -> Any:
@@ -70,13 +71,13 @@ class AwaitedConnection:
 
         try:
             made: T = self._adapted.run_async(on_its_thread)
-        except ValueError as error:  # so aiosqlite says that it is closed
+        except ValueError as error:  # how aiosqlite reports a closed connection
             raise sqlite3.ProgrammingError(str(error)) from error
         return made
 
 
 class _Result:
-    """The result of a statement."""
+    """The fetched rows of a statement."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self._rows = iter(fetched(cursor))
@@ -95,26 +96,27 @@ class _Result:
 
 _log = logging.getLogger("lastlight_state.backends")
 
-#: What a unit has otherwise. How much is cached and mapped stays the caller's; ``temp_store`` would empty its tables.
+#: Settings that a unit changes. The sizes of cache and mapping stay the caller's; changing ``temp_store`` would drop
+#: its temporary tables.
 _DIFFERS = ("synchronous", "foreign_keys", "recursive_triggers", "wal_autocheckpoint", "busy_timeout")
-#: What our guards and deletes rest on.
+#: Settings that our guards and deletes need.
 _GUARDING = ("foreign_keys", "recursive_triggers")
 _FOREIGN_KEYS = getattr(sqlite3, "SQLITE_DBCONFIG_ENABLE_FKEY", None)
 _OWED = "lastlight_state.foreign_keys_off"
 
-#: Whether foreign keys can be switched on inside a transaction.
+#: True if foreign keys can be switched on inside a transaction.
 SWITCHES_INSIDE = hasattr(sqlite3.Connection, "setconfig")
-#: What a caller adds where they cannot; of an asynchronous engine its ``sync_engine``.
+#: Code that a caller must add if they cannot. For an asynchronous engine, use its ``sync_engine``.
 LISTENER = 'sqlalchemy.event.listen(engine, "connect", lambda driver, _: driver.execute("PRAGMA foreign_keys = ON"))'
 
 
 def settings_of_connection(settings: Iterable[str]) -> tuple[str, ...]:
-    """Return those of our settings that a unit has on a caller's connection too."""
+    """Return the settings that a unit also applies to a caller's connection."""
     return tuple(setting for setting in settings if _name(setting) in _DIFFERS)
 
 
 def settings_of_file(settings: Iterable[str]) -> tuple[str, ...]:
-    """Return those of our settings that stay with the file."""
+    """Return the settings that the file itself keeps."""
     return tuple(setting for setting in settings if _name(setting) == "journal_mode")
 
 
@@ -125,7 +127,7 @@ def journal_mode(driver: Any) -> str | None:
 
 
 def warn_of_changes(habits: BorrowedSettings, before: str | None, after: str | None) -> None:
-    """Tell a caller whose engine a store is opened with what it cannot know, or must do."""
+    """Warn a caller who opens a store with an engine of changes to the file, and of settings that it must make."""
     if before != after:
         _log.warning(
             "the journal mode of your engine's file was %s and is %s from now on: open with the setting"
@@ -141,21 +143,21 @@ def warn_of_changes(habits: BorrowedSettings, before: str | None, after: str | N
 
 
 class BorrowedSettings:
-    """The settings of a caller's connection when a unit borrows it."""
+    """The settings of a caller's connection while a unit borrows it."""
 
     def __init__(self, driver: Any) -> None:
         self._isolation_level = driver.isolation_level
-        self._begins_itself = getattr(driver, "autocommit", None) is False  # from Python 3.12 on
+        self._begins_itself = getattr(driver, "autocommit", None) is False  # possible from Python 3.12 on
         self.pragmas: dict[str, Any] = {name: _asked(driver, name) for name in _DIFFERS}
 
     def leave_transactions_to_us(self, driver: Any) -> None:
-        """Keep the driver from beginning transactions of its own."""
+        """Stop the driver from beginning transactions by itself."""
         driver.isolation_level = None
         if self._begins_itself:
             driver.autocommit = True
 
     def put_back(self, driver: Any) -> bool:
-        """Make the connection what it was, and return whether it is."""
+        """Restore the connection's settings. Returns True if all were restored."""
         try:
             for name, value in self.pragmas.items():
                 driver.execute(f"PRAGMA {name} = {value}")
@@ -171,7 +173,7 @@ class BorrowedSettings:
 def joined(connection: Connection, backend: Backend) -> Checkout:
     """Return a checkout on a caller's connection, which is inside a transaction.
 
-    The log is told of statements as the backend says, and so are the caller's listeners. Raises `MisuseError`,
+    Statements are logged like the backend's own, and the caller's listeners hear of them. Raises `MisuseError` or
     `BackendBusy`.
     """
     driver: Any = connection.connection.dbapi_connection
@@ -184,7 +186,7 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
     checkout.before = driver.cursor()
     checkout.execute = logged(checkout.before.execute, backend)
     hear(checkout, connection)
-    if not driver.in_transaction:  # the driver begins at the first INSERT only, and a savepoint before would commit
+    if not driver.in_transaction:  # the driver begins only at the first INSERT; a savepoint before that would commit
         try:
             driver.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -194,30 +196,30 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
 
 
 def places(checkout: Checkout, backend: Backend) -> tuple[str, str]:
-    """Return the real paths of the files; a database in memory is only the store's if its engine is."""
+    """Return the real paths of both files. A database in memory is the store's only if its engine is the store's."""
     [(theirs,)] = checkout.driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchall()
     ours = str(backend.files[0]) if backend.files else theirs
     return os.path.realpath(theirs) if theirs else "memory", os.path.realpath(ours) if ours else "memory"
 
 
 def refuse_temporary(checkout: Checkout, names: str) -> None:
-    """Raise `MisuseError` where a temporary table or view of the caller has a name that matches ``names``."""
+    """Raise `MisuseError` if a temporary table or view of the caller has a name that matches ``names``."""
     for (found,) in checkout.driver.execute("SELECT name FROM temp.sqlite_master WHERE type <> 'index'").fetchall():
         if re.search(names, found, re.IGNORECASE):
             raise MisuseError(f"connection= leads to other tables than the store: {found!r} is a temporary one there")
 
 
 def leave(checkout: Checkout) -> None:
-    """End a statement that was cut off: as long as its rows are not all read, the caller could not commit."""
+    """End an interrupted statement: while its rows are not all read, the caller could not commit."""
     with suppress(sqlite3.Error):  # the caller has closed the connection
         checkout.before.close()
         checkout.owner.put_back()
 
 
 class GuardSettings:
-    """The settings that our guards rest on, on a connection whose transaction a block has joined.
+    """The settings that our guards need, on a connection whose transaction a block has joined.
 
-    What is off is switched on. Raises `MisuseError` where it is too late for that; then nothing is changed.
+    Switches on those that are off. If it is too late for that, raises `MisuseError` and changes nothing.
     """
 
     def __init__(self, connection: Connection, driver: Any) -> None:
@@ -236,14 +238,14 @@ class GuardSettings:
             self._driver.execute("PRAGMA recursive_triggers = ON")
 
     def put_back(self) -> None:
-        """Make the connection what it was, inside its transaction."""
+        """Restore the connection's settings, inside its transaction."""
         if "recursive_triggers" in self._off:
             self._driver.execute("PRAGMA recursive_triggers = OFF")
         if "foreign_keys" in self._off and SWITCHES_INSIDE:
             self._switch_foreign_keys(on=False)
 
     def _switch_foreign_keys(self, *, on: bool) -> bool:
-        """Switch foreign keys, and return whether foreign keys are as asked now."""
+        """Switch foreign keys on or off. Returns True if the setting is now as asked."""
         if SWITCHES_INSIDE:
             self._driver.setconfig(_FOREIGN_KEYS, on)
         else:
@@ -252,14 +254,14 @@ class GuardSettings:
 
 
 def _put_back_later(connection: Connection) -> None:
-    """Switch foreign keys off again when the caller begins another transaction or gives the connection back.
+    """Switch foreign keys off again when the caller begins another transaction or returns the connection.
 
-    SQLAlchemy puts isolation levels back in the same way. A listener of the pool would be called by other threads while
-    it is added.
+    SQLAlchemy restores isolation levels in the same way. Other threads could call a listener of the pool while it is
+    still being added.
     """
     pooled: Any = connection.connection
     pooled.info[_OWED] = True
-    if pooled._connection_record is not None:  # None for one that was detached, which goes back to no pool
+    if pooled._connection_record is not None:  # None for a detached connection, which returns to no pool
         pooled._connection_record.finalize_callback.append(partial(_settle, pooled.info))
     if not event.contains(connection, "begin", _before_another):
         event.listen(connection, "begin", _before_another)

@@ -1,10 +1,10 @@
-"""Reading a database file that another party may write, so that SQLite opens that one file and nothing beside it.
+"""Reads a database file that another party may write, with SQLite opening that file and nothing beside it.
 
-SQLite opens a journal or log that lies beside a file, whatever it is by then: it waits at a FIFO for ever, and a log's
-index that is cut short while it is mapped ends the process. So SQLite is told that the file does not change. Then it
-looks for no journal, and takes no lock. The lock of a reader is taken here, on SQLite's own descriptor and where SQLite
-has it, so that a writer waits as for any reader. It is a lock of the descriptor (OFD): other locks of this process on
-the file neither pass for it nor end with it.
+SQLite opens any journal or log beside a file, whatever that is by then. It waits for ever for a FIFO, and if a log's
+index is truncated while it is mapped, the process crashes. So SQLite is told that the file does not change. It then
+looks for no journal and takes no lock. This module takes the reader's lock instead, on SQLite's own descriptor and at
+SQLite's own lock bytes, so that a writer waits as for any reader. It is an open file description (OFD) lock: other
+locks of this process on the file neither replace nor release it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,24 @@ from lastlight_state.backends.sqlite.private_copies import PrivateCopy, state_of
 from lastlight_state.errors import BackendBusy
 from lastlight_state.locks import Lock
 
-#: Where SQLite's ``os.h`` puts its locks.
+#: The lock bytes of SQLite, as in its ``os.h``.
 _PENDING, _RESERVED, _SHARED, _SHARED_LENGTH = 0x40000000, 0x40000001, 0x40000002, 510
 _LENGTH = _SHARED + _SHARED_LENGTH - _PENDING
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", None), getattr(fcntl, "F_OFD_GETLK", None)
-#: Whether this system has locks of a descriptor.
+#: True if this system has OFD locks.
 IS_POSSIBLE = _SET is not None and _GET is not None
 _LOCK = "hhqqi"
 _IS_TAKEN = (errno.EAGAIN, errno.EACCES)
-#: How often SQLite may open another file, or take a descriptor that it has, before that is no accident.
+#: How often SQLite may open another file, or reuse a descriptor, before that counts as an error.
 _MOST_MISSES = 5
 _PAUSE_SECONDS, _MISSED_SECONDS = 0.01, 0.001
 
 
 class LockedConnection(sqlite3.Connection):
-    """A connection to a file that nobody changes until it is closed. It needs no transaction to read one moment."""
+    """A connection to a file that its lock keeps unchanged until it is closed.
+
+    It reads a snapshot without a transaction.
+    """
 
     descriptor: int | None = None
 
@@ -56,19 +59,19 @@ class LockedConnection(sqlite3.Connection):
 
 
 class WatchedLock(LockedConnection, untrusted.Watched):
-    """A connection to a file of another program that nobody changes until it is closed."""
+    """A connection to another program's file that its lock keeps unchanged until it is closed."""
 
 
 class LockUnavailable(Exception):
-    """The file cannot be held: its file system has no such locks, or it is not told which descriptor SQLite has."""
+    """Raised if the file cannot be locked: it has no OFD locks, or SQLite's descriptor of the file is unknown."""
 
 
 def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) -> LockedConnection | None:
-    """Return a connection that reads the regular file at an absolute path; None for one that has to be copied.
+    """Return a connection that reads the regular file at an absolute path; None if the file must be copied.
 
-    That is one beside which a dead writer left a journal, and one that is written by a log. ``connect`` opens the file
-    as unchanging. Raises OSError for a link or anything else in the place of the file or its journal, `BackendBusy` for
-    one that is locked for so many seconds, and `LockUnavailable`.
+    It must be copied if a dead writer left a journal beside it, or if it is in WAL mode. ``connect`` opens the file as
+    unchanging. Raises OSError for a link or anything else in place of the file or its journal, `BackendBusy` for a file
+    that stays locked for these seconds, and `LockUnavailable`.
     """
     end, misses = waiting.until(seconds), 0
     while True:
@@ -83,7 +86,7 @@ def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) 
             pause = _MISSED_SECONDS
         except BlockingIOError:
             pause = _PAUSE_SECONDS
-        except BaseException:  # a signal's, while the directory is closed: the lock must not outlive the call
+        except BaseException:  # a signal's, while the directory is closed: the lock must not remain
             if connection is not None:
                 connection.close()
             raise
@@ -95,7 +98,7 @@ def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) 
 
 
 class _Missed(Exception):
-    """Another file was opened, or the file grew meanwhile."""
+    """Raised if SQLite opened another file, or if the file grew meanwhile."""
 
 
 def _attempt(held: int, path: Path, connect: Callable[[], LockedConnection]) -> LockedConnection | None:
@@ -112,10 +115,10 @@ def _attempt(held: int, path: Path, connect: Callable[[], LockedConnection]) -> 
 
 
 def _hold(connection: LockedConnection, descriptor: int | None, size: int) -> int:
-    """Lock what the connection has opened, if it still has the size by which SQLite has counted its pages."""
+    """Lock the file that the connection opened. Its size must still be the one from which SQLite counted its pages."""
     if descriptor is None:
         raise _Missed
-    connection.descriptor = descriptor  # before it is locked: a signal may raise in between
+    connection.descriptor = descriptor  # before the lock: a signal may raise in between
     _take(descriptor)
     if os.fstat(descriptor).st_size != size:
         raise _Missed
@@ -123,7 +126,7 @@ def _hold(connection: LockedConnection, descriptor: int | None, size: int) -> in
 
 
 def _take(descriptor: int) -> None:
-    """Lock a file as SQLite does for a reader. Raises BlockingIOError where a writer keeps readers out."""
+    """Lock a file as SQLite does for a reader. Raises BlockingIOError if a writer keeps readers out."""
     _set(descriptor, fcntl.F_RDLCK, _PENDING, 1)
     try:
         _set(descriptor, fcntl.F_RDLCK, _SHARED, _SHARED_LENGTH)
@@ -132,9 +135,9 @@ def _take(descriptor: int) -> None:
 
 
 def _is_left(held: int, path: Path, descriptor: int) -> bool:
-    """Return whether a journal or log lies beside the file that has to be brought into it, and nobody is about to.
+    """True if a journal or log beside the file must be applied to it, and no process is about to do so.
 
-    A file that is written by a log counts as that whatever lies beside it: its writers do not wait for readers.
+    Always true for a file in WAL mode, because its writers do not wait for readers.
     """
     name = path.name
     if os.pread(descriptor, len(_WAL_FORMAT), _FORMAT_AT) == _WAL_FORMAT:
@@ -171,20 +174,20 @@ def _set(descriptor: int, kind: int, begin: int, length: int) -> None:
         raise LockUnavailable from error
 
 
-# Reading a file whose writer died inside a transaction, without writing the file or its journal.
+# Reads a file whose writer died inside a transaction, without writing the file or its journal.
 #
-# SQLite finds the dead writer's journal and must roll it back before anybody reads. A connection that may only read
-# cannot. So a private copy of the file and its journal is rolled back and checked, and read until the file changes
-# again. Its owner's next write recovers the file itself. A file that is written by a log is read so, too.
+# SQLite finds the dead writer's journal and must roll it back before anybody reads. A read-only connection cannot do
+# that. So a private copy of the file and its journal is rolled back, checked, and read until the file changes again.
+# Its owner's next write recovers the file itself. A file in WAL mode is read in the same way.
 
 _Connect: TypeAlias = Callable[[Path], sqlite3.Connection]
 _Hold: TypeAlias = "Callable[[], sqlite3.Connection | None]"
 
 
 class FileReader:
-    """Connects to one file for reading: to the file itself, or to a copy if its writer died or writes by a log.
+    """Connects to one file for reading: to the file itself, or to a copy if its writer died or it is in WAL mode.
 
-    ``copied`` is called after a copy was made.
+    ``copied`` is called after each copy.
     """
 
     def __init__(self, path: Path, copied: Callable[[], object]) -> None:
@@ -195,8 +198,8 @@ class FileReader:
     def connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
         """Return a connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
 
-        ``hold`` connects to the file, or gives None for one that has to be copied. Where that is not possible
-        ``connect`` does.
+        ``hold`` connects to the file, or returns None if the file must be copied. If locks are unavailable, ``connect``
+        is used instead.
         """
         copy = self._copy
         if copy is not None and copy.mark == private_copies.stamps_of(self._path):
@@ -213,7 +216,7 @@ class FileReader:
             try:
                 return hold()
             except LockUnavailable:
-                pass  # SQLite's own locks then
+                pass  # SQLite's own locks are used then
         try:
             return _probed(connect(self._path))
         except sqlite3.Error as error:
@@ -229,7 +232,7 @@ class FileReader:
 
 
 def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Return the connection, after it has read the file once."""
+    """Return the connection, after one read of the file."""
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except BaseException:
@@ -240,11 +243,11 @@ def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 # Reads a SQLite file without leaving a trace.
 #
-# Opening a WAL database for reading makes its ``-wal`` and ``-shm`` files, and fails in a directory that may not be
-# written. A file with no WAL and no journal beside it has no live connection that has written: it is read as
-# unchanging, without locks and without side files. Whether that was true is asked again at the end. A file whose WAL
-# or journal was left by a process that died would be recovered, which writes beside it: a private copy is read
-# instead. Only a file that somebody uses is read in the ordinary way.
+# Opening a WAL database for reading creates its ``-wal`` and ``-shm`` files, and fails in a read-only directory. A file
+# with no WAL and no journal beside it has no live connection that has written. It is read as unchanging, without locks
+# and without side files. Whether that was true is checked again at the end. A file whose WAL or journal was left by a
+# dead process would be recovered, which writes beside it; so a private copy is read instead. Only a file in use is read
+# in the ordinary way.
 
 FileStamp: TypeAlias = "tuple[int, int, int]"
 
@@ -253,10 +256,10 @@ _READS, _AS_UNCHANGING = "mode=ro", "mode=ro&immutable=1"
 
 
 class Probe:
-    """One look at a file. ``connect`` opens a file with the access that it is given, in the words of SQLite's URIs.
+    """A single read of a file. ``connect`` opens a file with the given access, a parameter of SQLite's URIs.
 
-    A file that is not ``is_ours`` is not looked for behind a link. ``journal_mode`` is ``"wal"`` where the file says
-    so; read as unchanging, SQLite itself does not tell.
+    A file that is not ``is_ours`` is not opened through a link. ``journal_mode`` is ``"wal"`` if the file's header says
+    so; when a file is read as unchanging, SQLite itself does not report it.
     """
 
     def __init__(self, path: Path, connect: Callable[[Path, str], sqlite3.Connection], *, is_ours: bool = True) -> None:
@@ -270,13 +273,13 @@ class Probe:
 
     @property
     def disturbed(self) -> bool:
-        """True if the file that was read as unchanging has changed, or got a writer."""
+        """True if the file that was read as unchanging has changed, or has got a writer."""
         return self._before is not None and _sight(self._path) != self._before
 
     def connected(self) -> sqlite3.Connection:
-        """Return a connection that reads. All of them read the same copy, if there is one.
+        """Return a connection for reading. If a copy exists, all connections read the same copy.
 
-        Raises `BackendUnavailable` where a copy is needed and cannot be made.
+        Raises `BackendUnavailable` if a copy is needed and cannot be made.
         """
         if self._before is not None:
             try:
@@ -284,7 +287,7 @@ class Probe:
             except sqlite3.DatabaseError:
                 if self._is_read or not self.disturbed:
                     raise
-                self._before = None  # a writer came before anything was read: read the file as one in use
+                self._before = None  # a writer came before the first read: read it as a file in use
             else:
                 self._is_read = True
                 return made
@@ -295,28 +298,28 @@ class Probe:
         return self._connect(self._path if copy is None else copy.path, _READS)
 
     def forget(self) -> None:
-        """Remove the copy."""
+        """Delete the copy."""
         self._copy = None
 
 
 def _copied(path: Path) -> PrivateCopy | None:
-    """Return a copy of a file whose writer died; None for one that is used, or is missing."""
+    """Return a copy of a file whose writer died; None for a file that is in use or missing."""
     standing = state_of(path) if path.exists() else None
     if standing is None or not standing.left:
         return None
     try:
         return private_copies.taken(path, checked=False)
-    except BackendBusy:  # somebody has begun to use it
+    except BackendBusy:  # a process has begun to use it
         return None
 
 
 def _sight(path: Path) -> FileStamp | None:
-    """Identity, size and time of change of a file that nobody uses; None for one in use, a missing one, a folder."""
+    """Return inode, size and time of change of an unused regular file; None for any other, or a missing one."""
     try:
         if any(_holds(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal")):
             return None
         found = path.lstat()
-    except OSError:  # such as for a name that is too long with its suffix
+    except OSError:  # such as for a name that its suffix makes too long
         return None
     if not stat.S_ISREG(found.st_mode):
         return None
@@ -324,7 +327,7 @@ def _sight(path: Path) -> FileStamp | None:
 
 
 def _holds(path: Path) -> bool:
-    """Return whether there is such a file, and anything in it. An empty one is what somebody left who only read."""
+    """True if the file exists and is not empty. A process that only read may leave an empty one."""
     try:
         return path.stat(follow_symlinks=False).st_size > 0
     except FileNotFoundError:
@@ -336,5 +339,5 @@ def _journal_mode(path: Path) -> str | None:
         with open(path, "rb", opener=files.without_waiting) as file:
             file.seek(_FORMAT_AT)
             return "wal" if file.read(2) == _WAL_FORMAT else None
-    except OSError:  # opening the database names the reason
+    except OSError:  # opening the database reports the reason
         return None

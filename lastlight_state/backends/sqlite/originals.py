@@ -1,4 +1,4 @@
-"""SQLite files of the original program: checks them for damage, and rebuilds the one table that must be rebuilt."""
+"""SQLite files of the original program: checks them for damage, and rebuilds the one table that needs it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.clock import iso_text, spelled
 from lastlight_state.errors import MisuseError, SchemaMismatch
 
-# The form in which each kind of value is stored on SQLite, whose columns keep whatever is put into them.
+# The stored form of each kind of value on SQLite, whose columns keep any value.
 #
-# Statements compare stored values as they stand, and a time that is spelled another way comes before or after the
-# wrong ones. So there is one form of each kind. `REPAIRS` can bring some other spellings into it, without a guess.
+# Statements compare stored values as they stand, so a time in another spelling sorts wrongly. So each kind has exactly
+# one form. `REPAIRS` can convert some other spellings into it, without guessing.
 
 _SPELLING = "'%Y-%m-%dT%H:%M:%fZ'"
 _FLAGS: Mapping[object, int] = {"true": 1, "false": 0}
 
 
 def malformed(column: ColumnElement[Any], form: Form) -> ColumnElement[bool]:
-    """Return whether a stored value that is not NULL is in another form than this one.
+    """Return the condition that a stored value which is not NULL has another form than this one.
 
-    A time is compared with what SQLite itself makes of it. The modifier has it count the days, so that there is no 30
-    February.
+    A time is compared with SQLite's own formatting of it. The modifier makes SQLite count the days, so that 30 February
+    is refused.
     """
     stored = type_coerce(column, String)
     if form == "time":
@@ -46,12 +46,12 @@ def malformed(column: ColumnElement[Any], form: Form) -> ColumnElement[bool]:
 
 
 def newest(table: Table) -> ColumnElement[Any]:
-    """Return the order in which the row that was stored last comes first."""
+    """Return the order that puts the last stored row first."""
     return literal_column(f"{quoted(table.name)}.rowid").desc()
 
 
 def condition(column: str, form: Form) -> str:
-    """Return `malformed` as text, NULL excepted."""
+    """Return the condition of `malformed` as SQL text, false for NULL."""
     value: ColumnElement[Any] = named(column)
     wrong = value.is_not(None) & malformed(value, form)
     return str(wrong.compile(dialect=sqlite.dialect(paramstyle="named")))
@@ -66,18 +66,18 @@ def _flag(value: object) -> int | None:
     return _FLAGS.get(value.lower()) if isinstance(value, str) else None
 
 
-#: What brings a value into its form: it returns None for one that cannot be read. The other forms have none.
+#: Functions that convert a value into a form, or return None if it is unreadable. Other forms have none.
 REPAIRS: Mapping[Form, Callable[[object], object]] = {"time": _time, "flag": _flag}
 
 
-#: The name that a table has while it is rebuilt.
+#: The name of a table while it is rebuilt.
 REBUILT = "lastlight_rebuilt"
 
 _SAMPLES = 3
 _LONGEST_SAMPLE = 40
-#: How many values that cannot be read are named, of each column.
+#: The most unreadable values of each column that are named.
 _MOST_LOST = 5
-#: How long it may take to read a file, how much of it is read in a second at least, and how often the clock is asked.
+#: Limits of reading a file: the seconds, the least bytes a second, and the steps between two checks of the clock.
 _LEAST_SECONDS, _BYTES_A_SECOND, _STEPS = 60.0, 2_000_000, 200
 _REPAIR = "lastlight_repaired"
 _COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_info(?) ORDER BY cid'
@@ -85,7 +85,7 @@ _DISPLACING = """
 SELECT CASE type WHEN 'view' THEN type ELSE 'virtual table' END, name FROM sqlite_master
 WHERE type = 'view' OR (type = 'table' AND rootpage = 0)
 """
-#: Triggers, and indexes of an expression or with a condition.
+#: Triggers, and indexes with an expression or a condition.
 _COMPUTING = """
 SELECT type, tbl_name, name FROM sqlite_master WHERE type = 'trigger'
 UNION ALL SELECT 'index', m.name, l.name FROM sqlite_master m, pragma_index_list(m.name) l
@@ -155,7 +155,7 @@ class SqliteOriginal:
 
     @contextmanager
     def _repairing(self, form: Form) -> Iterator[None]:
-        """Run a block in which SQL can call the function that brings a value into the form."""
+        """Run a block in which SQL can call the function that converts a value into the form."""
         self._driver.create_function(_REPAIR, 1, REPAIRS[form])
         try:
             yield
@@ -168,7 +168,7 @@ class SqliteOriginal:
         rows, orphans = self._count(table), self.orphans()
         columns = self._driver.execute(_COLUMNS, (table,)).fetchall()
         hanging = [sql for (sql,) in self._driver.execute(_HANGING, (table,)).fetchall()]
-        self._driver.execute("PRAGMA legacy_alter_table = ON")  # what else names the table is to be left as it is
+        self._driver.execute("PRAGMA legacy_alter_table = ON")  # leaves references in other objects as they are
         try:
             for statement in (*_rebuild(table, columns), *hanging):
                 self._driver.execute(statement)
@@ -190,7 +190,7 @@ def _sample(value: object) -> str:
 
 
 def _rebuild(table: str, columns: list[Any]) -> Iterator[str]:
-    """Yield the statements that SQLite's documentation gives for rebuilding a table (ALTER TABLE, section 7)."""
+    """Yield the statements for rebuilding a table that SQLite's documentation gives (ALTER TABLE, section 7)."""
     old, new = quoted(table), quoted(REBUILT)
     names = ", ".join(quoted(name) for name, *_ in columns)
     yield f"CREATE TABLE {new} ({', '.join([*_definitions(columns), _key(columns)])})"

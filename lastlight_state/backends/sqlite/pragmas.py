@@ -1,4 +1,4 @@
-"""The settings of a SQLite connection, which follow from the options and from the file system that carries the file."""
+"""The settings of a SQLite connection, derived from the options and from the file system that holds the file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from lastlight_state.errors import NotSupported
 
 T = TypeVar("T")
 
-#: Those who write wait in pieces of this length for the lock of a file, and may be interrupted in between.
+#: Writers wait for a file's lock in pieces of this length, so that a wait can be cancelled in between.
 PIECE_SECONDS = 0.25
-#: Where SQLite says at once that a file is locked, so long is waited before it is asked again.
+#: The pause before another attempt if SQLite reports at once that a file is locked.
 _PAUSE_SECONDS = 0.01
-#: The first two who open a new file may meet "locked" while one of them makes its log, whatever the timeout is.
+#: Two processes that open a new file first may meet "locked" while one of them creates its log, whatever the timeout
+#: is.
 _SET_UP_SECONDS = 0.1
 
-#: The setting with which each commit waits for the disk.
+#: The setting that makes each commit wait for the disk.
 SYNCED = "synchronous = FULL"
 
 _log = logging.getLogger("lastlight_state.backends")
 
 
 def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
-    """Yield the settings in the order they must be given. ``carrier`` names the file system, None is for memory.
+    """Yield the settings in the order in which they must be applied. ``carrier`` names the file system; None is memory.
 
-    On a network or VM-mounted one, WAL's shared memory cannot be trusted, and a mapped page may vanish under us.
+    On a network or VM-mounted file system, WAL's shared memory cannot be trusted, and a mapped page may vanish.
     """
     remote = carrier is not None and files.is_remote(carrier)
     if carrier is not None and not options.read_only:
@@ -50,14 +51,14 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
         yield "cache_size = -16384"
         yield f"mmap_size = {0 if remote else 134217728}"
         yield f"temp_store = {'DEFAULT' if SAVEPOINT_IN_MEMORY.affects(sqlite3.sqlite_version) else 'MEMORY'}"
-    if options.across_mounts or options.foreign:  # somebody else wrote the file
+    if options.across_mounts or options.foreign:  # others have written the file
         if untrusted.TRUSTED_SCHEMA is None:
             yield "trusted_schema = OFF"
         yield "cell_size_check = ON"
 
 
 def _of_one_unit(options: Options) -> Iterator[str]:
-    """Yield what a connection for one unit needs that SQLite does not do by itself, as it usually is built."""
+    """Yield the settings that a connection for one unit needs beside the defaults of a usual SQLite build."""
     if not options.read_only and _default("SYNCHRONOUS", "2") != "2":
         yield SYNCED
     if _default("MMAP_SIZE", "0") != "0":
@@ -66,7 +67,7 @@ def _of_one_unit(options: Options) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _default(name: str, usual: str) -> str:
-    """Return the default that this SQLite was built with."""
+    """Return the default with which this SQLite was built."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for (option,) in connection.execute("PRAGMA compile_options"):
             if option.startswith(f"DEFAULT_{name}="):
@@ -75,25 +76,25 @@ def _default(name: str, usual: str) -> str:
 
 
 def piece(options: Options, *, writes: bool) -> float:
-    """Return how many seconds SQLite itself waits for a lock, before it is asked again."""
+    """Return the seconds for which SQLite itself waits for a lock before the library tries again."""
     return min(options.busy_timeout, PIECE_SECONDS) if writes else options.busy_timeout
 
 
 def busy_timeout(seconds: float) -> str:
-    """Return the setting for how long SQLite itself waits."""
+    """Return the setting for the time that SQLite itself waits."""
     return f"PRAGMA busy_timeout = {int(seconds * 1000)}"
 
 
 def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: Options, *, writes: bool) -> None:
-    """Apply the settings. Raises `NotSupported` when the file stays in another journal mode.
+    """Apply the settings. Raises `NotSupported` if the file stays in another journal mode.
 
-    All of them together wait for a lock as long as one statement does.
+    All settings together wait for a lock as long as one statement does.
     """
-    if not options.across_mounts:  # whose connections are opened with it
+    if not options.across_mounts:  # its connections are opened with this setting
         connection.execute(busy_timeout(_left(min(options.busy_timeout, PIECE_SECONDS))))
     end = None
     for setting in settings:
-        if options.across_mounts and not setting.startswith("journal_mode"):  # and so needs no lock
+        if options.across_mounts and not setting.startswith("journal_mode"):  # needs no lock there
             connection.execute(f"PRAGMA {setting}")
             continue
         end = end or waiting.until(max(options.busy_timeout, _SET_UP_SECONDS)) - _PAUSE_SECONDS
@@ -110,21 +111,21 @@ def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: O
 
 
 def refuse_writes(checkout: Checkout) -> None:
-    """Refuse statements that write, of a unit that reads and hands its connection out, until `permit_writes`."""
+    """Make SQLite refuse writes on this connection until `permit_writes`, for a reading unit that exposes it."""
     if not checkout.driver.execute("PRAGMA query_only").fetchone()[0]:
         checkout.refuses_writes = True
         checkout.driver.execute("PRAGMA query_only = ON")
 
 
 def permit_writes(checkout: Checkout) -> None:
-    """Make the connection what it was before `refuse_writes`."""
+    """Restore the connection to its state before `refuse_writes`."""
     if checkout.refuses_writes:
         checkout.refuses_writes = False
         checkout.driver.execute("PRAGMA query_only = OFF")
 
 
 def hurry(checkout: Checkout, options: Options) -> None:
-    """Let a unit that reads wait for a lock of its file until its thread's deadline at most, until `wait_as_usual`."""
+    """Limit a reading unit's waits for locks to its thread's deadline, until `wait_as_usual`."""
     left = waiting.shortened(options.busy_timeout)
     if left is not None:
         checkout.hurries = True
@@ -132,7 +133,7 @@ def hurry(checkout: Checkout, options: Options) -> None:
 
 
 def wait_as_usual(checkout: Checkout, options: Options) -> None:
-    """Make the connection what it was before `hurry`."""
+    """Restore the connection to its state before `hurry`."""
     checkout.hurries = False
     checkout.driver.execute(busy_timeout(piece(options, writes=False)))
 
@@ -149,9 +150,9 @@ def _journal_mode(options: Options, carrier: str) -> str:
 
 
 def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
-    """Return what ``run`` gives when it is tried again after ``error`` said that the file is locked, until ``end``.
+    """Retry ``run`` after ``error``, while the file is locked and until the time ``end``. Returns its result.
 
-    Raises the last error, or `BackendBusy` when the call was cancelled.
+    Raises the last error, or `BackendBusy` if the call was cancelled.
     """
     while is_locked(error) and time.monotonic() < end:
         waiting.pause(_PAUSE_SECONDS)
@@ -163,17 +164,17 @@ def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
 
 
 def patience(options: Options, *, writes: bool) -> float:
-    """Return how many seconds SQLite waits for a lock on a connection for one unit: no longer than its call."""
+    """Return the seconds that SQLite waits for a lock on a one-unit connection: at most until the call's deadline."""
     return _left(piece(options, writes=writes)) if options.across_mounts else 0
 
 
 def _left(seconds: float) -> float:
-    """Return these seconds, or what is left of them until the call's deadline."""
+    """Return these seconds, or the time until the call's deadline if that is shorter."""
     return max(0.0, min(seconds, waiting.until(seconds) - time.monotonic()))
 
 
 def _answer(connection: sqlite3.Connection, pragma: str, end: float) -> tuple[str, ...]:
-    """Return the row that the pragma answers with."""
+    """Return the row that the pragma returns."""
 
     def asked() -> Any:
         return connection.execute(pragma).fetchone() or ("",)

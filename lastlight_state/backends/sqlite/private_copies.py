@@ -1,6 +1,6 @@
-"""Private copies of SQLite files whose writer died: recovered and read where the file itself may not be written.
+"""Private copies of SQLite files whose writer died: recovered and read if the file itself may not be written.
 
-Another process makes the copy: closing any descriptor of a file drops the locks that this process has on it.
+Another process makes the copy, because closing any descriptor of a file drops this process's locks on it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from lastlight_state.backends.sqlite.dbapi import connect, error_name, sqlite3
 from lastlight_state.backends.sqlite.driver import is_locked, translate
 from lastlight_state.errors import BackendBusy, BackendUnavailable
 
-# Folders of private copies. Each is locked while a process that reads it lives; what is not locked was left behind.
+# Folders of private copies. A folder is locked while a process that reads it lives; unlocked ones are left-overs.
 
-#: How the names of locked folders begin. Each gets such a name after its lock, so that none is met without one.
+#: The prefix of locked folders. A folder is renamed to it after locking, so nobody meets an unlocked one in use.
 PREFIX = "lastlight-copy-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -36,7 +36,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def make_folder(place: str) -> tuple[Path, int]:
     """Return a new folder, and the descriptor that holds its lock. Raises OSError.
 
-    Where a file system has no locks, the folder keeps a name under which nobody looks for what was left.
+    If a file system has no locks, the folder keeps a name that the search for left-overs ignores.
     """
     folder = Path(tempfile.mkdtemp(prefix="lastlight-", dir=place))
     try:
@@ -51,14 +51,14 @@ def make_folder(place: str) -> tuple[Path, int]:
 
 
 def remove(folder: Path, held: int, maker: int) -> None:
-    """Remove a folder and its lock; not in a forked child, whose parent may still read it."""
+    """Remove a folder and its lock. Does nothing in a forked child, whose parent may still read the folder."""
     if os.getpid() == maker:
         shutil.rmtree(folder, ignore_errors=True)
     os.close(held)
 
 
 def remove_left(place: str) -> None:
-    """Remove the folders of this user that killed processes left in the place. What cannot be removed stays."""
+    """Remove this user's folders that killed processes left here. Ignores folders that cannot be removed."""
     with suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX):
@@ -66,7 +66,7 @@ def remove_left(place: str) -> None:
 
 
 def _remove_if_left(folder: str) -> None:
-    with suppress(OSError):  # a link, another's, gone
+    with suppress(OSError):  # a link, another user's, or already gone
         held = os.open(folder, _FOLDER)
         try:
             if os.fstat(held).st_uid != os.geteuid():
@@ -79,17 +79,16 @@ def _remove_if_left(folder: str) -> None:
             os.close(held)
 
 
-# What lies beside a SQLite file, and which processes of this machine use it.
+# Files beside a SQLite file, and whether processes of this machine use them.
 #
-# Another process looks: closing any descriptor of a file drops the locks that this process has on it.
+# Another process checks, because closing any descriptor of a file drops this process's locks on it.
 
 _WAL_MODE = "0202"
-#: A look waits for nothing but a file system that does not answer.
+#: A check takes this long only if the file system does not answer.
 _MOST_SECONDS = 30.0
-#: Prints the two bytes of the header that say how the file is written, and the endings of what was left beside it: of
-#: a journal with no lock of a writer, of a log with no lock of somebody who has opened it. Both are looked at twice, so
-#: that one who comes or goes in between is seen. The locks are where SQLite's ``os.h`` puts them; a journal that begins
-#: with zero is a finished one.
+#: A script that prints the header's two format bytes, and the endings of left-over files: a journal without a writer's
+#: lock, a log without the lock of a process that has it open. It checks both twice, so that a process that comes or
+#: goes in between is seen. The lock bytes are those of SQLite's ``os.h``. A journal that begins with zero is finished.
 _LOOK = """
 import fcntl, os, stat, struct, sys
 path = sys.argv[1]
@@ -118,9 +117,9 @@ print(os.read(held, 20)[18:].hex() or "-", *sorted({*left()} & {*left()}))
 
 @dataclass(frozen=True)
 class FileState:
-    """The state of a file. ``in_wal_mode`` is what its header says, None for one that is empty.
+    """The state of a database file. ``in_wal_mode`` is taken from its header, None for an empty file.
 
-    ``left`` are the endings of the files beside it that a writer left who died.
+    ``left`` are the endings of the files beside it that a dead writer left.
     """
 
     in_wal_mode: bool | None
@@ -128,7 +127,7 @@ class FileState:
 
 
 def state_of(path: Path) -> FileState | None:
-    """Return how a file stands that is no link; None where that cannot be told."""
+    """Return the state of a file; None for a link, and if the state cannot be found out."""
     command = [sys.executable, "-I", "-S", "-c", _LOOK, str(path)]
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter
@@ -141,7 +140,7 @@ def state_of(path: Path) -> FileState | None:
 
 
 def place_of(path: Path) -> Place | None:
-    """Return where a file lies, and what lies beside it that should not; None for a file that cannot be looked at."""
+    """Return the location of a file and its left-over files; None for a file that cannot be examined."""
     path = files.real(path)
     standing = state_of(path)
     if standing is None:
@@ -159,14 +158,14 @@ def place_of(path: Path) -> Place | None:
     )
 
 
-#: What changes when somebody writes the file, its journal or its log: identity, size and time of each.
+#: A stamp of the file, its journal and its log, which changes with each write: identity, size and time of each.
 FileStamps: TypeAlias = "tuple[tuple[int, int, int] | None, ...]"
 
-#: How long it may take to copy a file, and as long again to bring it to its last commit.
+#: The seconds allowed for copying a file, and again for recovering the copy.
 MOST_SECONDS = 600.0
 _SUFFIXES = ("", "-journal", "-wal")
 _TRIES = 5
-#: Copies regular files alone, whatever somebody puts in their place meanwhile.
+#: A script that copies regular files only, even if another file is put in their place meanwhile.
 _COPY = """
 import os, shutil, stat, sys
 for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
@@ -179,7 +178,7 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
 
 
 class PrivateCopy:
-    """A private copy, removed when nobody refers to it any more. ``mark`` is what its original was like."""
+    """A private copy, deleted when nothing refers to it any more. ``mark`` are the stamps of its original."""
 
     def __init__(self, mark: FileStamps) -> None:
         self.mark = mark
@@ -189,17 +188,17 @@ class PrivateCopy:
 
 
 def stamps_of(path: Path) -> FileStamps:
-    """Return what a file and those beside it are like."""
+    """Return the stamps of a file and of the files beside it."""
     return tuple(_mark(f"{path}{suffix}") for suffix in _SUFFIXES)
 
 
 def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> PrivateCopy:
-    """Return a copy of the last commit.
+    """Return a copy of the file's last commit.
 
     ``checked``: a damaged file raises `BackendUnavailable` instead of being copied.
 
-    Raises `BackendBusy` for a file that does not stay the same meanwhile, and `BackendUnavailable` without room, for a
-    file that cannot be copied or read in so many seconds, and for one that holds anything but tables.
+    Raises `BackendBusy` for a file that changes meanwhile. Raises `BackendUnavailable` if there is no room, if the file
+    cannot be copied or read in time, and if it holds anything but tables.
     """
     end = waiting.until(seconds)
     for _ in range(_TRIES):
@@ -233,9 +232,9 @@ def _refuse_failed(done: subprocess.CompletedProcess[bytes]) -> None:
 
 
 def _private_folder(mark: FileStamps) -> tuple[Path, int]:
-    """Return a new folder with room for what the mark describes, and for its log once more, which recovery brings in.
+    """Return a new folder with room for the file and for its log twice, because recovery copies the log in.
 
-    What killed processes left among the temporary files is removed before.
+    First removes folders that killed processes left among the temporary files.
     """
     sizes = [0 if found is None else found[1] for found in mark]
     needed = sum(sizes) + sizes[-1]
@@ -267,13 +266,13 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 
 def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
-    """Bring the copy to its last commit. Raises `BackendUnavailable` for one that is damaged, if it is ``checked``."""
+    """Recover the copy to its last commit. With ``checked``, raises `BackendUnavailable` if it is damaged."""
     if files.names_another(Path(f"{copy}-journal")):
         raise BackendUnavailable(
             "the file's journal names another journal, which is not followed", reason="not_a_database"
         )
     try:
-        with closing(connect(copy, timeout=0)) as connection:  # nobody has a lock on it who would let go
+        with closing(connect(copy, timeout=0)) as connection:  # nobody else has a lock on the copy
             connection.execute("PRAGMA synchronous = OFF")
             answer = _checked(connection, seconds) if checked else _read(connection)
     except sqlite3.Error as error:
@@ -287,7 +286,7 @@ def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
 
 
 def _checked(connection: sqlite3.Connection, seconds: float) -> str:
-    """Return what is wrong with a file of another party, or ``ok``. No expression of its own is computed."""
+    """Return the problem of another party's file, or ``ok``. None of the file's own expressions is computed."""
     untrusted.guard(connection, seconds)
     untrusted.refuse_forbidden(connection)
     connection.execute("PRAGMA ignore_check_constraints = ON")

@@ -1,14 +1,14 @@
-"""Tells without a look into database files whether another party may have changed them.
+"""Detects, without reading database files, whether another party may have changed them.
 
-Each commit writes the file, which changes its times. The time of its last change of any kind can be set by nobody. The
-clock of these times stands still for some milliseconds, on some file systems for two seconds: a stamp tells one state
-from the next only after the file has been left alone for longer.
+Each commit writes the file, which changes its times. The time of its last change of any kind (ctime) can be set by
+nobody. The clock of these times advances in steps of some milliseconds, on some file systems of two seconds. So a stamp
+distinguishes two states only if the file has been left alone for longer than a step.
 
-On a network or the mount of a virtual machine the system may know an old size and old times, and some file systems let
-the time of the last change be set. So unless the file system is known to tell each change, the stamp also has the
-counter in the file's header that each commit raises, but for commits to a write-ahead log: a file that has one gets no
-stamp there. SQLite opens and closes the file for that, because it knows its other connections to it: to close a
-descriptor of our own would drop the locks that this process has on the file.
+On a network or a virtual machine's mount, the system may report an old size and old times, and some file systems let
+the ctime be set. So unless the file system is known to show each change, the stamp also has the change counter in the
+file's header. Each commit increments it, except a commit to a write-ahead log: a file that has one gets no stamp there.
+SQLite opens and closes the file for this, because it knows its other connections to the file. If this module closed a
+descriptor of its own, the process would lose its locks on the file.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from urllib.parse import quote
 from lastlight_state.backends.sqlite import files, untrusted
 from lastlight_state.backends.sqlite.dbapi import connect, sqlite3
 
-#: Longer than the clock of any file system stands still.
+#: Longer than a step of any file system's clock, in nanoseconds.
 _SETTLED_NS = 3_000_000_000
-#: Where the header says how the file is written, 2 and 2 for by a log, and where it has the counter of commits.
+#: Positions in the header: the two format bytes, 2 and 2 for WAL mode, and the change counter.
 _HEAD_BYTES, _HEAD_AT = 10, 18
 _VERSIONS, _BY_LOG, _COUNTER = slice(0, 2), b"\2\2", slice(6, 10)
 
 
 class Stamp(NamedTuple):
-    """The state of a file as far as it can be told without reading its pages. Times are in nanoseconds.
+    """The state of a file as far as it shows without reading pages. Times are in nanoseconds.
 
-    ``counter`` is empty where the file system tells each change.
+    ``counter`` is empty if the file system shows each change.
     """
 
     device: int
@@ -48,8 +48,8 @@ class Stamp(NamedTuple):
 def stamps_of(folder: Path, names: Sequence[str]) -> tuple[Stamp, ...] | None:
     """Return the stamps of database files in a folder, given by its real path.
 
-    None where they would tell nothing: a file is missing or is none, a link stands in the path, or something lies in
-    the file's journal or log.
+    Returns None if stamps would prove nothing: a file is missing or not regular, a link is in the path, or the file's
+    journal or log is not empty.
     """
     try:
         with untrusted.directory(folder / names[0]) as held:
@@ -61,7 +61,7 @@ def stamps_of(folder: Path, names: Sequence[str]) -> tuple[Stamp, ...] | None:
 
 
 def are_settled(stamps: Sequence[Stamp], now: int) -> bool:
-    """True if any later commit gets a later stamp, where the files had these stamps at ``now``, in nanoseconds."""
+    """True if any later commit changes these stamps of the files, which were taken at ``now``, in nanoseconds."""
     return all(max(stamp.written_at, stamp.changed_at) + _SETTLED_NS < now for stamp in stamps)
 
 
@@ -83,7 +83,7 @@ def _stamp(held: int, folder: Path, name: str) -> Stamp | None:
 
 
 def _counter(held: int, path: Path, found: os.stat_result) -> bytes | None:
-    """Return the counter of commits; None where it tells nothing, or SQLite does not open the file anew."""
+    """Return the change counter; None if it proves nothing, or if SQLite does not open the file anew."""
     unchanging = f"file://{quote(str(path))}?mode=ro&immutable=1"
     connection, descriptor = untrusted.connected(
         (found.st_dev, found.st_ino), held, lambda: connect(unchanging, uri=True, check_same_thread=False)

@@ -1,12 +1,12 @@
-"""Opens database files that another party may write: what is opened is that file, and holds plain tables.
+"""Opens database files that another party may write, and checks that the right file was opened and has only tables.
 
-A check of a path and SQLite's own opening of it are two moments, and between them a link can be put in its place. So
-the file that SQLite has opened is looked up among the descriptors of this process, and compared with the one that lies
-at the path without following a link.
+Between a check of a path and SQLite's own opening, a link can be put in the file's place. So this module finds the file
+that SQLite opened among the process's descriptors. It compares that file with the one at the path, without following a
+link.
 
-A view can compute without end, and looks like a table to whoever asks for its columns. SQLite asks an authorizer while
-it compiles a statement, and says which view or trigger an access comes from: all of those are refused, whenever the
-schema may have changed. A clock ends what takes too long all the same.
+A view can compute without end, and looks like a table to a query for its columns. While SQLite compiles a statement, it
+calls an authorizer and reports from which view or trigger an access comes. All of these are refused, whenever the
+schema may have changed. A clock stops anything that still takes too long.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from lastlight_state.special_files import mismatch
 _Identity: TypeAlias = "tuple[int, int]"
 
 _DESCRIPTORS = "/dev/fd"
-#: Opens a directory for its descriptor alone: closing that drops no lock of this process.
+#: Opens a directory only for its descriptor: closing that drops none of this process's locks.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Opens a file so that nobody waits for the other end of a FIFO.
+#: Opens a file without waiting for the other end of a FIFO.
 TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TRIES, _PAUSE_SECONDS = 50, 0.002
-#: While this process holds a lock on a file, SQLite takes a descriptor that it has for it already, and no new one tells
-#: which file that is. To pass for it, another file would have to lie at the path for a moment so many times in a row.
+#: How often SQLite may reuse a descriptor before the file is accepted. While this process holds a lock on a file,
+#: SQLite reuses a descriptor, and no new one shows which file it opened. For a wrong file to be accepted, it would have
+#: to lie at the path for a moment this many times in a row.
 _REUSED = 8
-#: Steps of the virtual machine between two looks at the clock.
+#: Steps of the virtual machine between two checks of the clock.
 _STEPS = 10_000
-#: Steps that a unit may need, whatever the file's size, and for each of its bytes: a row has some of these.
+#: Steps that a unit may need for any file, and steps for each byte of the file: each row takes several.
 _LEAST_STEPS, _STEPS_A_BYTE = 2_000_000, 100
 _LIMITS = {"LENGTH": 64 * 1024 * 1024, "EXPR_DEPTH": 100, "ATTACHED": 0, "TRIGGER_DEPTH": 1}
-#: Switches off what a schema computes by functions that are not known to be harmless, where Python can (3.12): `guard`
-#: does it then, and no setting is needed.
+#: An option that stops a schema from computing functions that are not known to be harmless, if Python can set it
+#: (3.12). `guard` sets it then, and no pragma is needed.
 TRUSTED_SCHEMA = getattr(sqlite3, "SQLITE_DBCONFIG_TRUSTED_SCHEMA", None)
-#: Keeps SQL from damaging the file and its shadow tables, where Python can switch that on (3.12).
+#: Keeps SQL from damaging the file and its shadow tables, if Python can switch that on (3.12).
 _DEFENSIVE = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 _REFUSED = frozenset({sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_ATTACH})
-#: No name that `remember` keeps is long. A virtual table has no page of its own.
-#: 2 and 3 are columns that are computed, which only the word AS makes.
+#: Finds tables with long names, which `remember` must not cache, and virtual tables, which have no page of their own.
 _FORBIDDEN = """
 SELECT CASE WHEN length(name) > 1000 THEN 'long name' WHEN type = 'table' THEN 'virtual table' ELSE type END,
   substr(name, 1, 80) FROM sqlite_master
@@ -63,7 +63,8 @@ FROM sqlite_master m, pragma_table_xinfo(m.name) x
 WHERE m.type = 'table' AND m.rootpage > 0 AND m.sql GLOB '*[^a-zA-Z0-9_][aA][sS][^a-zA-Z0-9_]*' AND x.hidden IN (2, 3)
 LIMIT 1
 """
-#: Whether that may find anything. It is asked for each unit, and costs a fifth: no virtual table is made for it.
+#: Checks whether that query may find anything. It runs for each unit, and costs a fifth, because it uses no virtual
+#: table.
 _SUSPICIOUS = """
 SELECT 1 FROM sqlite_master
 WHERE type NOT IN ('table', 'index') OR (type = 'table' AND rootpage = 0) OR length(name) > 1000
@@ -71,9 +72,9 @@ WHERE type NOT IN ('table', 'index') OR (type = 'table' AND rootpage = 0) OR len
 LIMIT 1
 """
 
-#: How long a statement that reads a file of another program may take until its next row, where nobody says otherwise.
+#: The seconds until its next row that a statement on another program's file may take, unless an option says otherwise.
 MOST_SECONDS = 300.0
-#: The largest value that is read of a file of another program, in bytes, and rows between two looks at its size.
+#: The largest value that is read from another program's file, in bytes, and the rows between two checks of its size.
 _ANY_SIZE = 2**60
 _LARGEST_FOREIGN, _ROWS = 256 * 1024 * 1024, 65_536
 
@@ -87,7 +88,7 @@ def opened(
     connect: Callable[[], sqlite3.Connection],
     set_up: Callable[[sqlite3.Connection], sqlite3.Connection],
 ) -> sqlite3.Connection:
-    """Return a connection whose file is the regular one at the path, through no link in its place. Raises OSError.
+    """Return a connection to the regular file at the path, not through a link in its place. Raises OSError.
 
     Raises `BackendBusy` for a file that is replaced again and again.
     """
@@ -111,9 +112,9 @@ def opened(
             if is_in_place and (is_new or reused == _REUSED):
                 return set_up(connection)
             connection.close()
-            if not reused:  # somebody has replaced it
+            if not reused:  # the file was replaced
                 waiting.pause(_PAUSE_SECONDS)
-    except BaseException:  # a signal's, anywhere: no lock must outlive the call
+    except BaseException:  # a signal's, anywhere: no lock must remain
         if connection is not None:
             connection.close()
         raise
@@ -121,9 +122,12 @@ def opened(
 
 
 def connected(expected: _Identity, held: int, connect: Callable[[], _C]) -> tuple[_C, int | None]:
-    """Return a new connection and its descriptor, if that is the next free one and of the expected file; else None.
+    """Return a new connection and its descriptor.
 
-    Another thread may take that number meanwhile: then nothing is told. ``held`` is any descriptor.
+    The descriptor is None unless it is known to be the expected file's.
+
+    It is known if SQLite took the next free number. If another thread takes that number meanwhile, it is not. ``held``
+    is any descriptor.
     """
     copies: list[int] = []
     with _turn:
@@ -140,9 +144,10 @@ def connected(expected: _Identity, held: int, connect: Callable[[], _C]) -> tupl
 
 
 class Clock:
-    """Ends what SQLite does after a moment, and after more steps than there can be in a file of this size.
+    """Stops SQLite after a time limit, and after more steps than a file of this size can need.
 
-    A table whose pages point to one another has no last row, and to sort it would take all memory long before.
+    A table whose pages refer to each other in a circle has no last row, and sorting it would fill all memory long
+    before the time limit.
     """
 
     def __init__(self, end: float, size: int) -> None:
@@ -150,7 +155,7 @@ class Clock:
         self.begin(end)
 
     def begin(self, end: float) -> None:
-        """Begin anew."""
+        """Restart the clock and the count of steps."""
         self._end, self._left = end, self._most
 
     def __call__(self) -> bool:
@@ -160,15 +165,15 @@ class Clock:
 
 
 class Watched(sqlite3.Connection):
-    """A connection to a file of another program, whose statements end that give no row for too long."""
+    """A connection to another program's file, whose statements are stopped if no row comes in time."""
 
     seconds = 0.0
     clock: Clock | None = None
 
     def watch(self, seconds: float, size: int) -> None:
-        """Refuse views and triggers from now on, and what takes so many seconds until its next row.
+        """Refuse views and triggers from now on, and stop statements that take this many seconds until their next row.
 
-        So is what takes more steps than a file of this size has work for.
+        Also stops a statement that takes more steps than a file of this size can need.
         """
         guard(self, None)
         set_limits(self, {"LENGTH": _LARGEST_FOREIGN, "ATTACHED": 0})
@@ -176,7 +181,7 @@ class Watched(sqlite3.Connection):
         self.set_progress_handler(self.clock, _STEPS)
 
     def begin(self) -> None:
-        """Begin to wait for a row."""
+        """Start the wait for the next row."""
         if self.clock is not None:
             self.clock.begin(time.monotonic() + self.seconds)
 
@@ -186,9 +191,9 @@ class Watched(sqlite3.Connection):
 
 
 def watched(connection: Any, rows: Callable[[], Iterable[_R]], size: Callable[[], int]) -> Iterator[_R]:
-    """Yield the rows of a statement, while each comes in time, and fewer than the file has bytes.
+    """Yield a statement's rows, while each comes in time and there are fewer rows than the file has bytes.
 
-    A table whose pages point to one another has no last row. Raises `BackendUnavailable` for one.
+    A table whose pages refer to each other in a circle has no last row; it raises `BackendUnavailable`.
     """
     is_watched = isinstance(connection, Watched)
     for number, row in enumerate(rows(), 1):
@@ -200,7 +205,7 @@ def watched(connection: Any, rows: Callable[[], Iterable[_R]], size: Callable[[]
 
 
 def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _ANY_SIZE) -> None:
-    """Refuse views, triggers and other databases from now on; with ``seconds`` also limit values, time and steps."""
+    """Refuse views, triggers and other databases from now on. With ``seconds``, also limit values, time and steps."""
     connection.set_authorizer(_permitted)
     if _DEFENSIVE is not None:
         connection.setconfig(_DEFENSIVE, True)  # type: ignore[attr-defined,unused-ignore]
@@ -213,7 +218,7 @@ def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _AN
 
 
 def refuse_forbidden(connection: sqlite3.Connection) -> None:
-    """Raise `BackendUnavailable` for a file that holds anything but tables and indexes over stored columns."""
+    """Raise `BackendUnavailable` for a file that holds anything but tables and indexes on stored columns."""
     if connection.execute(_SUSPICIOUS).fetchone() is None:
         return
     found = connection.execute(_FORBIDDEN).fetchone()
@@ -223,7 +228,10 @@ def refuse_forbidden(connection: sqlite3.Connection) -> None:
 
 
 def remember(connection: sqlite3.Connection) -> None:
-    """Ask once about each name from now on: where nothing but our statements and `refuse_forbidden` runs."""
+    """Cache the authorizer's answer for each name from now on.
+
+    Only for connections that run nothing but our statements.
+    """
     connection.set_authorizer(_remembered)
 
 
@@ -236,10 +244,10 @@ _remembered = lru_cache(maxsize=1024)(_permitted)
 
 @contextmanager
 def directory(path: Path) -> Iterator[int]:
-    """Lend the directory of an absolute path for reading. Raises OSError for a link among the components.
+    """Open the directory of an absolute path for reading. Raises OSError if a component of the path is a link.
 
-    No descriptor is lost where a signal raises: each passes from the call that opens it to the list, and from the list
-    to the call that closes it, with no instruction of Python in between.
+    A signal cannot leak a descriptor: it goes straight from the call that opens it to the list, and from the list to
+    the call that closes it, with no Python instruction in between.
     """
     held: int | None = None
     steps: list[int] = []
@@ -256,14 +264,14 @@ def directory(path: Path) -> Iterator[int]:
 
 
 def _close(descriptors: list[int]) -> None:
-    """Close all, and take each from the list in the same moment."""
+    """Close all descriptors, removing each from the list at the same moment."""
     deque(map(os.close, map(descriptors.pop, [-1] * len(descriptors))), maxlen=0)
 
 
 def _identity(held: int, path: Path) -> _Identity:
-    """Device and inode of the regular file of that name in the directory ``held``.
+    """Return device and inode of the regular file with that name in the directory ``held``.
 
-    What lies beside it under the names of a log or journal must be regular files, too: SQLite would wait at a FIFO.
+    Files beside it with the names of a log or journal must be regular, too: SQLite would wait for a FIFO.
     """
     name = path.name
     found = regular(held, name, path)
@@ -276,7 +284,7 @@ def _identity(held: int, path: Path) -> _Identity:
 
 
 def regular(held: int, name: str, path: Path) -> os.stat_result:
-    """Return what a regular file in the directory ``held`` is like. Raises OSError for anything else."""
+    """Return the stat of a regular file in the directory ``held``. Raises OSError for anything else."""
     found = os.stat(name, dir_fd=held, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, f"{name} is a symbolic link", str(path))
@@ -292,7 +300,7 @@ def _identity_or_none(path: Path) -> _Identity | None:
 
 
 def _descriptors_of(identity: _Identity) -> set[str]:
-    """Return the descriptors of this process that are open on a file."""
+    """Return this process's descriptors that are open on a file."""
     return {name for name in os.listdir(_DESCRIPTORS) if _of_descriptor(name) == identity}  # noqa: PTH208 - names, not paths
 
 

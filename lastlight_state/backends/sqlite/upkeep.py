@@ -1,4 +1,4 @@
-"""What maintenance and migrations ask of a SQLite database: its schema, its measures, its checks, its log."""
+"""Maintenance and migration queries on a SQLite database: its schema, measures, checks and log."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _log = logging.getLogger("lastlight_state.backends")
 
 
 class SqliteUpkeep(Moving, Backend):
-    """The part of the backend that looks after the database, and that migrations look at it through."""
+    """The part of the backend that maintenance and migrations use."""
 
     _path: Path | None
     _log: WriteAheadLog | None
 
     def failed(self, checkout: Checkout, error: Exception) -> StateError:
         if error_name(error) == "SQLITE_READONLY" and checkout.mode.writes:
-            checkout.broken = True  # it only reads from now on, also when the rights are back
+            checkout.broken = True  # it stays read-only, even if the rights come back
             return read_only_met(checkout.driver) or super().failed(checkout, error)
         return super().failed(checkout, error)
 
@@ -51,7 +51,7 @@ class SqliteUpkeep(Moving, Backend):
         return shape_of(connection.connection.dbapi_connection)
 
     def column_names(self, checkout: Checkout, table: str) -> frozenset[str]:
-        asked = f"PRAGMA table_info({quoted(table)})"  # as a function it would be a virtual table, made each time
+        asked = f"PRAGMA table_info({quoted(table)})"  # as a function it would create a virtual table each time
         found = self._patiently(checkout, lambda: checkout.driver.execute(asked).fetchall())
         return frozenset([row[1] for row in found])
 
@@ -80,7 +80,7 @@ class SqliteUpkeep(Moving, Backend):
         return self._patiently(checkout, lambda: measured(checkout.driver, self.files, tables, mode, pages))
 
     def _bring_in(self, log: WriteAheadLog, checkout: Checkout) -> None:
-        """Make the checkpoint that is due. What stands in its way leaves it to the next unit: this one is over."""
+        """Make the checkpoint that is due. If something blocks it, the next unit tries, because this one is over."""
         try:
             with self._second(checkout) as reader:
                 checkpoints.bring_in(log, checkout.driver, reader)
@@ -90,7 +90,7 @@ class SqliteUpkeep(Moving, Backend):
 
     @block
     def _second(self, checkout: Checkout) -> Iterator[Any]:
-        """Lend another connection to the same file."""
+        """Lend a second connection to the same file."""
         if self._path is None:
             with self._connections.another(checkout) as driver:
                 yield driver
