@@ -58,9 +58,7 @@ class PresentColumn:
 
 @dataclass(frozen=True)
 class PresentTable:
-    """A table as it exists in the database, or another object of its name. ``unique`` are the column sets of unique
-    keys.
-    """
+    """A table, or another object of its name, in the database. ``unique`` are the column sets of unique keys."""
 
     name: str
     is_table: bool
@@ -86,9 +84,7 @@ def existing(unit: Unit, names: Iterable[str]) -> list[str]:
 
 
 def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Iterator[Difference]:
-    """Yield the differences that make the table unusable as declared. Missing parts that can be added are not among
-    them.
-    """
+    """Yield the differences that make the table unusable as declared. Missing parts that can be added do not count."""
     if not found.is_table:
         yield Difference(table.name, None, "kind", "a table", "a view")
         return

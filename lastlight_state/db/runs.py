@@ -43,9 +43,7 @@ def run_id_column(**options: Any) -> MappedColumn[str]:
 
 
 def of_known_run(run_id: str, write: Callable[[], T]) -> T:
-    """Return the result of ``write``, whose foreign keys all refer to this run. Raises `NotFound` if the run is
-    unknown.
-    """
+    """Return the result of ``write``, whose foreign keys all refer to this run. Raises `NotFound` if it is unknown."""
     try:
         return write()
     except Conflict as error:

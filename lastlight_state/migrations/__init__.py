@@ -1,7 +1,7 @@
-"""The central schema as a whole: which revision a database is at, and how it comes to the newest.
+"""The central schema as a whole: the revision that a database is at, and the upgrade to the newest.
 
-Each name loads its module at its first use. Alembic is loaded only when there is something to upgrade, and the models
-only when somebody asks what the tables are: opening a current database costs one SELECT and neither of them.
+Each name loads its module at its first use. Alembic is loaded only if there is something to upgrade, and the models
+only if a caller asks for the tables. Opening a current database costs one SELECT and loads neither.
 """
 
 from typing import TYPE_CHECKING

@@ -25,15 +25,16 @@ from lastlight_state.migrations import scripts
 from lastlight_state.migrations.records import DataStep, MigrationResult
 from lastlight_state.migrations.state import SEED_TABLES, unreleased, word_for
 
-# Keeps the Alembic environment of a host application that calls us in the middle of its own migrations.
+# Protects the Alembic environment of a host application that calls this library inside its own migrations.
 
 
 @contextmanager
 def environment_kept() -> Iterator[None]:
-    """Run a block that may run Alembic, and put Alembic's current environment back.
+    """Run a block that may run Alembic, and restore Alembic's current environment afterwards.
 
-    Alembic keeps one environment and one set of operations in these modules. Without this, a host that calls us from
-    its ``env.py`` or from a revision would lose its own. Other threads wait: they would work in this environment.
+    Alembic keeps one environment and one set of operations in module variables. Otherwise a host that calls this
+    library from its ``env.py`` or from a revision would lose its own. Other threads wait, because they would use this
+    environment.
     """
     with _running_alembic:
         before = [(vars(module), dict(vars(module))) for module in (context, op)]
@@ -44,12 +45,12 @@ def environment_kept() -> Iterator[None]:
                 names.update(kept)
 
 
-#: Held by the thread that runs Alembic. A revision may run it again.
+#: Held by the thread that runs Alembic. A revision may run Alembic again.
 _running_alembic = RLock()
 
 
 def _renew() -> None:
-    """Give a forked child a lock of its own: the thread that has this one is not there."""
+    """Replace the lock in a forked child, because the thread that held it does not exist there."""
     global _running_alembic  # noqa: PLW0603
     _running_alembic = RLock()
 
@@ -57,7 +58,7 @@ def _renew() -> None:
 os.register_at_fork(after_in_child=_renew)
 
 MOST_NAMED = 20
-#: What the files import that Alembic runs, in any thread.
+#: The modules that files run by Alembic import, in any thread.
 _OF_REVISIONS = ("adoption.existing", "operations", "plain_command")
 
 _log = logging.getLogger("lastlight_state.migrations")
@@ -78,7 +79,9 @@ def apply_revisions(connection: Connection, target: str, present: Collection[Ent
 
 
 def finish(connection: Connection, found: str | None, reached: str) -> tuple[str, ...]:
-    """Do what follows the revisions after ``found``, and return them: carry values over, report changed rows.
+    """Complete the revisions after ``found``: copy values to new columns, report changed rows.
+
+    Returns the revisions.
 
     The original program's rows have values that belong in columns of the second revision.
     """
@@ -94,12 +97,12 @@ def finish(connection: Connection, found: str | None, reached: str) -> tuple[str
 
 
 def complete(connection: Connection, target: str, present: Collection[Entry]) -> None:
-    """Make what a database without a version lacks of ``target``, without what is ``present``; write the version."""
+    """Make the parts of ``target`` that a database without a version lacks, except ``present``; write the version."""
     _upgrade(connection, target, present)
 
 
 def write_version(connection: Connection, revision: str) -> None:
-    """Write that the database is at this revision, whatever it said before."""
+    """Record that the database is at this revision, replacing any earlier record."""
     configured = config()
     configured.attributes["connection"] = connection
     with environment_kept():
@@ -107,7 +110,7 @@ def write_version(connection: Connection, revision: str) -> None:
 
 
 def statements(dialect: Dialect, found: str | None, target: str) -> list[str]:
-    """Return what the revisions after ``found`` up to ``target`` execute, in its order, with comments between."""
+    """Return the statements of the revisions after ``found`` up to ``target``, in order, with comments."""
     configured, written = config(), _Statements()
     configured.output_buffer = written
     configured.attributes["dialect"] = dialect
@@ -117,7 +120,7 @@ def statements(dialect: Dialect, found: str | None, target: str) -> list[str]:
 
 
 class _Statements(io.StringIO):
-    """A file to which Alembic writes a script, each statement by itself."""
+    """A file object for Alembic's script, which collects the statements one by one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +142,7 @@ def config() -> Config:
 
 
 def data_steps() -> Mapping[str, tuple[DataStep, ...]]:
-    """Return the rows that each revision changes, by its name. Runs the files of all revisions."""
+    """Return the row changes of each revision, by the revision's name. Imports the files of all revisions."""
     directory = ScriptDirectory.from_config(config())
     return {
         script.revision: tuple(DataStep(**step) for step in getattr(script.module, "data_steps", ()))
@@ -148,7 +151,10 @@ def data_steps() -> Mapping[str, tuple[DataStep, ...]]:
 
 
 def version(connection: Connection) -> str | None:
-    """Return the revision that the database is at, None without one. Raises `SchemaMismatch` for one never released."""
+    """Return the revision that the database is at; None without a version.
+
+    Raises `SchemaMismatch` for a revision that was never released.
+    """
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     heads = context.get_current_heads()
     found = heads[0] if heads else None
@@ -158,9 +164,9 @@ def version(connection: Connection) -> str | None:
 
 
 def refuse_foreign(connection: Connection, migrate: str = "lastlight-state migrate") -> None:
-    """Raise `SchemaMismatch` for tables named like ours without a version of ours: their shape is unknown.
+    """Raise `SchemaMismatch` for tables with our names but no version of ours, because their shape is unknown.
 
-    ``migrate`` is the command for this database, where the caller knows how to reach it.
+    ``migrate`` is the shell command for this database, if the caller knows it.
     """
     inspector = inspect(connection)
     foreign = [table for table in SEED_TABLES if inspector.has_table(table)]

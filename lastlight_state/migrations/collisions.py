@@ -1,6 +1,6 @@
-"""Tables, indexes, triggers and functions of another program that have the names of what a migration would make.
+"""Finds another program's tables, indexes, triggers and functions with names that a migration would use.
 
-Those beside the tables of the original program are found by `adoption`.
+Names beside the original program's tables are found by `adoption`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from lastlight_state.migrations import drift
 from lastlight_state.migrations.records import SchemaState
 from lastlight_state.migrations.state import read_state
 
-#: Gives the names that are taken where things are made. Tables, indexes and types share one set of names. Functions of
-#: Postgres have a set of their own, and so have triggers of SQLite. A trigger of Postgres has a name within its table.
+#: Queries for the taken names. Tables, indexes and types share one namespace. Functions of Postgres have their own, and
+#: so have triggers of SQLite. A trigger of Postgres is named within its table.
 _TAKEN = {
     "sqlite": "SELECT CASE type WHEN 'trigger' THEN type ELSE 'table' END, lower(name) FROM sqlite_master",
     "postgresql": """
@@ -29,7 +29,7 @@ _PLACE = "(SELECT oid FROM pg_namespace WHERE nspname = coalesce({schema}, curre
 
 
 def colliding_names(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
-    """Return what an upgrade to ``target`` would make under names that are taken: kinds with names, sorted."""
+    """Return the taken names that an upgrade to ``target`` would use, each with its kind, sorted."""
     after = state.revision or ""
     made = [entry for entry, one in drift.promised(backend.name).items() if after < one.since <= target]
     if not made:
@@ -40,19 +40,22 @@ def colliding_names(backend: Backend, state: SchemaState, target: str) -> tuple[
 
 
 def _named(entry: Entry) -> tuple[str, str, str]:
-    """Return the kind of an entry, the kind with which it shares its names, and its name."""
+    """Return the kind of an entry, the kind whose namespace it shares, and its name."""
     kind, table, name = entry
     return kind, "table" if kind == "index" else kind, name if kind in ("index", "trigger") else table
 
 
 def lines(names: Sequence[str]) -> tuple[str, ...]:
-    """Return one line for each name."""
+    """Return one line for each taken name."""
     return tuple(f"{name} is there already, and a later revision makes one" for name in names)
 
 
 @contextmanager
 def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iterator[None]:
-    """Run a block that upgrades from ``state``. If it fails because of such names, all of them are told."""
+    """Run a block that upgrades from ``state``.
+
+    If it fails because of taken names, raise an error that lists all of them.
+    """
     try:
         yield
     except SchemaMismatch:
@@ -65,7 +68,7 @@ def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iter
 
 
 def refusal(differences: Sequence[str]) -> SchemaMismatch:
-    """Return the error that names them, given the lines."""
+    """Return the error with these lines about taken names."""
     return SchemaMismatch(
         "another program has names of ours; `--schema NAME` puts ours elsewhere on Postgres, "
         "and on SQLite ours need a file of their own:",

@@ -1,8 +1,8 @@
-"""Compares a database with what the revisions make. Never writes, needs no Alembic.
+"""Compares a database with the newest revision's schema. Never writes, needs no Alembic.
 
-The revisions' folder holds, for each product, one line for each thing that the newest revision has: its kind, table,
-name, a digest of its definition, and the first revision that has it. On Postgres the definitions of indexes, triggers
-and constraints have no digest, because servers of different versions write them differently. Of an index the line says
+The revisions' folder holds a list for each product, with one line for each object of the newest revision: its kind,
+table, name, a digest of its definition, and the first revision that has it. On Postgres the definitions of indexes,
+triggers and constraints have no digest, because server versions spell them differently. The line of an index says
 whether it is unique.
 """
 
@@ -19,16 +19,16 @@ from lastlight_state.backends.facts import Catalogue, Entry
 from lastlight_state.migrations import scripts
 from lastlight_state.migrations.failures import translated
 
-#: What a definition ends with that is there and does nothing.
+#: The end of the definition of an object that exists but is switched off.
 IDLE = (" DISABLED", " INVALID", " NOT VALID")
 ANY = "-"
-#: Kinds whose definition a Postgres server writes in its own way.
+#: Kinds whose definitions a Postgres server rewrites in its own way.
 _SERVERS_OWN = ("index", "trigger", "constraint", "view", "enum")
 _UNIQUE = "unique "
 
 
 class SchemaEntry(NamedTuple):
-    """How one thing of the newest revision is defined, and the first revision that has it."""
+    """The definition of an object in the newest revision, and the first revision that has it."""
 
     digest: str
     since: str
@@ -36,14 +36,16 @@ class SchemaEntry(NamedTuple):
 
 
 def differences(backend: Backend) -> tuple[str, ...]:
-    """Return one line for each thing of the newest revision that is missing, different or switched off."""
+    """Return one line for each object of the newest revision that is missing, different or switched off."""
     return tuple(compared(_shape(backend), promised(backend.name)))
 
 
 def recognised(backend: Backend) -> str | None:
-    """Return the revision of which the schema has every name, and of later ones nothing, whatever its version says.
+    """Return the revision whose names the schema has completely, and none of later ones.
 
-    None for any other schema, and for products of which the revisions' folder holds no list.
+    Ignores the recorded version.
+
+    Returns None for any other schema, and for products without a list in the revisions' folder.
     """
     expected = promised(backend.name)
     if not expected:
@@ -65,13 +67,13 @@ def _shape(backend: Backend) -> Catalogue:
 
 
 def promised(product: str) -> Mapping[Entry, SchemaEntry]:
-    """Return everything that the newest revision has on this product. Empty for unknown products."""
+    """Return all objects of the newest revision on this product. Empty for unknown products."""
     return _listed(scripts.folder() / "shapes" / f"{product}.txt", scripts.head())
 
 
 @cache
 def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
-    """Return what the file says, if it is about the newest revision."""
+    """Return the objects in a list's file; empty unless the list is of the newest revision."""
     if not file.is_file():
         return {}
     revision, *lines = file.read_text("utf-8").splitlines()
@@ -85,13 +87,13 @@ def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
 
 
 def words_for(entry: Entry) -> str:
-    """Return what is said of an entry: its kind, and where it is."""
+    """Return an entry's description for errors: its kind, and where it belongs."""
     kind, table, name = entry
     return " ".join([kind, ".".join(part for part in (table, name) if part)])
 
 
 def lines_of(backend: Backend, shapes: Sequence[Catalogue]) -> Iterator[str]:
-    """Yield the lines of the file for the shapes of all revisions, oldest first."""
+    """Yield the lines of a list's file, given the schema's shape at each revision, oldest first."""
     yield scripts.head()
     for entry, text in sorted(shapes[-1].items()):
         digest = ANY if backend.writes_definitions and entry[0] in _SERVERS_OWN else _digest(text)

@@ -1,7 +1,7 @@
 """Upgrades our tables from the ``env.py`` of a host application, when that application upgrades its own.
 
-Alembic runs ``env.py`` for every command, also for those that only look. It keeps what it was asked for in the
-migration context: the function that it will run is named after the command.
+Alembic runs ``env.py`` for every command, also for read-only ones. The migration context holds the function that
+Alembic will run, which is named after the command.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from lastlight_state.migrations.metadata import METADATA, is_over_expressions
 from lastlight_state.migrations.records import MigrationResult
 from lastlight_state.migrations.runner import target_of, upgrade
 
-#: ``-x NAME=0001`` says where our tables are to ``alembic upgrade --sql``, which looks at no database.
+#: ``-x NAME=0001`` tells ``alembic upgrade --sql``, which reads no database, which revision our tables are at.
 AT = "lastlight_state"
-#: What Alembic runs for ``check`` and for ``revision --autogenerate``.
+#: The functions that Alembic runs for ``check`` and for ``revision --autogenerate``.
 _COMPARES = "retrieve_migrations"
 
 
 def upgrade_from_env(*, schema: str | None = None, to: str = "head") -> MigrationResult | None:
     """Upgrade our tables if the command is ``alembic upgrade``; do nothing and return None for every other command.
 
-    Called in a host's ``env.py`` after ``context.configure``. Uses the host's transaction, and begins one where there
-    is none. ``schema`` is where our tables are on Postgres; without it they are in the first of the ``search_path``.
-    With ``--sql`` our statements are written to the script, from the revision that ``-x lastlight_state=`` names, or
-    all of them.
+    Call it in a host's ``env.py`` after ``context.configure``. It uses the host's transaction, or begins one.
+    ``schema`` is the Postgres schema of our tables; by default, the first of the ``search_path``. With ``--sql`` our
+    statements are written to the script: those after the revision that ``-x lastlight_state=`` names, or all of them.
     """
     migration = context.get_context()
     command = getattr(migration.opts.get("fn"), "__name__", "")
@@ -47,7 +46,7 @@ def upgrade_from_env(*, schema: str | None = None, to: str = "head") -> Migratio
 
 
 def _silence() -> None:
-    """Have SQLAlchemy not warn of indexes of ours that it cannot read on SQLite. Those of the host it names still."""
+    """Stop SQLAlchemy's warnings about our indexes that it cannot read on SQLite. It still warns about the host's."""
     indexes = (index for table in METADATA.sorted_tables for index in table.indexes if is_over_expressions(index))
     ours = "|".join(sorted(str(index.name) for index in indexes))
     warnings.filterwarnings("ignore", f"Skipped unsupported reflection of expression-based index ({ours})$")
@@ -59,6 +58,7 @@ def _write(migration: MigrationContext, schema: str | None, target: str) -> None
     if found is None or found < target:
         body = offline.statements_of(migration.dialect, found, target)
         written = written_inside(migration.dialect, schema, body)
-        # Alembic writes no transaction around all of a script where DDL is in none, or each revision in one of its own.
+        # If DDL runs outside transactions, or each revision in its own, Alembic writes no transaction around the
+        # script.
         apart = migration.opts.get("transaction_per_migration") or not migration.impl.transactional_ddl
         migration.impl.static_output(f"BEGIN;\n\n{written}\n\nCOMMIT;" if apart else written)

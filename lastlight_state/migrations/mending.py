@@ -1,7 +1,7 @@
-"""Puts back what a current schema has lost: indexes, guards, functions, views, and on Postgres keys and references.
+"""Restores lost parts of a current schema: indexes, guards, functions, views; on Postgres also keys and references.
 
-It only adds. What holds values, what SQLite cannot add, and what is there in another form, is a person's to mend: all
-are named.
+It only adds. A person must repair three things: lost tables and columns, parts that SQLite cannot add, and parts that
+exist in another form. The error names all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lastlight_state.migrations import apply, outlines, scripts
 from lastlight_state.migrations.metadata import DERIVED_ROWS, METADATA
 from lastlight_state.migrations.records import HOLDING, REMAKE, Absent
 
-#: How many rows are named for each thing in whose way they are.
+#: The most conflicting rows that are named for each part.
 MOST_ROWS = 20
 
 _MADE = re.compile(r"CREATE (?:OR REPLACE )?(?:UNIQUE )?(INDEX|TRIGGER|FUNCTION|VIEW) (\w+)")
@@ -38,10 +38,10 @@ _log = logging.getLogger("lastlight_state.migrations")
 
 
 def put_back(connection: Connection, revision: str) -> tuple[str, ...]:
-    """Put back what the newest revision made and the schema lacks, and return the kind and name of each thing.
+    """Restore the parts of the newest revision that the schema lacks. Returns the kind and name of each.
 
-    Nothing is done at another revision. Raises `SchemaMismatch` ``damaged`` with what cannot be put back: lost tables
-    and columns, indexes in another form, and the rows that a unique index or a reference does not permit.
+    Does nothing at another revision. Raises `SchemaMismatch` ``damaged`` with what cannot be restored: lost tables and
+    columns, indexes in another form, and the rows that a unique index or a reference does not permit.
     """
     absent = _absent(connection) if revision == scripts.head() else ()
     if not absent:
@@ -62,7 +62,7 @@ def put_back(connection: Connection, revision: str) -> tuple[str, ...]:
 
 
 def refuse_lost(absent: Sequence[Absent]) -> None:
-    """Raise `SchemaMismatch` ``damaged`` where something is lost that no statement brings back."""
+    """Raise `SchemaMismatch` ``damaged`` if a lost part cannot be restored by any statement."""
     lost = tuple(one.line for one in absent if one.kind in HOLDING)
     if lost:
         raise SchemaMismatch(
@@ -83,7 +83,7 @@ def refuse_lost(absent: Sequence[Absent]) -> None:
 
 
 def statements(dialect: Dialect, absent: Sequence[Absent]) -> list[str]:
-    """Return the statements that put these back, in the order in which they work, without semicolons."""
+    """Return the statements that restore these parts, in an order that works, without semicolons."""
     made = _made_by_revisions(dialect.name, scripts.folder(), scripts.head())
     missing = [one for one in absent if one.found is None]
     switched = [_switched_on(one) for one in absent if one.found == "off"]
@@ -101,7 +101,7 @@ def _absent(connection: Connection) -> tuple[Absent, ...]:
 
 @cache
 def _made_by_revisions(product: str, _folder: Path, newest: str) -> Mapping[tuple[str, str], tuple[int, str]]:
-    """Return the last statement that makes each thing, by its kind and name, with its place among them."""
+    """Return the last statement that makes each object, by its kind and name, with its position."""
     return {
         (found[1].lower(), found[2]): (place, statement.removesuffix(";"))
         for place, statement in enumerate(apply.statements(registry.load(product)(), None, newest))
@@ -114,9 +114,9 @@ def _switched_on(one: Absent) -> str:
     return _SWITCHED_ON[one.kind].format(table=one.table, name=one.name, constraint=name)
 
 
-# Keys, unique constraints and references, which the statement of their table makes: taken from the models.
+# Keys, unique constraints and references belong to their table's CREATE statement, so they are taken from the models.
 
-_CONSTRAINTS = ("key", "unique", "foreign key")  # the last needs the others
+_CONSTRAINTS = ("key", "unique", "foreign key")  # foreign keys need the others first
 
 
 def _is_constraint(one: Absent, kind: str) -> bool:
@@ -124,7 +124,7 @@ def _is_constraint(one: Absent, kind: str) -> bool:
 
 
 def constraint_of(one: Absent) -> Any:
-    """Return the declared constraint of an absent one."""
+    """Return the declared constraint for an absent one."""
     table = METADATA.tables[one.table]
     if one.kind == "key":
         return table.primary_key
@@ -142,7 +142,8 @@ def _added(dialect: Dialect, one: Absent) -> str:
     return f"ALTER TABLE {one.table} ADD {compiler(dialect, None).process(constraint_of(one)).strip()}"
 
 
-# Rows that derived triggers would have made meanwhile. Those that are there stay, and may know more than their parents.
+# Rows that lost triggers would have derived meanwhile. Existing rows stay, because they may hold more than their
+# parents.
 
 
 def _derived(absent: Sequence[Absent]) -> Iterator[str]:
@@ -161,7 +162,7 @@ def _missing_rows(derived: DerivedRow) -> str:
     )
 
 
-# Rows that a unique index, a key or a reference would not permit.
+# Rows that a unique index, a key or a reference would refuse.
 
 
 def _rows_in_the_way(connection: Connection, one: Absent) -> Iterator[str]:
@@ -175,7 +176,7 @@ def _rows_in_the_way(connection: Connection, one: Absent) -> Iterator[str]:
 
 
 def _query_for(product: str, one: Absent) -> sa.Select[Any] | None:
-    """Return the query for the keys of rows in the way; None for what permits every row."""
+    """Return a query for the keys of rows that the lost part would refuse; None if it permits every row."""
     table = METADATA.tables[one.table] if one.kind in ("index", "key", "constraint") else None
     if table is None or (one.kind == "index" and not one.is_unique):
         return None
@@ -189,7 +190,10 @@ def _query_for(product: str, one: Absent) -> sa.Select[Any] | None:
 
 
 def _sharing(table: sa.Table, key: Sequence[Any], among: Any) -> sa.Select[Any]:
-    """Return the query for the keys of rows, of those that ``among`` tells, that share ``key``. NULL equals nothing."""
+    """Return a query for the keys of rows that share ``key``, among the rows that meet ``among``.
+
+    NULL equals nothing.
+    """
     count = sa.func.count().over(partition_by=list(key)).label("rows_of_key")
     order = [part.label(f"key_{place}") for place, part in enumerate(key)]
     found = sa.select(*table.primary_key.columns, *order, count).where(*(part.is_not(None) for part in key))

@@ -77,16 +77,16 @@ keep_words(METADATA)
 #: Every trigger of the central schema that refuses something.
 GUARDS = declared_guards()
 
-#: Every trigger of the central schema that changes something.
+#: Every trigger of the central schema that changes rows.
 REACTIONS = declared_reactions()
 
-#: The triggers of the central schema that keep rows beside those of a table.
+#: Every trigger of the central schema that maintains derived rows.
 DERIVED_ROWS = declared_derived_rows()
 
 
-# Filters for Alembic's autogenerate: a host application leaves our tables out, our own revisions see only ours.
+# Filters for Alembic's autogenerate: a host application ignores our tables, our own revisions see only ours.
 
-#: What output tables begin with, and by which they are known without a registry.
+#: The prefix of output tables, by which they are recognised without the registry.
 _OUTPUT_KEY = ["run_id", "node_id", "iteration"]
 _OUTPUT_TIMES = {"row_created_at", "row_updated_at"}
 
@@ -105,7 +105,7 @@ def include_object(element: Any, name: str | None, kind: str, reflected: bool, *
 
 
 def options(dialect: Dialect) -> dict[str, Any]:
-    """Return what our own revisions are configured with: our tables alone, and only the indexes of this product."""
+    """Return the Alembic options of our own revisions: only our tables, and only this product's indexes."""
 
     def include(element: Any, name: str | None, kind: str, *_: Any) -> bool:
         return _is_ours(element, name, kind) and (kind != "index" or is_made_on(element, dialect.name))
@@ -119,17 +119,17 @@ def options(dialect: Dialect) -> dict[str, Any]:
 
 
 def is_made_on(index: Index, product: str) -> bool:
-    """True for an index that the product has."""
+    """True if this product has the index."""
     return index.info.get(ONLY) in (None, product)
 
 
 def is_over_expressions(index: Index) -> bool:
-    """True for an index over more than columns, which SQLAlchemy does not read on SQLite."""
+    """True for an index over expressions, which SQLAlchemy does not read on SQLite."""
     return not all(isinstance(part, Column) for part in index.expressions)
 
 
 def declared_triggers(product: str) -> Iterator[tuple[str, str]]:
-    """Yield table and name of each trigger that the product has."""
+    """Yield table and name of each trigger that this product has."""
     for guard in GUARDS:
         if guard.only in (None, product):
             yield guard.table, guard.name
@@ -142,7 +142,7 @@ def declared_triggers(product: str) -> Iterator[tuple[str, str]]:
 
 
 def _compare_without_identity(*given: Any) -> bool | None:
-    """Return None for Alembic's own rule for defaults, and False, no difference, for an identity."""
+    """Return False, meaning no difference, for an identity column; None for others, so that Alembic compares them."""
     *_, declared, _rendered = given
     return False if isinstance(declared, Identity) else None
 
@@ -153,12 +153,15 @@ def _is_ours(element: Any, name: str | None, kind: str) -> bool:
 
 
 def _has_our_mark(table: Any) -> bool:
-    """True if a reflected table of our name says that it is ours. Without a comment, it is ours in our own schema."""
+    """True if a reflected table with our name has our comment.
+
+    Without a comment, it is ours if it is in our own schema.
+    """
     return table.schema is None if table.comment is None else str(table.comment).startswith(COMMENT_PREFIX)
 
 
 def _is_output(element: Any, kind: str) -> bool:
-    """True if it is an output table, or hangs on one: Alembic looks at the database without asking our registry."""
+    """True for an output table, or an object of one. Goes by names, because Alembic does not read our registry."""
     table = element if kind == "table" else element.table
     key = [column.name for column in table.primary_key]
     return key == _OUTPUT_KEY and set(table.columns.keys()) >= _OUTPUT_TIMES

@@ -18,11 +18,11 @@ from lastlight_state.receipts import models as receipts
 
 # The rights on our tables that a service needs to open a store and work, and no others.
 #
-# A right that a guard would refuse anyway is not given. A service may only read what maintenance writes, above all the
-# permits that open the guards.
+# A right is left out if a guard would refuse its use anyway. A service may only read what maintenance writes, above all
+# the permits that lift the guards.
 
 LONGEST_ROLE = 63
-#: What a service does to an output table.
+#: The rights that a service needs on an output table.
 OUTPUT_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 #: The tables of `lastlight_state.receipts`.
 OPERATORS = frozenset(
@@ -31,10 +31,10 @@ OPERATORS = frozenset(
 
 
 def grants(backend: Backend, role: str) -> tuple[str, ...]:
-    """Return the statements that give ``role`` these rights to the present tables, without semicolons at their ends.
+    """Return the GRANT statements of ``role`` for the existing tables, without semicolons at their ends.
 
-    The owner of the tables executes them, and again after each migration that adds tables. Raises what `verify`
-    raises, and `NotSupported` on a database without roles.
+    The tables' owner executes them, and again after each migration that adds tables. Raises what `verify` raises, and
+    `NotSupported` on a database without roles.
     """
     valid.identifier("role", role, LONGEST_ROLE)
     statements = tuple(backend.grants(role, {**rights(), **dict.fromkeys(_output_tables(backend), OUTPUT_RIGHTS)}))
@@ -43,14 +43,14 @@ def grants(backend: Backend, role: str) -> tuple[str, ...]:
 
 
 def _output_tables(backend: Backend) -> list[str]:
-    """Return the output tables of the library's making, which stand in the registry and in no model."""
+    """Return the output tables that the library made. They are in the registry, but not in the models."""
     registry = qualified(backend, "output_tables")
     found = backend.peek(f"SELECT table_name FROM {registry} WHERE kind <> 'custom' ORDER BY table_name")
     return [str(row[0]) for row in found or ()]
 
 
 def rights() -> Mapping[str, tuple[str, ...]]:
-    """Return the rights to each table, the version table included."""
+    """Return the rights on each table, the version table included."""
     return {VERSION_TABLE: ("SELECT",), **{table: tuple(_rights_to(table)) for table in sorted(METADATA.tables)}}
 
 
@@ -66,19 +66,19 @@ def _rights_to(table: str) -> Iterator[str]:
 
 
 def _forbids(guard: Guard, table: str, event: str) -> bool:
-    """Return whether the guard refuses this for every row, unless maintenance holds a permit."""
+    """True if a guard refuses this statement for every row, unless maintenance holds a permit."""
     return guard.table == table and guard.event == event and guard.when is None
 
 
 def statements(backend: Backend, found: str | None, target: str, lock_timeout: float) -> str:
-    """Return the statements from revision ``found`` (None: nothing is there) to ``target``, executable as they stand.
+    """Return the statements from revision ``found`` (None for an empty database) to ``target``, ready to execute.
 
-    They are one transaction with the lock and the limits on waiting of the runner. On a database that is at another
-    revision than ``found`` they fail, and change nothing.
+    They form one transaction, with the runner's lock and limits on waiting. On a database at another revision than
+    ``found`` they fail and change nothing.
     """
     return backend.as_script(statements_of(backend.dialect, found, target), lock_timeout)
 
 
 def statements_of(dialect: Dialect, found: str | None, target: str) -> str:
-    """Return the statements alone, without the transaction and the lock, for a script that has its own."""
+    """Return only the statements, without transaction and lock, for a script that has its own."""
     return "\n\n".join(apply.statements(dialect, found, target))

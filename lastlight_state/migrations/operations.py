@@ -1,7 +1,7 @@
-"""An operation for revisions: ``op.refuse_rows(query, message)`` ends the upgrade when the query finds anything.
+"""An operation for revisions: ``op.refuse_rows(query, message)`` stops the upgrade if the query finds a row.
 
-Revisions read no rows; one that changes rows can state this way what must hold first. Importing this module registers
-the operation with Alembic.
+Revisions read no rows; by this operation, a revision that changes rows can state a precondition. Importing this module
+registers the operation with Alembic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST = 20
 
 @Operations.register_operation("refuse_rows")
 class RefuseRows(MigrateOperation):
-    """``query`` must find no row; otherwise `SchemaMismatch` says ``message`` and lists up to 20 of them."""
+    """Raises `SchemaMismatch` with ``message`` if ``query`` finds a row; the error lists up to 20 rows."""
 
     def __init__(self, query: str, message: str) -> None:
         self.query = query

@@ -1,6 +1,6 @@
-"""Looks at every opening whether a current schema has what its revision made. Needs no round trip of its own.
+"""Checks at every opening that a current schema is complete. Needs no round trip of its own.
 
-What one SELECT beside that for the version can read is looked at, and no more: `drift` compares definitions, too.
+Checks only what the SELECT for the version can read as well; `drift` also compares definitions.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from lastlight_state.backends.sql.expressions import EXTENSION, OFF, REFERENCES
 from lastlight_state.migrations import drift, scripts
 from lastlight_state.migrations.records import HOLDING, Absent
 
-#: The kinds of which an outline tells on each product.
+#: The kinds of objects in an outline, by product.
 KINDS = {
     "sqlite": ("column", "trigger", "index", "constraint", "key", "view"),
     "postgresql": ("column", "trigger", "index", "constraint", "key", "function", "view"),
 }
-#: Kinds without which calls are slow, or a person's query finds nothing, and on which no invariant stands. Statements
-#: for SQLite name their indexes, and fail without them.
+#: Kinds whose loss breaks no invariant: without them calls are slow, or a person's query finds nothing. Statements for
+#: SQLite name their indexes, so without one they fail.
 _DISPENSABLE = {"sqlite": ("view",), "postgresql": ("index", "view")}
-#: Kinds that no statement brings back: what held values, and on SQLite what stands in the statement of its table.
+#: Kinds that no statement restores: those that held values; on SQLite also those that belong to a CREATE TABLE.
 _FINAL = {"sqlite": (*HOLDING, "constraint", "key"), "postgresql": HOLDING}
 UNIQUE = "unique"
 
 
 class Outline(NamedTuple):
-    """The tables of the newest revision, the functions and views beside them, and what there is of each."""
+    """The newest revision's tables, with their functions and views, and the objects of each."""
 
     tables: frozenset[str]
     others: frozenset[str]
@@ -37,14 +37,14 @@ class Outline(NamedTuple):
 
 
 def outline_expression(product: str, version: str) -> str:
-    """Return the outline of our tables as an expression; ``version`` is the version table as SQL names it."""
+    """Return a SQL expression for the outline of our tables; ``version`` is the version table's name in SQL."""
     promised = _promised(product)
     constraints = [entry for entry in promised.entries if entry[0] == "constraint"]
     return expressions.outline(product, promised.tables, promised.others, constraints, version)
 
 
 def absent_entries(product: str, found: str | None) -> tuple[Absent, ...]:
-    """Return what the newest revision has and the outline found has not. Of a lost table nothing else is named."""
+    """Return the newest revision's objects that the outline lacks. For a lost table, only the table is returned."""
     return _absent(_promised(product), product, expressions.entries(found))
 
 

@@ -1,7 +1,8 @@
-"""The plain ``alembic`` command on a database of ours: it says what it did, and knows no way down.
+"""The plain ``alembic`` command on our databases: it reports what it did, and has no downgrade.
 
-Commands that look create nothing. ``stamp`` compares the schema with the revision first, ``check`` and ``revision
---autogenerate`` with what the revisions make: Alembic itself does not look at triggers, functions and parts of indexes.
+Read-only commands create nothing. ``stamp`` first compares the schema with the revision. ``check`` and ``revision
+--autogenerate`` compare it with what the revisions make, because Alembic itself ignores triggers, functions and parts
+of indexes.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ NO_WAY_DOWN = (
     "there is no way down: revisions only add, and an older version of the library works on the newer schema; "
     "what must be undone is restored from a backup"
 )
-#: The functions that Alembic runs for the commands that change a database. All others look.
+#: The functions that Alembic runs for commands that change a database. All others only read.
 _UPGRADES, _STAMPS, _MAKES_VERSION_TABLE = "upgrade", "do_stamp", "do_ensure_version"
-#: Those of ``check`` and of ``revision --autogenerate``, and of ``current``.
+#: The functions of ``check`` and of ``revision --autogenerate``, and of ``current``.
 _COMPARES, _SHOWS = "retrieve_migrations", "display_version"
 
 
 def command_of(dialect: str) -> str:
-    """Return the name of the function that Alembic runs for its command. Raises `CommandError` for ``downgrade``."""
+    """Return the name of the function that Alembic runs for a command. Raises `CommandError` for ``downgrade``."""
     context.configure(dialect_name=dialect)
     name = getattr(context.get_context().opts.get("fn"), "__name__", "")
     if name == "downgrade":
@@ -52,9 +53,9 @@ def command_of(dialect: str) -> str:
 
 
 def act_in_frame(backend: Backend, config: Config, write: Callable[[Dialect], None]) -> None:
-    """Write a script that does what `act` would do: in one transaction with the lock and the schema.
+    """Write a script with the effect of `act`: one transaction with the lock and the schema.
 
-    The database is asked where its schema is. Raises `CommandError` where it cannot be reached.
+    Asks the database which schema is used. Raises `CommandError` if it cannot be reached.
     """
     printed, config.output_buffer = config.output_buffer, (written := io.StringIO())
     try:
@@ -68,7 +69,7 @@ def act_in_frame(backend: Backend, config: Config, write: Callable[[Dialect], No
 
 
 def act(backend: Backend, command: str, config: Config, run: Callable[[Connection], None]) -> None:
-    """Run Alembic's command in one transaction, which is locked where it changes something, and say what was done."""
+    """Run Alembic's command in one transaction, with the lock if it changes something, and report what was done."""
     done: Sequence[str] | None = None
     try:
         if command == _UPGRADES:
@@ -88,7 +89,7 @@ def act(backend: Backend, command: str, config: Config, run: Callable[[Connectio
 
 
 def _upgraded(backend: Backend, connection: Connection, run: Callable[[Connection], None]) -> tuple[str, ...]:
-    """Return a line for each revision that was applied, and for each thing that was put back."""
+    """Return a line for each revision that was applied, and for each part that was restored."""
     found = apply.version(connection)
     if found is None:
         apply.refuse_foreign(connection, backend.command("migrate"))
@@ -106,7 +107,7 @@ def _tell(config: Config, backend: Backend, done: Sequence[str]) -> None:
 
 
 def _stamp(backend: Backend, run: Callable[[Connection], None]) -> None:
-    """Write the version that Alembic was told, if the schema is that of the revision."""
+    """Record the version that Alembic was given, if the schema is that revision's."""
     if not backend.exists:
         raise CommandError(f"no database at {backend.location}; to make one, run: {backend.command('migrate')}")
     shapes = dict(zip(scripts.revisions(), fit.blueprints(backend, *scripts.revisions()), strict=True))
@@ -122,18 +123,18 @@ def _look(backend: Backend, command: str, config: Config, run: Callable[[Connect
     state = read_state(backend)
     if expected is not None:
         config.attributes["propose"] = partial(_propose, backend.dialect, expected)
-    writes = command != _SHOWS and state.revision is None  # Alembic makes its version table, to look
+    writes = command != _SHOWS and state.revision is None  # Alembic creates its version table even to read
     with backend.scratch() if writes or not backend.exists else _snapshot(backend) as connection:
         if expected is not None and apply.version(connection) == scripts.head():
             _refuse_different(backend, state, backend.shape(connection), expected)
-        with warnings.catch_warnings():  # about indexes that are compared here
+        with warnings.catch_warnings():  # warnings about indexes that are compared here
             warnings.filterwarnings("ignore", ".*expression-based index")
             run(connection)
 
 
 @contextmanager
 def _snapshot(backend: Backend) -> Iterator[Connection]:
-    """Lend a connection to the database that can only read."""
+    """Lend a connection to the database that is read-only."""
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
             with translated(backend):
@@ -146,12 +147,12 @@ def _snapshot(backend: Backend) -> Iterator[Connection]:
 
 
 def differing(shape: Catalogue, expected: Catalogue) -> list[str]:
-    """Return one line for each thing of the expected shape that is missing or different. Others may be there."""
+    """Return one line for each object of the expected shape that is missing or different. Extra objects are ignored."""
     return fit.misfits({entry: text for entry, text in shape.items() if entry in expected}, expected)
 
 
 def _refuse_different(backend: Backend, state: SchemaState, shape: Catalogue, expected: Catalogue) -> None:
-    """Raise `CommandError` for a database that is not what its revision makes: nothing can be compared with it."""
+    """Raise `CommandError` if a database differs from its revision, so that nothing can be compared with it."""
     lines = differing(shape, expected)
     if lines:
         listed = "".join(f"\n- {line}" for line in lines)
@@ -159,17 +160,17 @@ def _refuse_different(backend: Backend, state: SchemaState, shape: Catalogue, ex
         raise CommandError(f"the schema is not as revision {scripts.head()} makes it{helps}{listed}")
 
 
-# What the models declare and no revision makes, of the things that Alembic does not compare: triggers, and on SQLite
-# indexes over expressions.
+# Objects that the models declare, no revision makes and Alembic does not compare: triggers, and on SQLite indexes over
+# expressions.
 
 
 def _propose(dialect: Dialect, made: Catalogue, _context: Any, _revision: Any, directives: Sequence[Any]) -> None:
-    """Add what no revision makes yet to the operations that Alembic has found."""
+    """Add to Alembic's operations the declared objects that no revision makes yet."""
     directives[0].upgrade_ops.ops.extend(_unmade(dialect, made))
 
 
 def _unmade(dialect: Dialect, made: Catalogue) -> Iterator[MigrateOperation]:
-    for table in () if dialect.supports_identity_columns else METADATA.sorted_tables:  # SQLite's
+    for table in () if dialect.supports_identity_columns else METADATA.sorted_tables:  # on SQLite only
         for index in table.indexes:
             sought = is_over_expressions(index) and is_made_on(index, dialect.name)
             if sought and ("index", table.name, str(index.name)) not in made:

@@ -1,4 +1,4 @@
-"""What an upgrade would do, before it is done. Never writes."""
+"""Plans an upgrade: what it would do. Never writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lastlight_state.migrations.verification import actual_revision
 if TYPE_CHECKING:
     from lastlight_state.migrations import apply, mending
     from lastlight_state.migrations.adoption import survey
-else:  # they need Alembic, and most plans are of databases that are current
+else:  # These modules need Alembic, and most plans are for current databases.
     apply = Module("lastlight_state.migrations.apply")
     mending = Module("lastlight_state.migrations.mending")
     survey = Module("lastlight_state.migrations.adoption.survey")
@@ -27,8 +27,8 @@ else:  # they need Alembic, and most plans are of databases that are current
 def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
     """Return the state of the schema, and the revisions that ``migrate`` would apply, with the rows each would change.
 
-    Compares a current schema with what the newest revision makes, unless ``quick``. Also says how a database of the
-    original program would be taken over, or why not. Works on databases that no store would open, without raising.
+    Compares a current schema with the newest revision's, unless ``quick``. Also says how a database of the original
+    program would be adopted, or why not. Works without raising on databases that no store would open.
     """
     target = target_of(to)
     state = read_state(backend)
@@ -48,7 +48,7 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
 
 
 def _mending(backend: Backend, state: SchemaState) -> tuple[str, ...]:
-    """Return the statements by which `migrate` puts back what is lost. None where it refuses to."""
+    """Return the statements by which `migrate` restores lost parts; None if it would refuse."""
     if not state.absent:
         return ()
     with suppress(SchemaMismatch):
@@ -65,7 +65,7 @@ def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
 
 
 def _planned(backend: Backend, found: str, target: str) -> tuple[PlannedRevision, ...]:
-    """Return the revisions after ``found``."""
+    """Return the revisions after ``found``, with the rows that each would change."""
     steps = apply.data_steps()
     return tuple(
         PlannedRevision(known.revision, known.summary, _rewrites(backend, steps[known.revision]))

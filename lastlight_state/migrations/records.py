@@ -1,4 +1,4 @@
-"""What callers of the migrations get."""
+"""Records that the functions of `lastlight_state.migrations` return."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Literal
 State = Literal["empty", "unversioned", "behind", "current", "ahead", "incompatible", "unreleased", "foreign"]
 
 
-#: Kinds of things that hold values. No statement brings back what was in a lost one.
+#: Kinds of objects that hold values. No statement restores the values of a lost one.
 HOLDING = ("table", "column")
-#: What to do for those, and for a table of SQLite that was made anew without one of its keys or constraints.
+#: Advice for lost values, and for a SQLite table that was rebuilt without one of its keys or constraints.
 RESTORE = "tables and columns held values: restore a backup"
 REMAKE = "SQLite adds no key or constraint to a table: make the table anew with it, or restore a backup"
 
 
 @dataclass(frozen=True, order=True)
 class Absent:
-    """One thing that a current schema lacks, or has without effect.
+    """An object that a current schema lacks, or that is switched off.
 
-    ``found`` is None where it is missing, ``off`` where it is switched off, ``other`` for an index that is unique and
-    must not be, or the other way round. ``is_needed``: an invariant stands on it, or statements fail without it.
-    ``is_final``: no statement brings it back.
+    ``found`` is None if it is missing, ``off`` if it is switched off, ``other`` for an index that is unique and must
+    not be, or the reverse. ``is_needed``: an invariant depends on it, or statements fail without it. ``is_final``: no
+    statement restores it.
     """
 
     kind: str
@@ -34,12 +34,12 @@ class Absent:
 
     @property
     def place(self) -> str:
-        """Return its kind and its name."""
+        """Return the object's kind and name."""
         return f"{self.kind} {'.'.join(part for part in (self.table, self.name) if part)}"
 
     @property
     def line(self) -> str:
-        """Return what is wrong with it."""
+        """Return the description of the fault."""
         told = {"off": "switched off", "other": "not unique" if self.is_unique else "unique", None: "missing"}
         return f"{self.place} is {told[self.found]}"
 
@@ -48,10 +48,11 @@ class Absent:
 class SchemaState:
     """The state of a database's schema.
 
-    ``state``: ``empty`` (nothing of ours), ``unversioned`` (tables of ours, no version), ``behind``, ``current``,
-    ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``unreleased`` (of a
-    version from before the first release), ``foreign`` (a version of another program). ``revision`` is the stored one,
-    or None. ``min_reader`` is read only when ahead. ``absent`` is what a current schema should have and has not.
+    ``state``: ``empty`` (no tables of ours), ``unversioned`` (our tables, no version), ``behind``, ``current``,
+    ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``unreleased`` (a
+    version from before the first release), ``foreign`` (another program's version). ``revision`` is the recorded one,
+    or None. ``min_reader`` is read only when ahead. ``absent`` are the objects that a current schema should have and
+    lacks.
     """
 
     state: State
@@ -63,22 +64,23 @@ class SchemaState:
 
     @property
     def remedy(self) -> str | None:
-        """Return what a person has to do for what no statement brings back; None where nothing of that kind is lost."""
+        """Return what a person has to do about lost objects that no statement restores; None if there are none."""
         kinds = {one.kind for one in self.absent if one.is_final}
         return None if not kinds else RESTORE if kinds.intersection(HOLDING) else REMAKE
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Return one line for each thing without which no store opens: tables, columns, guards, keys, unique indexes.
+        """Return one line for each missing object without which no store opens.
 
-        On SQLite other indexes, too: statements name them there, and fail without them.
+        These are tables, columns, guards, keys and unique indexes. On SQLite other indexes count, too, because
+        statements name them and fail without them.
         """
         return tuple(one.line for one in self.absent if one.is_needed)
 
 
 @dataclass(frozen=True)
 class DataStep:
-    """Rows of a table that a revision changes; ``plan`` counts them before, ``report`` lists their keys afterwards."""
+    """A revision's change of rows in a table. ``plan`` counts them before, ``report`` lists their keys afterwards."""
 
     table: str
     columns: tuple[str, ...]
@@ -89,7 +91,7 @@ class DataStep:
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision: its name, its predecessor's, and the first paragraph of its text."""
+    """A revision: its name, its predecessor's name, and the first paragraph of its docstring."""
 
     revision: str
     down_revision: str | None
@@ -98,11 +100,11 @@ class Revision:
 
 @dataclass(frozen=True)
 class MigrationResult:
-    """The result of a migration. ``revisions`` are those that this call applied; none when another process was faster.
+    """The result of a migration. ``revisions`` are those that this call applied; empty if another process was faster.
 
-    ``state`` is what the schema is now: ``current``, ``behind`` (an older revision was asked for), or ``ahead``.
-    ``adopted``: this call took over a database of the original program. ``mended`` names what this call put back into a
-    schema that had lost it.
+    ``state`` is the schema's present state: ``current``, ``behind`` (an older revision was asked for), or ``ahead``.
+    ``adopted``: this call adopted a database of the original program. ``mended`` names the lost parts that this call
+    restored.
     """
 
     state: State
@@ -115,7 +117,7 @@ class MigrationResult:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """Rows that a revision changes: ``rows`` of ``table``, in ``groups`` that belong together, as things stand now."""
+    """The present number of rows that a revision would change: ``rows`` of ``table``, which form ``groups``."""
 
     table: str
     columns: tuple[str, ...]
@@ -126,7 +128,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class PlannedRevision:
-    """A revision that would be applied: its first line, and the rows that it changes. Most change none."""
+    """A revision that would be applied: its first line, and the rows that it changes. Most revisions change none."""
 
     revision: str
     summary: str
@@ -135,10 +137,10 @@ class PlannedRevision:
 
 @dataclass(frozen=True)
 class Adoption:
-    """The plan for taking over a database of the original program, before its first upgrade.
+    """The plan for adopting a database of the original program, before its first upgrade.
 
-    ``rewrites`` are tables that are rebuilt; ``indexes``, ``tables`` and ``columns`` are those that the version of the
-    program did not make, and are added; ``remarks`` name unusual values in its rows, which are not changed.
+    ``rewrites`` are tables that are rebuilt. ``indexes``, ``tables`` and ``columns`` are added, because the program's
+    version did not make them. ``remarks`` name unusual values in its rows, which are not changed.
     """
 
     rewrites: tuple[Rewrite, ...]
@@ -150,13 +152,13 @@ class Adoption:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of ``migrate`` as of now, with the lock that it would hold.
+    """The present plan of ``migrate``, with the lock that it would hold.
 
-    A database with tables and no version has an ``adoption``, or ``differences`` for which it is not taken over. Those
-    of a current database are what it lacks of its revision, or has otherwise; those of an empty one, or of one that is
-    behind, are names of ours that another program has taken. ``actual`` is the revision that the
-    schema is at where its version says another one, or nothing: a stamp corrects it. ``mending`` are the statements by
-    which `migrate` puts back what a current schema has lost.
+    A database with tables and no version has an ``adoption``, or ``differences`` that forbid one. For a current
+    database, ``differences`` are its missing and different parts. For an empty one, or one that is behind, they are our
+    names that another program uses. ``actual`` is the schema's real revision, if the recorded version is another one or
+    missing: a stamp corrects it. ``mending`` are the statements by which `migrate` restores lost parts of a current
+    schema.
     """
 
     state: SchemaState

@@ -1,7 +1,7 @@
-"""Brings a database to a revision: reads its version, locks, reads again, and applies what is missing at once.
+"""Migrates a database to a revision: reads its version, locks, reads again, and applies all missing revisions.
 
-Any number of processes may start at the same time. Those that find the newest revision lock nothing; of the others
-one migrates, and the rest find it done. A process that dies leaves the schema as it was.
+Any number of processes may start at the same time. Those that find the newest revision take no lock. One of the others
+migrates, and the rest find it done. If a process dies, the schema stays as it was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lastlight_state.migrations.verification import lost, refuse, refuse_foreign
 if TYPE_CHECKING:
     from lastlight_state.migrations import adoption, apply, mending, offline
     from lastlight_state.migrations.adoption import fit as stamping, survey
-else:  # they need Alembic, whose import takes longer than opening a current database
+else:  # These modules need Alembic, whose import takes longer than opening a current database.
     adoption = Module("lastlight_state.migrations.adoption")
     apply = Module("lastlight_state.migrations.apply")
     mending = Module("lastlight_state.migrations.mending")
@@ -36,13 +36,13 @@ LOCK_SECONDS = 60.0
 
 
 def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
-    """Bring the database up to ``to``, a revision or ``"head"``. Applies nothing at or past it: there is no way down.
+    """Bring the database up to ``to``, a revision or ``"head"``. Does nothing at or past it: there is no downgrade.
 
-    What a current schema lost is put back: indexes, guards, functions, and on Postgres keys and references. Raises
+    Restores parts that a current schema lost: indexes, guards, functions, and on Postgres keys and references. Raises
     `SchemaMismatch` ``damaged`` for lost tables and columns, and with the rows that a unique index does not permit.
 
-    A database of the original program is taken over first. Raises what `verify` raises for a schema that an upgrade
-    cannot mend, and `BackendBusy` when another migration, or the traffic on a table, held its lock for longer than
+    A database of the original program is adopted first. Raises what `verify` raises for a schema that no upgrade can
+    repair. Raises `BackendBusy` if another migration, or the traffic on a table, held its lock for longer than
     ``lock_timeout`` seconds. After any error, and after a ``kill -9``, the schema is as it was.
     """
     target = target_of(to)
@@ -67,9 +67,9 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
 
 
 def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> str | None:
-    """Return the SQL that does what `migrate` would do, executable as it stands; None if there is nothing to do.
+    """Return the SQL of what `migrate` would do, ready to execute; None if there is nothing to do.
 
-    Writes nothing. Raises as `migrate` does, and `NotSupported` for a database that would have to be taken over.
+    Writes nothing. Raises what `migrate` raises, and `NotSupported` for a database that would have to be adopted.
     """
     target = target_of(to)
     state = read_state(backend)
@@ -92,10 +92,10 @@ def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECOND
 def stamp(
     backend: Backend, to: str = "head", *, force: bool = False, lock_timeout: float = LOCK_SECONDS
 ) -> MigrationResult:
-    """Write that the database is at ``to``, and change nothing else.
+    """Record that the database is at ``to``, and change nothing else.
 
-    For databases that lost their version, or got a wrong one. Raises `SchemaMismatch` with every difference from what
-    the revisions up to ``to`` make; with ``force`` nothing is compared. Rows are not read.
+    For databases that lost their version, or got a wrong one. Raises `SchemaMismatch` with every difference from the
+    schema at ``to``; with ``force`` nothing is compared. Rows are not read.
     """
     target = target_of(to)
     found = read_state(backend).revision
@@ -110,8 +110,8 @@ def stamp(
 def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
     """Bring the database up to ``to`` on the caller's connection and in the caller's transaction, which stays open.
 
-    For services that migrate their own tables together with ours: our version table stands beside theirs. The schema
-    on Postgres is the first of the connection's ``search_path``. Driver errors come as SQLAlchemy raises them.
+    For services that migrate their own tables together with ours: both have their own version table. On Postgres the
+    schema is the first of the connection's ``search_path``. Driver errors come as SQLAlchemy raises them.
     """
     target = target_of(to)
     hold_migration_lock(connection)
@@ -119,12 +119,12 @@ def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
 
 
 def current(backend: Backend) -> str | None:
-    """Return the revision that the database is at, None without one."""
+    """Return the revision that the database is at; None without a version."""
     return read_state(backend).revision
 
 
 def target_of(to: str) -> str:
-    """Return the revision with this name or number. Raises `InvalidValue` that lists all known revisions."""
+    """Return the revision with this name or number. Raises `InvalidValue` with a list of all known revisions."""
     known = scripts.revisions()
     meant = known[-1:] if to == "head" else [revision for revision in known if to in (revision, revision[:4])]
     if not meant:
@@ -133,7 +133,7 @@ def target_of(to: str) -> str:
 
 
 def _apply(connection: Connection, target: str) -> MigrationResult:
-    """Apply the missing revisions; if there are none, put back what a current schema lost."""
+    """Apply the missing revisions. If there are none, restore lost parts of a current schema."""
     result = apply.apply_revisions(connection, target)
     return result if result.revisions else replace(result, mended=mending.put_back(connection, result.to_revision))
 

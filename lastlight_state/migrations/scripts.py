@@ -1,6 +1,7 @@
-"""Where the revisions are and what they are called. None of them is run for that, so Alembic is not needed.
+"""The revisions' folder and names. They are read without running a revision, so without Alembic.
 
-An installed wheel carries them inside the package; a checkout, editable installs included, has them in ``alembic/``.
+An installed wheel carries the revisions inside the package; a checkout, editable installs included, has them in
+``alembic/``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from lastlight_state.migrations.records import Revision
 #: The revision of the original program's tables.
 FIRST = "0001"
 
-#: What the version table of a database says that was made while the schema was developed, before any release. Its
-#: tables are not those of a revision of today, so that such a database is refused.
+#: The version recorded in databases that were made during development, before any release. Their tables are not those
+#: of a present revision, so they are refused.
 _UNRELEASED = tuple(f"{number:04}" for number in range(2, 17))
 
 _PACKAGE = Path(__file__).parents[1]
@@ -26,7 +27,7 @@ _PACKAGE = Path(__file__).parents[1]
 def folder() -> Path:
     """Return the folder with ``env.py`` and ``versions/``.
 
-    Raises `FileNotFoundError` naming where it was looked for.
+    Raises `FileNotFoundError` with the places where it looked.
     """
     places = (_PACKAGE / "_migrations", _PACKAGE.parent / "alembic")
     for place in places:
@@ -37,7 +38,9 @@ def folder() -> Path:
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """Return all revisions, oldest first: the names of their files. The first has its number alone, without a name.
+    """Return the names of all revisions, oldest first.
+
+    They are the names of their files; the first is a number alone.
 
     The files begin with four digits, and the line of revisions has no forks.
     """
@@ -50,7 +53,7 @@ def head() -> str:
 
 
 def was_never_released(revision: str | None) -> bool:
-    """True for a revision of a development version, of which no release knows the schema."""
+    """True for a revision of a development version, whose schema no release knows."""
     return revision in _UNRELEASED
 
 

@@ -1,7 +1,7 @@
-"""Reads which revision a database is at, and judges whether this library can work on it. Never writes.
+"""Reads the revision of a database, and judges whether this library can work on it. Never writes.
 
-For a current database that is one round trip, because every open makes it. The same round trip reads which columns,
-guards, indexes and keys there are, so that opening finds a damaged schema.
+For a current database this takes one round trip, because every open makes it. The same round trip reads which columns,
+guards, indexes and keys exist, so that opening detects a damaged schema.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lastlight_state.errors import SchemaMismatch
 from lastlight_state.migrations import outlines, scripts
 from lastlight_state.migrations.records import SchemaState
 
-#: The tables of revision 0001: one of them without a version was made by a foreign program.
+#: The tables of revision 0001. One of them without a version shows that another program made it.
 SEED_TABLES = (
     "workflow_runs",
     "executions",
@@ -27,13 +27,13 @@ SEED_TABLES = (
     "messaging_messages",
 )
 
-#: What to do with a database that was made before the first release.
+#: Advice for a database that was made before the first release.
 UNRELEASED = (
     "a development version of lastlight-state made this database before the first release, and no later version works "
     "on it; make the database again; to keep its runs and sessions, export them with the version that made it "
     "(`lastlight-state export`) and load them into the new one (`lastlight-state import`)"
 )
-#: What to do with a database that the original program keeps on Postgres since August 2026.
+#: Advice for a Postgres database of the original program, as it makes them since August 2026.
 IMPORTED = (
     "this is a database of the original program, whose newer versions keep times as text on Postgres: it is not taken "
     "over; open another database or schema, and run there: lastlight-state import URL"
@@ -48,7 +48,7 @@ def read_state(backend: Backend) -> SchemaState:
     copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
     outline = f"SELECT {outlines.outline_expression(backend.name, version)}"
     rows = backend.peek(f"SELECT version_num, EXISTS ({copying}) FROM {version}", outline)
-    if rows is None:  # older than the receipts, or not there at all
+    if rows is None:  # older than the receipts' tables, or no database
         rows = backend.peek(f"SELECT version_num, 0 FROM {version}", outline) or backend.peek(outline) or [(None,)]
     *versions, (seen,) = rows
     backend.meet(outlines.extensions(seen))
@@ -56,7 +56,7 @@ def read_state(backend: Backend) -> SchemaState:
 
 
 def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
-    """Return whether a revision is older or newer than the newest that this library knows, or equal."""
+    """Return whether a revision is older than, newer than or equal to the newest that this library knows."""
     head = scripts.head()
     if revision == head:
         return "current"
@@ -90,7 +90,7 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]], outline: str | None) -
 
 
 def _ahead(backend: Backend, revision: str, copying: bool) -> SchemaState:
-    """Return the state of a newer schema, on which an older library works unless that schema says otherwise."""
+    """Return the state of a newer schema. An older library may work on it unless that schema forbids it."""
     found = backend.peek(f"SELECT value FROM {qualified(backend, 'lastlight_meta')} WHERE key = 'min_reader'")
     min_reader = str(found[0][0]) if found else None
     known = min_reader is None or min_reader <= scripts.head()

@@ -1,4 +1,4 @@
-"""Whether this library can work on a database as it is. Never writes."""
+"""Checks that this library can work on a database as it is. Never writes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lastlight_state.migrations.state import read_state, unreleased
 if TYPE_CHECKING:
     from lastlight_state.migrations import adoption
     from lastlight_state.migrations.adoption import survey
-else:  # they need Alembic, and a current database is opened without
+else:  # These modules need Alembic, and a current database is opened without it.
     adoption = Module("lastlight_state.migrations.adoption")
     survey = Module("lastlight_state.migrations.adoption.survey")
 
-#: What seems to be wrong with a file that has no tables, or is shorter than it says.
+#: The probable cause for a file that has no tables, or is shorter than its header says.
 LOG_LOST = (
     "this seems to be a copy of an open file, made without the log beside it in which the last commits stand: "
     "copy the original with `lastlight-state backup DIR`"
 )
-#: What else may be wrong with a file that lacks some of its tables.
+#: A second possible cause for a file that lacks some of its tables.
 LOG_LOST_TOO = (
     "a copy of an open file, made without the log beside it, looks so, too: "
     "copy the original with `lastlight-state backup DIR`"
@@ -33,8 +33,8 @@ LOG_LOST_TOO = (
 def verify(backend: Backend) -> SchemaState:
     """Return the state of a database that this library can work on: ``current``, or ``ahead`` and compatible.
 
-    Raises `NotMigrated` with the command that mends it, `NewerSchema`, or `SchemaMismatch` for foreign tables, a
-    foreign version, one from before the first release, and a copy that is not finished. Creates nothing.
+    Raises `NotMigrated` with the command that upgrades it, or `NewerSchema`. Raises `SchemaMismatch` for another
+    program's tables or version, a version from before the first release, and an unfinished copy. Creates nothing.
     """
     state = read_state(backend)
     refuse(backend, state)
@@ -47,7 +47,7 @@ def verify(backend: Backend) -> SchemaState:
 
 
 def refuse(backend: Backend, state: SchemaState) -> None:
-    """Raise for a database on which neither opening nor an upgrade can work."""
+    """Raise for a database that can neither be opened nor upgraded."""
     if state.state == "incompatible":
         raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
     if state.state == "unreleased":
@@ -65,12 +65,10 @@ def refuse(backend: Backend, state: SchemaState) -> None:
 
 
 def actual_revision(backend: Backend, state: SchemaState) -> str | None:
-    """Return the revision that the schema is at, where its version says another one, or nothing.
+    """Return the schema's real revision if the recorded version is another one or missing.
 
-    None where no revision fits.
-
-    The version is read again, because somebody may have migrated between the two looks. A database of the original
-    program is at no revision.
+    Returns None if no revision fits. Reads the version again, because somebody may have migrated between the two reads.
+    A database of the original program has no revision.
     """
     found = drift.recognised(backend)
     if found in (None, state.revision) or (state.state == "unversioned" and found == scripts.FIRST):
@@ -79,7 +77,7 @@ def actual_revision(backend: Backend, state: SchemaState) -> str | None:
 
 
 def refuse_wrong(backend: Backend, state: SchemaState) -> None:
-    """Raise if the schema is that of another revision than its version says: the next ones would not fit it."""
+    """Raise if the schema is not that of its recorded version, because the next revisions would not fit it."""
     found = actual_revision(backend, state)
     if found is not None:
         raise SchemaMismatch(
@@ -89,7 +87,7 @@ def refuse_wrong(backend: Backend, state: SchemaState) -> None:
 
 
 def refuse_foreign(backend: Backend) -> None:
-    """Raise for tables without a version, unless they are the original program's and `migrate` takes them over."""
+    """Raise for tables without a version, unless they are the original program's and `migrate` adopts them."""
     error = lost(backend)
     if error is not None:
         raise error
@@ -99,7 +97,7 @@ def refuse_foreign(backend: Backend) -> None:
 
 
 def refuse_damaged(backend: Backend, state: SchemaState) -> None:
-    """Raise `SchemaMismatch` ``damaged`` for a current schema that lost what an invariant stands on."""
+    """Raise `SchemaMismatch` ``damaged`` if a current schema lost a part that an invariant depends on."""
     if not state.lacking:
         return
     refuse_wrong(backend, state)
@@ -112,12 +110,12 @@ def refuse_damaged(backend: Backend, state: SchemaState) -> None:
 
 
 def mending_of(backend: Backend, state: SchemaState) -> str:
-    """Return what to do for a schema that lacks something, in words."""
+    """Return the advice for a schema that lacks a part."""
     return state.remedy or f"to put back what is lost, run: {backend.command('migrate')}"
 
 
 def lost(backend: Backend) -> SchemaMismatch | None:
-    """Return the error for a schema of ours, after the original program's, that has no version; None for any other."""
+    """Return the error for one of our own schemas, newer than the original program's, without a version; else None."""
     found = actual_revision(backend, read_state(backend))
     return (
         None

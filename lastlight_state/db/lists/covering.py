@@ -123,9 +123,7 @@ class SelfJoin:
         return through(selected, other.table, other.index) if other else selected
 
     def _predicates(self) -> Iterator[sa.ColumnElement[bool]]:
-        """Yield the predicates of the partial indexes. SQLite uses such an index only if the statement repeats its
-        predicate.
-        """
+        """Yield the predicates of the partial indexes, which the statement must repeat so that SQLite uses them."""
         if self._narrow.only is not None:
             yield replacement_traverse(self._narrow.only, {}, self._of_found)
         if self._covering.only is not None:

@@ -30,8 +30,7 @@ from lastlight_state.db.units.unit import Unit
 
 @dataclass(frozen=True)
 class CompoundFilter:
-    """A filter that takes several values, each of which fills several parameters. NULL parameters are absent from a
-    value.
+    """A filter that takes several values, each of which fills several parameters. Missing parameters are NULL.
 
     ``conditions`` returns the conditions of one value; a row must meet one of them. Its argument is the suffix of the
     parameters' names. With ``ranges``, each condition is an index range of its own, as long as no column is spread.
@@ -134,9 +133,7 @@ class Filtered(Generic[RowT]):
         self._filters = filters
 
     def of(self, given: Mapping[str, Sequence[Any] | None], *also: Any) -> tuple[Statement[RowT], Row]:
-        """Return the statement and its parameters for these values, at most 500 a filter. A filter of None is not
-        applied.
-        """
+        """Return the statement and its parameters for these values, at most 500 a filter. None filters nothing."""
         sizes = {name: size_for(len(values)) for name, values in given.items() if values is not None}
         values = {
             f"{name}_{i}": value

@@ -221,9 +221,7 @@ class Listing(Generic[RowT]):
     def _filled(
         self, names: Sequence[str], several: Mapping[str, Any], paged: bool, limit: int, backend: Backend
     ) -> Compiled:
-        """Return the page of this shape. The text that it shares with other words and limits is compiled once and
-        cached.
-        """
+        """Return the page of this shape. Text shared with other words and limits is compiled once and cached."""
         sizes = {name: size for name, size in several.items() if isinstance(size, int)}
         words = {name: size for name, size in several.items() if not isinstance(size, int)}
         leader = self._leader(names, several) if limit else None
@@ -262,9 +260,7 @@ class Listing(Generic[RowT]):
         counted: bool,
         backend: Backend,
     ) -> list[sa.Select[Any]]:
-        """Return the statements for the leader's first value, with marks in place of its values. For a count, the
-        statement.
-        """
+        """Return the statements for the leader's first value, with marks; for a count, its one statement."""
         finding = None
         if self._covering and backend.large_values_in_rows and (narrow := self._covering.narrow(names)):
             finding = SelfJoin(self._covering, narrow, self._order)

@@ -26,8 +26,7 @@ V = TypeVar("V")
 
 
 class Leader(NamedTuple):
-    """The filter whose values become index ranges: the conditions of its first value, and what differs for other
-    values.
+    """The filter whose values become index ranges, given by the conditions of its first value.
 
     ``parameters`` are the names of one value's parameters, without their numeric suffix. ``worded``: the value is a
     word.
@@ -113,9 +112,7 @@ class Form:
         return text
 
     def _gather(self, values: int) -> Gather:
-        """Return the function that makes the parameters for this number of values. Few are cached: sizes are rounded
-        up.
-        """
+        """Return the cached function that makes the parameters for this number of values, which was rounded up."""
         found = self._gathers.get(values)
         if found is None:
             bound = self._bound_of(values)

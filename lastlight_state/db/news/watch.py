@@ -295,9 +295,7 @@ class Arrivals(Generic[K]):
         return max(0.0, self._end - time.monotonic())
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for the value to grow. Returns True if it has. Raises `StoreClosed` when the store is
-        closed.
-        """
+        """Wait up to ``seconds`` for the value to grow. Returns True if it has. A closed store raises `StoreClosed`."""
         grown = self._watch.grown(self._known, seconds)
         self._known.update(grown)
         return bool(grown)

@@ -68,9 +68,7 @@ class Gate:
         self.known: set[tuple[type, ...]] = set()
 
     def judge(self, given: Sequence[Any], kinds: tuple[type, ...]) -> None:
-        """Accept and remember this combination of types. Raises `InvalidValue` if the database would not take one as it
-        is.
-        """
+        """Accept and remember this combination of types. Raises `InvalidValue` if the database does not take one."""
         for name, rule, value in zip(self._names, self._rules, given, strict=True):
             if value is None:
                 continue
@@ -96,8 +94,7 @@ def gatherer(
     *,
     by_position: bool,
 ) -> Gather:
-    """Return the function that turns values by name into the driver's parameters: a list or a dict, by its parameter
-    style.
+    """Return the function that turns values by name into the driver's parameters: a list or a dict, as its style asks.
 
     The function raises `InvalidValue` for a wrong value. ``constants`` replace values that are not given.
     """
@@ -242,8 +239,7 @@ def builders(
     damage: Callable[[Sequence[Sequence[Any]]], Exception] | None = None,
     places: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[BuildOne, Build]:
-    """Return the functions that build a dict from one row, and from many. NULL becomes None without calling the
-    converter.
+    """Return the functions that build a dict from one row, and from many. NULL becomes None without a converter.
 
     ``places`` gives the positions of the row's values that a converter takes as second argument, a tuple.
 

@@ -107,9 +107,7 @@ class Record(BaseModel):
         return (cls._every_field - cls._computed) | cls._consumed
 
     def __hash__(self) -> int:
-        """Return a hash of the type and of the values that are texts, numbers or times, so that records may stand in
-        sets.
-        """
+        """Return a hash of the type, texts, numbers and times in the record, so that records may stand in sets."""
         values = self.__dict__
         return hash((type(self), *(values.get(name) for name in type(self).model_fields if _hashes(values.get(name)))))
 

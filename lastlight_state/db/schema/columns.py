@@ -52,9 +52,7 @@ class IsoTimestamp(TypeDecorator[datetime]):
 
 
 class SpelledIsoTimestamp(IsoTimestamp):
-    """A time in a table that other programs may write to, read in any spelling. Statements must not compare this
-    column.
-    """
+    """A time in a table that other programs may write to, read in any spelling. Statements must not compare it."""
 
     cache_ok = True
 
@@ -291,9 +289,7 @@ _time_text = _time_texts()
 
 
 def key_type(column: sa.ColumnElement[Any]) -> Any:
-    """Return the type of a parameter that is compared with a value read from this column. Times keep their
-    microseconds.
-    """
+    """Return the type of a parameter to compare with values read from this column. Times keep their microseconds."""
     return KeyTimestamp if isinstance(column.type, UtcTimestamp) else column.type
 
 

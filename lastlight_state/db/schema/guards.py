@@ -213,8 +213,7 @@ def no_update(table: str) -> tuple[Guard, ...]:
 
 
 def no_replacement(table: str, *keys: Key) -> tuple[Guard, ...]:
-    """Return the guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the row that has the new
-    key.
+    """Return the guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the key's former row.
 
     SQLite fires no delete trigger for that row unless ``recursive_triggers`` is on, which a plain connection does not
     set. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.

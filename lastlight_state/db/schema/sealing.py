@@ -248,9 +248,7 @@ class Sealing:
         return BOUND if self.binds else ALONE
 
     def _encoded(self, data: bytes, context: bytes) -> tuple[str, bytes]:
-        """Return the key id and bytes that the codec makes of data. Raises `InvalidValue` if they do not fit an
-        envelope.
-        """
+        """Return the key id and bytes that the codec makes of data. Raises `InvalidValue` if they fit no envelope."""
         made: Any = self._codec.encode(data, context=context) if self.binds else self._codec.encode(data)
         if not isinstance(made, tuple) or len(made) != 2:
             raise InvalidValue("codec", f"encode() must return a key id and bytes, got {type(made).__name__}")

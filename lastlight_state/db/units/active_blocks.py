@@ -34,9 +34,7 @@ class Blocks(dict[object, ActiveBlock]):
     """The transaction blocks by their thread or task. An interrupted block may still be listed; it is then `gone`."""
 
     def entered(self, *, by_task: bool) -> ActiveBlock:
-        """Return a block to enter, for this thread; with ``by_task``, for this task, so that other tasks are not
-        affected.
-        """
+        """Return a block to enter, for this thread; with ``by_task``, for this asyncio task alone."""
         return ActiveBlock(self, _task() if by_task else threading.get_ident())
 
     def has_thread(self) -> bool:

@@ -90,9 +90,7 @@ class Scope(ABC):
 
     @property
     def chained(self) -> WriteRunner:
-        """Return the method that runs a work of one `Chain`: as one statement if the database can, else in a
-        transaction.
-        """
+        """Return the method that runs one `Chain`: as one statement if the database can, else in a transaction."""
         return self.once if self.backend.writes_in_ctes else self.writing
 
 

@@ -1,8 +1,9 @@
-"""Takes over a database that the original program has made, which has its tables and no version of ours.
+"""Adopts a database that the original program made: it has that program's tables, and no version of this library's.
 
-No two versions of that program made the same tables. What is there is compared with revision 0001 and checked for
-damage; what lacks is added, and from then on it is upgraded like any other. All of it is one transaction, and no row is
-lost. Tables and columns that are extra stay as they are; a type, a key or a check that contradicts refuses it.
+Different versions of that program made different tables. The existing tables are compared with revision 0001 and
+checked for damage. Missing parts are added, and from then on the database is upgraded like any other. All of this is
+one transaction, and no row is lost. Extra tables and columns stay as they are. A type, key or check that contradicts
+the revision refuses the adoption.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ _log = logging.getLogger("lastlight_state.migrations")
 
 
 def adopt(backend: Backend, connection: Connection, target: str, promised: Promised) -> MigrationResult:
-    """Take the database over and upgrade it, on a connection of ``Backend.migration(rebuilds=True)``.
+    """Adopt the database and upgrade it, on a connection of ``Backend.migration(rebuilds=True)``.
 
-    Raises `SchemaMismatch` with every difference, and `BackendUnavailable` where that takes longer than a file of its
-    size needs, as by a trigger without end; then nothing is changed. Upgrades only, if another came first.
+    Raises `SchemaMismatch` with every difference. Raises `BackendUnavailable` if the adoption takes longer than a file
+    of its size needs, for example because of an endless trigger. Then nothing is changed. If another process adopted it
+    first, only upgrades.
     """
     if apply.version(connection) is not None:
         return apply.apply_revisions(connection, target)
@@ -60,7 +62,7 @@ def _adopted(backend: Backend, connection: Connection, target: str, promised: Pr
 
 
 def refusal(backend: Backend, found: Survey | None) -> SchemaMismatch:
-    """Return why a database that has our tables and no version is not taken over."""
+    """Return the error for a database with our tables and no version that cannot be adopted."""
     if found is None:
         return SchemaMismatch(
             "there are tables named like ours, but no version of ours beside them; if they are ours, "

@@ -1,7 +1,7 @@
-"""Lets revisions make only what a database of the original program lacks.
+"""Makes revisions skip what a database of the original program already has.
 
-No two versions of that program made the same tables. A revision that makes a table adds the missing columns to one that
-is there; columns and indexes are skipped where they equal what the revision makes.
+Different versions of that program made different tables. If a table exists, a revision that makes it adds only the
+missing columns. Columns and indexes are skipped if they equal those of the revision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lastlight_state.backends.facts import Entry
 
 
 def skip_existing(context: MigrationContext, present: Collection[Entry]) -> None:
-    """Make the operations of this context skip the tables, columns and indexes in ``present``."""
+    """Make this context's operations skip the tables, columns and indexes in ``present``."""
     if not present:
         return
     impl: Any = context.impl

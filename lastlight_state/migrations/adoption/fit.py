@@ -1,7 +1,7 @@
-"""Compares foreign tables with those that a revision promises.
+"""Compares another program's tables with the tables that a revision makes.
 
-Additional columns, indexes and tables are left alone, unless they would refuse rows that this library writes, or have
-the name of something that a later revision makes.
+Additional columns, indexes and tables are left alone. They are differences only if they would refuse rows that this
+library writes, or have the name of an object that a later revision makes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lastlight_state.migrations import apply, scripts
 
 
 def blueprints(backend: Backend, *revisions: str) -> list[Catalogue]:
-    """Return the shape of the schema at each of these revisions, which are given oldest first."""
+    """Return the schema's shape at each of these revisions, which must be given oldest first."""
     found = []
     with backend.scratch() as connection:
         for revision in revisions:
@@ -31,11 +31,11 @@ def blueprints(backend: Backend, *revisions: str) -> list[Catalogue]:
 
 
 def without_version(catalogue: Catalogue) -> Catalogue:
-    """Return the catalogue without the version table, which no revision makes."""
+    """Return the catalogue without the version table, because no revision makes that table."""
     return {entry: text for entry, text in catalogue.items() if entry[1] != VERSION_TABLE}
 
 
-#: Kinds of entry that may exist already before the revision that adds them, if they are equal.
+#: Kinds of entry that may exist before the revision that adds them, if they are equal to it.
 MADE_UNLESS_EQUAL = ("column", "index")
 
 _TOLD = {
@@ -49,7 +49,10 @@ _TOLD = {
 
 
 def misfits(found: Catalogue, expected: Catalogue, *, additive: bool = False) -> list[str]:
-    """Return one line per entry that is missing or different. With ``additive``, addable entries may be missing."""
+    """Return one line per entry that is missing or different.
+
+    With ``additive``, entries that can be added may be missing.
+    """
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     lines = [] if additive else [f"table {table} is missing" for table in sorted(missing)]
     for entry, text in sorted(expected.items()):
@@ -61,7 +64,7 @@ def misfits(found: Catalogue, expected: Catalogue, *, additive: bool = False) ->
 
 
 def lacking(found: Catalogue, expected: Catalogue) -> list[Entry]:
-    """Return the tables that are missing, and the columns and indexes that are missing from those that are there."""
+    """Return the missing tables, and the missing columns and indexes of existing tables."""
     tables = _tables(found)
     return [
         entry
@@ -71,7 +74,7 @@ def lacking(found: Catalogue, expected: Catalogue) -> list[Entry]:
 
 
 def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str]:
-    """Return one line per entry that exists already although only a later revision makes it."""
+    """Return one line per entry that exists although only a later revision makes it."""
     tables = _tables(expected)
     return [
         f"{_told(entry)} is there already, and a later revision makes one"
@@ -81,7 +84,7 @@ def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str
 
 
 def present(found: Catalogue, expected: Catalogue, later: Catalogue) -> frozenset[Entry]:
-    """Return the columns and indexes that are there already, just as a later revision would make them."""
+    """Return the existing columns and indexes that equal those of a later revision."""
     tables = _tables(expected)
     return frozenset(
         entry
@@ -104,7 +107,7 @@ def _refuses_rows(kind: str, text: str) -> bool:
 
 
 def _can_be_added(kind: str, text: str) -> bool:
-    """Return whether a table with rows can get it and its rows stay as they are."""
+    """True if the entry can be added to a table with rows without changing the rows."""
     return kind == "index" or (kind == "column" and not _must_be_given(text))
 
 
@@ -125,7 +128,7 @@ def _quoted(text: str) -> str:
     return f"'{text}'" if text else "nothing"
 
 
-# Compares a schema with what a revision promises, before that revision is recorded.
+# A check of a schema against its revision, before that revision is recorded.
 
 
 @dataclass(frozen=True)
@@ -137,13 +140,13 @@ class Blueprint:
 
 
 def blueprint(backend: Backend, revision: str) -> Blueprint:
-    """Return what the revisions up to this one make on that server, tried in a scratch schema or file."""
+    """Return the schema's shape at this revision, tried in a scratch schema or file on that server."""
     promised, newest = blueprints(backend, revision, scripts.head())
     return Blueprint(promised, newest)
 
 
 def compare(backend: Backend, connection: Connection, revision: str, expected: Blueprint) -> None:
-    """Raise `SchemaMismatch` with every difference of the schema from the expected one of this revision."""
+    """Raise `SchemaMismatch` with every difference of the schema from this revision's shape."""
     found = without_version(backend.shape(connection))
     differences = [
         *misfits(found, expected.promised),

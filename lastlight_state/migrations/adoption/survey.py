@@ -1,4 +1,4 @@
-"""Finds out whether a database of the original program can be taken over, and what that would do. Never writes."""
+"""Checks whether a database of the original program can be adopted, and what that would change. Never writes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.migrations.records import Adoption, Rewrite
 from lastlight_state.migrations.state import IMPORTED, SEED_TABLES
 
-# Finds values of the original program's tables that are in another form than this library stores.
+# Finds values in the original program's tables that have another form than this library stores.
 #
-# Statements compare stored values as they stand. A time or a flag that is spelled another way would be read rightly
-# and compared wrongly, so it is brought into its form, or refused by name. Numbers and JSON in a wrong form cannot be
-# read at all: they stay, and their rows are told to be damaged.
+# Statements compare stored values as they stand. A time or flag in another spelling would be read correctly but
+# compared wrongly, so it is converted, or named in the refusal. Numbers and JSON in a wrong form cannot be read at all.
+# They stay, and their rows are reported as damaged.
 
 _MEANT: dict[Form, str] = {"time": "as times are here, like 2026-02-03T12:34:56.789Z", "flag": "as 0 or 1"}
 
 
 @dataclass(frozen=True)
 class Misspelt:
-    """Values of a column that are in another form than its own."""
+    """A column's values that have another form than the column's."""
 
     table: str
     column: str
@@ -41,12 +41,12 @@ class Misspelt:
 
     @property
     def change(self) -> str:
-        """Return what an adoption writes in place of the misspelt values."""
+        """Return the remark that an adoption converts these values."""
         return f"writes {self.column} {_MEANT[self.form]}; found {self._samples}"
 
     @property
     def remark(self) -> str:
-        """Return the remark that they stay."""
+        """Return the remark that these values stay as they are."""
         return (
             f"{self.found.values} values of {self.table}.{self.column} are no {self.form}, such as {self._samples}; "
             "lists mark their rows as damaged"
@@ -54,7 +54,7 @@ class Misspelt:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Return one line for each value for which the database is not taken over, as far as they are named."""
+        """Return one line for each named value that forbids the adoption."""
         return tuple(
             f"{self.table}.{self.column} is {lost}, which is no {self.form} that can be read: correct it, then repeat"
             for lost in self.found.lost
@@ -66,7 +66,7 @@ class Misspelt:
 
 
 def malformed(original: Original, found: Catalogue) -> Iterator[Misspelt]:
-    """Look for such values in all columns of the original program that the database has."""
+    """Return the malformed values in all columns that the database has of the original program's."""
     for table in SEED_TABLES:
         key = [column.name for column in METADATA.tables[table].primary_key.columns]
         for column in METADATA.tables[table].columns:
@@ -81,7 +81,7 @@ def malformed(original: Original, found: Catalogue) -> Iterator[Misspelt]:
 FIRST = scripts.FIRST
 SESSIONS = "messaging_sessions"
 KEY = ("platform", "channel_id", "thread_id", "user_id")
-#: A constraint of early versions of the original, which allowed one session per key, ended ones included.
+#: A constraint of early versions of the original program, which allowed only one session per key, ended ones included.
 TOO_STRICT: Entry = ("constraint", SESSIONS, f"unique ({', '.join(sorted(KEY))})")
 ONE_ACTIVE: Entry = ("index", SESSIONS, "idx_msg_sessions_unique_active")
 
@@ -93,7 +93,7 @@ _SHARED = (
 
 @dataclass(frozen=True)
 class Promised:
-    """The shape of the original program's tables as revision 0001 makes them, and that of the newest revision."""
+    """The shape of the original program's tables at revision 0001, and at the newest revision."""
 
     first: Catalogue
     newest: Catalogue
@@ -101,11 +101,11 @@ class Promised:
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found. Without ``differences`` the database can be taken over as revision 0001.
+    """The findings of a survey. Without ``differences`` the database can be adopted as revision 0001.
 
-    ``lacking`` is what 0001 has and the database has not; ``present`` is what no revision need make; ``shared_keys``
-    have several active sessions: the unique index waits until the next revision retires them. ``misspelt`` values are
-    brought into the form of their columns.
+    ``lacking`` are the parts of 0001 that the database lacks. ``present`` are the parts that no revision needs to make.
+    ``shared_keys`` are keys with several active sessions: the unique index waits until the next revision retires them.
+    ``misspelt`` values are converted to the form of their columns.
     """
 
     differences: tuple[str, ...]
@@ -119,7 +119,7 @@ class Survey:
 
     @property
     def adoption(self) -> Adoption:
-        """Return what an adoption of this database would change, for a plan."""
+        """Return the changes that an adoption of this database would make, for a plan."""
         rebuilt = Rewrite(SESSIONS, (), "rebuilds the table without its UNIQUE over the whole key", self.sessions, 1)
         respelt = (Rewrite(one.table, (one.column,), one.change, one.found.values, 1) for one in self.misspelt)
         return Adoption(
@@ -132,16 +132,19 @@ class Survey:
 
 
 def promised(backend: Backend) -> Promised:
-    """Return what revisions make on that server, tried in a scratch schema or file. Call it outside transactions."""
+    """Return the shapes that revisions make on that server, tried in a scratch schema or file.
+
+    Call it outside transactions.
+    """
     return Promised(*blueprints(backend, FIRST, scripts.head()))
 
 
 def read_survey(backend: Backend) -> Survey | None:
-    """Return what an adoption would find, read in one snapshot. None where revisions cannot be tried."""
+    """Return the survey of a database, read in one snapshot; None if revisions cannot be tried there."""
     try:
         with translated(backend):
             expected = promised(backend)
-    except (BackendUnavailable, MisuseError, NotSupported):  # a role without the right, or a server that only reads
+    except (BackendUnavailable, MisuseError, NotSupported):  # the role lacks the right, or the server is read-only
         return None
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
@@ -156,7 +159,7 @@ def read_survey(backend: Backend) -> Survey | None:
 
 
 def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Survey | None:
-    """Return the same on a connection that is inside a transaction."""
+    """Return the survey over a connection that is already inside a transaction."""
     original = backend.original(connection)
     if original is None:
         return None
@@ -194,7 +197,7 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
 
 
 def _has_other_times(found: Catalogue, first: Catalogue) -> bool:
-    """True if the original program's tables are there, and every time in them has another type than ours."""
+    """True if the original program's tables exist, and all times in them have another column type than ours."""
     times: list[Entry] = [
         ("column", table, column.name)
         for table in SEED_TABLES
@@ -217,7 +220,7 @@ def _shared_keys(connection: Connection, found: Catalogue) -> tuple[str, ...]:
 
 
 def _remarks(connection: Connection, original: Original, found: Catalogue) -> Iterator[str]:
-    """Yield what is kept as it is and may surprise later."""
+    """Yield remarks about things that stay as they are and may surprise later."""
     for table in SEED_TABLES:
         if ("table", table, "") not in found:
             continue
