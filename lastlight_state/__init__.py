@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Where the names live that are no errors.
+#: The modules that define the public names, except errors.
 _HOMES = {
     "AsyncStateStore": "aio",
     "AsyncTenants": "aio.tenants",

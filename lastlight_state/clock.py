@@ -1,7 +1,7 @@
-"""Every time that this library reads comes from here, so that tests can hold the clock still.
+"""The only source of times in this library, so that tests can fix the clock.
 
-Every time in this library is an aware UTC `datetime` of millisecond precision, because that is what both
-databases store: what a call returns equals what a later read returns.
+Every time in this library is an aware UTC `datetime` of millisecond precision, because both databases store that. So a
+time that a call returns equals the time that a later read returns.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from lastlight_state.errors import InvalidValue
 
 
 class Clock(Protocol):
-    """Tells the time. Any object with this method will do."""
+    """A source of the present time. Any object with this method can be used."""
 
     def now(self) -> datetime:
-        """Return the present, aware, in any zone."""
+        """Return the present time, aware, in any time zone."""
         ...
 
 
@@ -28,7 +28,7 @@ _MILLIS = tuple(timedelta(milliseconds=number) for number in range(1000))
 class SystemClock:
     """The machine's clock, in whole milliseconds.
 
-    It remembers the second: to add to that is a third of the cost of making a time.
+    It caches the current second: adding to it takes a third of the time of building a datetime.
     """
 
     def __init__(self) -> None:
@@ -46,19 +46,19 @@ SYSTEM_CLOCK = SystemClock()
 
 
 def nanoseconds() -> int:
-    """Return the time by the clock that files get their times from."""
+    """Return the time in nanoseconds, from the clock that also stamps files."""
     return time.time_ns()
 
 
-#: The years in which a caller's clock may be.
+#: The years that a caller's clock may return.
 FIRST_YEAR, LAST_YEAR = 1000, 8999
 
 
 class KeptClock:
-    """A caller's clock, whose times are checked and cut to milliseconds.
+    """A caller's clock, with its times checked and cut to milliseconds.
 
-    Naive times are `InvalidValue`, and so are years outside 1000 to 8999: leases, windows and timeouts are added to the
-    present and taken from it, and must stay in the calendar.
+    Raises `InvalidValue` for naive times and for years outside 1000 to 8999. Leases, windows and timeouts are added to
+    the present and subtracted from it, and must not leave the calendar.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -72,7 +72,7 @@ class KeptClock:
 
 
 def kept(clock: Clock) -> Clock:
-    """Return the clock whose times are checked; the system's own needs no check."""
+    """Return a clock with checked times. The system clock needs no check, so it is returned as it is."""
     return clock if clock is SYSTEM_CLOCK or isinstance(clock, KeptClock) else KeptClock(clock)
 
 
@@ -82,9 +82,9 @@ _LAST = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
 
 
 def of_file(nanoseconds: int) -> datetime:
-    """Return the time of a file's change, given in nanoseconds since 1970, in whole milliseconds.
+    """Return the time of a file's change in whole milliseconds, from nanoseconds since 1970.
 
-    Whoever owns a file sets its time, on some file systems far outside of the calendar: such a one is the first day of
+    A file's owner can set its time, on some file systems far outside the calendar. Such a time becomes the first day of
     the year 1000, or the last one of 8999.
     """
     try:
@@ -95,13 +95,16 @@ def of_file(nanoseconds: int) -> datetime:
 
 
 def to_millis(moment: datetime) -> datetime:
-    """Return the moment with everything below a millisecond cut off."""
+    """Return the time, cut to milliseconds."""
     below = moment.microsecond % 1000
     return moment.replace(microsecond=moment.microsecond - below) if below else moment
 
 
 def aware_utc(where: str, moment: datetime) -> datetime:
-    """Return a caller's time as the library keeps it. Naive values are `InvalidValue`: their zone would be a guess."""
+    """Return a caller's time in UTC, cut to milliseconds.
+
+    Raises `InvalidValue` for a naive time: its zone is unknown.
+    """
     if not isinstance(moment, datetime):
         raise InvalidValue(where, f"expected a datetime, got {type(moment).__name__}")
     if moment.tzinfo is UTC:
@@ -115,7 +118,7 @@ def aware_utc(where: str, moment: datetime) -> datetime:
 
 
 def iso_text(moment: datetime) -> str:
-    """Return the 24-character text ``2026-02-03T12:34:56.789Z`` of an aware UTC time; sorts as time does."""
+    """Return an aware UTC time as 24 characters, ``2026-02-03T12:34:56.789Z``, which sort in order of time."""
     day = moment.toordinal()
     text = _day_texts.get(day) or _day_text(day, moment)
     return (
@@ -124,25 +127,25 @@ def iso_text(moment: datetime) -> str:
 
 
 def exact_iso_text(moment: datetime) -> str:
-    """Return the text of an aware time, with microseconds where it has some: another program wrote it so."""
+    """Return an aware time as text, keeping the microseconds that another program wrote."""
     moment = moment.astimezone(UTC)
     return iso_text(moment) if moment.microsecond % 1000 == 0 else f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
-#: The parts of texts of times. To put them together takes a fifth of what `datetime.isoformat` takes.
+#: The parts of texts of times. Joining them takes a fifth of the time of `datetime.isoformat`.
 _HOURS = tuple(f"T{number:02}" for number in range(24))
 _SIXTY = tuple(f":{number:02}" for number in range(60))
 _TAILS = tuple(f".{number:03}Z" for number in range(1000))
-#: The texts of days that were needed lately.
+#: A cache of the texts of recent days.
 _day_texts: dict[int, str] = {}
 _MOST_DAYS = 1_000
 
 
-#: A day and a time of day, perhaps with a fraction and a zone. A day alone or a bare number would be a guess.
+#: A day and a time of day, optionally with fraction and zone. A day alone or a number would be ambiguous.
 _SPELLED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 
 
-#: The hour 24 after a day, which Python reads from 3.14 on.
+#: The hour 24 of a day, which Python accepts from 3.14 on.
 _HOUR_24 = re.compile(r"\d{4}-?(?:\d\d-?\d\d|W\d\d(?:-?\d)?).24", re.DOTALL)
 
 
@@ -154,10 +157,10 @@ def iso_time(text: str) -> datetime:
 
 
 def spelled(text: object) -> datetime | None:
-    """Return the instant of a time as other programs write it, in UTC and whole milliseconds; None for all else.
+    """Return a time that another program wrote, in UTC and whole milliseconds; None if it is not such a time.
 
-    With a ``T`` or a blank, to the minute or finer, with a zone or without one: then it is UTC. What is finer than a
-    millisecond is cut off.
+    Accepts ``T`` or a blank between day and time, which must be given at least to the minute. Without a zone it is UTC.
+    Digits below a millisecond are cut off.
     """
     if not isinstance(text, str) or not _SPELLED.fullmatch(text):
         return None
@@ -176,19 +179,19 @@ def _day_text(day: int, moment: datetime) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """Return how long before ``now`` a moment was, or how long after: ``5 min ago``, ``in 2 h``."""
+    """Return the distance of a time from ``now``, past or future: ``5 min ago``, ``in 2 h``."""
     past = now >= moment
     length = lasted(abs(now - moment))
     return f"{length} ago" if past else f"in {length}"
 
 
 def lasted(length: timedelta) -> str:
-    """Return a length of time in its greatest unit, and below five hours in the next one, too."""
+    """Return a duration in its largest unit; below five hours, in the two largest units."""
     return lasted_seconds(length.total_seconds())
 
 
 def lasted_seconds(length: float) -> str:
-    """Return a number of seconds as `lasted` does."""
+    """Return a number of seconds in the form of `lasted`."""
     seconds = int(length)
     if seconds < 100:
         return f"{seconds} s"

@@ -1,8 +1,8 @@
-"""The one JSON codec: what may be stored as JSON, its text, its canonical form and its digest.
+"""The library's JSON codec: what may be stored as JSON, its text, its canonical form and its digest.
 
-Both databases must give back equal values, so what one of them would change or refuse is refused here, before
-either sees it, by the path of the bad value: NaN and infinities, NUL characters, lone surrogates, keys that are not
-text, integers beyond 64 bits, cycles, and Python types that JSON does not have.
+Both databases must return equal values. So a value that one of them would change or refuse is refused here, before
+either sees it, with its path in the error: NaN and infinities, NUL characters, lone surrogates, keys that are not text,
+integers beyond 64 bits, cycles, and Python types that JSON does not have.
 
 Lines of log files (`dump_line`, `load_line`) refuse as little as possible: they record what has already happened.
 """
@@ -36,22 +36,22 @@ _ROUNDED = 2.0**53
 _PLAIN = frozenset({str, bool, type(None)})
 _OF_NUMBERS = ({int}, {float})
 _TEXT = frozenset({str})
-#: How a NUL character looks in JSON text, unless a backslash stands before it.
+#: The escape of a NUL character in JSON text, unless a backslash precedes it.
 _NUL = b"\\u0000"
-#: Looked for first: as a number it is found, or not, seven times as fast as a text of several characters.
+#: Searched first, because a single byte is found seven times as fast as a text of several characters.
 _BACKSLASH = ord("\\")
 
 
 def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH, hint: str | None = None) -> str:
-    """Compact JSON text of ``value``, keys in the order given, tuples as arrays.
+    """Return ``value`` as compact JSON text, with keys in the given order and tuples as arrays.
 
-    Raises `InvalidValue` naming the path of what cannot be stored, `PayloadTooLarge` past ``max_bytes`` (UTF-8).
+    Raises `InvalidValue` with the path of a part that cannot be stored, `PayloadTooLarge` beyond ``max_bytes`` (UTF-8).
     """
     try:
         data = orjson.dumps(value) if _is_sound(value, max_depth) else None
     except TypeError:  # a lone surrogate
         data = None
-    if data is None or (_BACKSLASH in data and _NUL in data):  # names what is wrong, changes what may be changed
+    if data is None or (_BACKSLASH in data and _NUL in data):  # either raises, or replaces what may be replaced
         data = encode_bytes(where, value, max_depth=max_depth)
     if len(data) > max_bytes:
         raise PayloadTooLarge(where, limit=max_bytes, actual=len(data), hint=hint)
@@ -59,13 +59,13 @@ def encode(where: str, value: Any, *, max_bytes: int, max_depth: int = MAX_DEPTH
 
 
 def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes:
-    """Encode like `encode`, without a limit on bytes."""
+    """Return ``value`` as compact JSON bytes, with the checks of `encode` but no size limit."""
     if not _is_sound(value, max_depth):
         _raise_for(where, value, max_depth, only_if_found=True)
         value = by_value(value, least=_ROUNDED)
     try:
         data = orjson.dumps(value)
-    except TypeError:  # a lone surrogate: the walk above does not look into texts
+    except TypeError:  # a lone surrogate: the checks above do not look into texts
         _raise_for(where, value, max_depth)
         raise
     if _BACKSLASH in data and _NUL in data:
@@ -74,9 +74,9 @@ def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes
 
 
 def encode_sound(value: Any, *, indented: bool = False) -> bytes:
-    """Encode like `encode_bytes` a value whose parts were all checked or came out of the database.
+    """Return the JSON bytes of a value whose parts were all checked, or come from the database.
 
-    What another program stored there may hold integers of any size.
+    A value from the database may hold integers of any size, which another program stored.
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indented else None)
@@ -87,7 +87,7 @@ def encode_sound(value: Any, *, indented: bool = False) -> bytes:
 def encode_merged(where: str, value: Any, *, max_bytes: int) -> str:
     """Return the JSON text of a stored value into which a checked one was merged. Raises `PayloadTooLarge`.
 
-    What another program stored stays as it was, also integers beyond 64 bits.
+    Parts that another program stored stay unchanged, even integers beyond 64 bits.
     """
     data = encode_sound(value)
     if len(data) > max_bytes:
@@ -96,9 +96,9 @@ def encode_merged(where: str, value: Any, *, max_bytes: int) -> str:
 
 
 def canonical(value: Any) -> bytes:
-    """Return the canonical UTF-8 form: sorted keys, no blanks, numbers by value.
+    """Return the canonical JSON in UTF-8: sorted keys, no blanks, and equal numbers written alike.
 
-    ``1.0`` is ``1``, and ``-0.0`` is ``0``.
+    ``1.0`` is written ``1``, and ``-0.0`` is written ``0``.
     """
     plain = by_value(value)
     try:
@@ -108,12 +108,12 @@ def canonical(value: Any) -> bytes:
 
 
 def digest(value: Any) -> str:
-    """Return SHA-256 of the canonical form, 64 lower-case hex digits. Equal values have equal digests."""
+    """Return the SHA-256 checksum of the canonical form, 64 lower-case hex digits. Equal values have equal digests."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def in_one_order(value: Any, written: Any) -> Any:
-    """Return ``written``, the JSON of ``value``, with the members of each set in one order."""
+    """Return ``written``, the JSON of ``value``, with the members of each set in a fixed order."""
     if isinstance(value, AbstractSet) and isinstance(written, list):
         return sorted(written, key=canonical)
     if isinstance(value, Mapping) and isinstance(written, dict) and len(value) == len(written):
@@ -125,13 +125,13 @@ def in_one_order(value: Any, written: Any) -> Any:
 
 
 def exact_text(amount: Decimal) -> str:
-    """Return an amount with all its digits, in every decimal context, without exponent and needless zeros: ``0.1``."""
+    """Return an amount with all its digits, in any decimal context, without exponent or trailing zeros: ``0.1``."""
     text = format(amount, "f") if amount else "0"
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Return whether objects and arrays stand in one another more than ``levels`` deep."""
+    """True if objects and arrays are nested more than ``levels`` deep."""
     found = [value]
     for _ in range(levels + 1):
         found = [one for one in found if isinstance(one, dict | list | tuple)]
@@ -142,14 +142,14 @@ def is_deeper(value: Any, levels: int) -> bool:
 
 
 def check_text(where: str, text: str) -> None:
-    """Refuse what one of the databases cannot store in a text: NUL characters and lone surrogates."""
+    """Raise for a text that one of the databases cannot store: with NUL characters or lone surrogates."""
     problem = _text_problem(text)
     if problem:
         raise InvalidValue(where, problem)
 
 
 def _is_sound(root: Any, max_depth: int) -> bool:
-    """True if every value, key and nesting may be stored as it is. Texts are judged on the encoded bytes."""
+    """True if all values, keys and nesting levels may be stored unchanged. Texts are checked in the encoded bytes."""
     stack: list[tuple[Any, int]] = [(root, 0)]
     while stack:
         value, depth = stack.pop()
@@ -183,7 +183,7 @@ def _is_sound(root: Any, max_depth: int) -> bool:
 
 
 def _are_sound_numbers(numbers: Collection[Any], kind: type) -> bool:
-    """True if each of some integers, or of some floats, may be stored."""
+    """True if all of these integers, or of these floats, may be stored."""
     is_finite = kind is int or all(map(isfinite, numbers))
     return is_finite and all(_is_sound_scalar(number, kind) for number in (min(numbers), max(numbers)))
 
@@ -204,7 +204,7 @@ def _raise_for(where: str, value: Any, max_depth: int, *, only_if_found: bool = 
 
 
 def _problems(value: Any, path: str, room: int) -> Iterator[tuple[str, str]]:
-    """Path and reason of each value that cannot be stored, in document order."""
+    """Yield the path and reason of each value that cannot be stored, in document order."""
     kind = type(value)
     if kind is str:
         problem = _text_problem(value)
@@ -253,18 +253,18 @@ def _step(path: str, key: object) -> str:
 LINE_DEPTH = 500
 _LINE = orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _INTEGER_BITS = 14_280  # 4,300 digits
-_LEAST_EXPONENT = 1e21  # from here on the files' first writers wrote whole numbers with an exponent
+_LEAST_EXPONENT = 1e21  # from this float on, the files' first writers wrote whole numbers with an exponent
 _HALF_OF_PAIR = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 
 
 def dump_line(value: Any, *, where: str = "line") -> bytes:
-    """Return ``value`` as one line of a log file: compact UTF-8 JSON, keys in the order given, ``\\n`` at the end.
+    """Return ``value`` as one line of a log file: compact UTF-8 JSON, keys in the given order, ``\\n`` at the end.
 
     Whole floats below 1e21 are written as integers, NaN and infinities as ``null``, lone surrogates and NUL as escapes,
-    keys that are no text as their JSON text, integers of any size as digits. Raises `InvalidValue` naming the path for
-    cycles, more than 500 levels, two keys of one text, and Python types that JSON does not have.
+    keys that are not text as their JSON text, integers of any size as digits. Raises `InvalidValue` with the path for
+    cycles, more than 500 levels, two keys with the same text, and Python types that JSON does not have.
     """
     try:
         line = orjson.dumps(value, option=_LINE)
@@ -274,10 +274,10 @@ def dump_line(value: Any, *, where: str = "line") -> bytes:
 
 
 def load_line(raw: bytes, *, keep_halves: bool = False) -> Any:
-    """Return the value of one line, with or without its newline. Raises ValueError when it is no JSON.
+    """Return the value of one line, with or without its newline. Raises ValueError if it is not JSON.
 
-    Integers of any size are exact. Half of a surrogate pair, left by a writer that cut a text in the middle of an
-    emoji, reads as U+FFFD, or as it is with ``keep_halves``.
+    Integers of any size are exact. If a writer cut a text inside an emoji, half of a surrogate pair remains. It is read
+    as U+FFFD, or unchanged with ``keep_halves``.
     """
     try:
         return decode(raw)
@@ -290,7 +290,7 @@ def load_line(raw: bytes, *, keep_halves: bool = False) -> Any:
 
 
 def _has_whole_float(root: Any) -> bool:
-    """Return whether the (acyclic) value holds a float that is written as an integer."""
+    """True if the value, which has no cycles, contains a float that must be written as an integer."""
     if type(root) is not dict:
         return True
     containers: list[Any] = [root]
@@ -311,15 +311,15 @@ def _dump_with_care(where: str, value: Any) -> bytes:
         plain = _line_value(value, where, LINE_DEPTH)
         try:
             return orjson.dumps(plain, option=_LINE)
-        except TypeError:  # integers beyond 64 bits, lone surrogates, more levels than it takes
+        except TypeError:  # integers beyond 64 bits, lone surrogates, or too many levels
             text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         raise InvalidValue(where, "must not be nested deeper than the limit, or contain a cycle") from None
-    return text.encode("utf-8", "backslashreplace") + b"\n"  # all that UTF-8 lacks are surrogates
+    return text.encode("utf-8", "backslashreplace") + b"\n"  # UTF-8 lacks only surrogates
 
 
 def _line_value(value: Any, path: str, room: int) -> Any:
-    """Return ``value`` with everything replaced that a line writes in another way. One frame for each level."""
+    """Return ``value`` with the parts replaced that a line writes differently. Recurses by one frame for each level."""
     if not isinstance(value, dict | list | tuple):
         return _line_scalar(value, path)
     if room <= 0:
@@ -334,7 +334,7 @@ def _line_value(value: Any, path: str, room: int) -> Any:
         return named
     listed: list[Any] = []
     for index, child in enumerate(value):
-        listed.append(_line_value(child, _step(path, index), room - 1))  # a comprehension would be a second frame
+        listed.append(_line_value(child, _step(path, index), room - 1))  # a comprehension would add a second frame
     return listed
 
 

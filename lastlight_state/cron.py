@@ -1,15 +1,16 @@
-"""Cron expressions to instants, in a stated time zone. Pure: no clock, no database.
+"""Computes the times of cron expressions in a given time zone. Reads no clock and no database.
 
-Five fields, or six with leading seconds; names and ``L``, ``LW``, ``5L``, ``1#1``; ``@daily`` and its like. The day
-matches by day of month **or** day of week when both are restricted. Times go in aware and come out in UTC.
+An expression has five fields, or six with leading seconds. It may use names, ``L``, ``LW``, ``5L``, ``1#1``, and
+``@daily`` and the like. If day of month **and** day of week are both restricted, a day matches by either of them. Times
+go in aware and come out in UTC.
 
-When the clocks change, a pattern with fixed minutes and hours still runs once: if its hour is skipped, at the first
-minute after the gap; if its hour comes twice, the first time. Where a zone skipped a whole day, it runs after the gap
-only if it does not match on the day that follows. A pattern whose minutes or hours begin with ``*``, or
-that has seconds, follows the wall clock: it does not run in a skipped hour, and runs in both of a repeated one.
+When the clocks change, a pattern with fixed minutes and hours still runs once. If its hour is skipped, it runs at the
+first minute after the gap; if its hour comes twice, it runs the first time. If a zone skipped a whole day, it runs
+after the gap only if it does not match on the following day. A pattern that has seconds, or whose minutes or hours
+begin with ``*``, follows the wall clock: it does not run in a skipped hour, and runs in both of a repeated one.
 
 The library cronsim, in the extra ``cron``, parses and steps; without it all three functions raise `MisuseError`. A
-pattern that matches nothing within 50 years is taken never to match.
+pattern that matches nothing within 50 years counts as never matching.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from lastlight_state.reprs import shown
 
 PATTERN_BYTES = 255
 ZONE_BYTES = 64
-#: The most instants that one call gives.
+#: The most times that one call returns.
 MOST = 100
 
 _SHORTHANDS = {
@@ -44,14 +45,14 @@ _SHORTHANDS = {
 }
 _FIELDS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
 _ZONE = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
-#: What zone directories hold besides the names of IANA: the machine's own zone, and clocks of other kinds.
+#: Names in zone directories that are not IANA zones: the machine's own zone, and other kinds of clocks.
 _LOCAL = ("localtime", "posixrules", "posix/", "right/")
 _SECOND, _DAY, _WEEK = timedelta(seconds=1), timedelta(days=1), timedelta(weeks=1)
 _ANY_YEAR = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def available() -> bool:
-    """Return whether the extra is installed."""
+    """True if the extra is installed."""
     try:
         _library()
     except MisuseError:
@@ -60,7 +61,7 @@ def available() -> bool:
 
 
 def trimmed(pattern: str) -> str:
-    """Return the pattern without needless blanks, otherwise unread.
+    """Return the pattern without needless blanks, not yet parsed.
 
     Raises `InvalidValue` for a blank or too long one.
     """
@@ -77,9 +78,9 @@ def trimmed(pattern: str) -> str:
 
 
 def validate(pattern: str, timezone: str = "UTC") -> str:
-    """Return the pattern as it is to be stored: without needless blanks.
+    """Return the pattern in the form to store: without needless blanks.
 
-    Raises `InvalidValue`, which names the field, for a pattern that cannot be read or never matches, and for a zone
+    Raises `InvalidValue`, which names the field, for a pattern that cannot be parsed or never matches, and for a zone
     that this machine does not know.
     """
     kept = trimmed(pattern)
@@ -90,13 +91,13 @@ def validate(pattern: str, timezone: str = "UTC") -> str:
 
 
 def next_after(pattern: str, timezone: str, after: datetime) -> datetime | None:
-    """Return the first instant strictly after ``after``; None when there is no other. Raises as `validate` does."""
+    """Return the first time strictly after ``after``; None if there is none. Raises the errors of `validate`."""
     start = aware_utc("after", after)
     return next(_after(trimmed(pattern), _zone(timezone), start), None)
 
 
 def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[datetime]:
-    """Return the next ``count`` (1 to 100) instants strictly after ``after``, ascending; fewer if there are no more."""
+    """Return the next ``count`` (1 to 100) times strictly after ``after``, ascending; fewer if there are no more."""
     if type(count) is not int or not 1 <= count <= MOST:
         raise InvalidValue("count", f"must be a whole number from 1 to {MOST}")
     start = aware_utc("after", after)
@@ -104,10 +105,10 @@ def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[d
 
 
 def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """Yield instants after ``after``, strictly ascending.
+    """Yield times after ``after``, strictly ascending.
 
-    For patterns with fixed hours, cronsim steps through wall-clock times: around a change of the clocks it may give
-    the same instant twice, or an earlier one.
+    For patterns with fixed hours, cronsim steps through wall-clock times: around a change of the clocks it may return
+    the same time twice, or an earlier one.
     """
     last = after
     found = _by_the_wall if zone is not UTC and _follows_the_wall(pattern) else _matches
@@ -120,7 +121,7 @@ def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
 
 
 def _stands_for_a_day(pattern: str, zone: tzinfo, instant: datetime) -> bool:
-    """Return whether an instant replaces one of a day that the zone skipped, and the pattern matches later that day."""
+    """True if a time stands for a skipped day although the pattern matches later that day."""
     distance = _distance(zone, instant)
     if distance - _distance(zone, instant - _SECOND) < _DAY:
         return False
@@ -130,11 +131,11 @@ def _stands_for_a_day(pattern: str, zone: tzinfo, instant: datetime) -> bool:
 
 
 def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """Yield the instants at which the zone's clocks match.
+    """Yield the times at which the zone's clocks match.
 
     Between two changes the clocks are a fixed distance from UTC.
 
-    cronsim itself steps by whole hours, and is wrong after a change by half an hour (Lord Howe).
+    cronsim itself steps by whole hours, so it is wrong after a change by half an hour (Lord Howe).
     """
     asked, reached, distance = after, after, _distance(zone, after)
     while True:
@@ -151,7 +152,7 @@ def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[dateti
 
 
 def _change(zone: tzinfo, after: datetime, last: datetime) -> datetime | None:
-    """Return the first second after ``after``, and not after ``last``, at which the zone's clocks are changed."""
+    """Return the first second after ``after``, up to ``last``, at which the zone's clocks change; else None."""
     before, end = _distance(zone, after), after
     while end < last and _distance(zone, end) == before:
         after, end = end, min(end + _WEEK, last)
@@ -174,7 +175,7 @@ def _follows_the_wall(pattern: str) -> bool:
 
 
 def _matches(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """Yield the instants that cronsim finds. Raises `InvalidValue` for a pattern that it cannot parse."""
+    """Yield the times that cronsim finds. Raises `InvalidValue` for a pattern that it cannot parse."""
     library = _library()
     expression = _SHORTHANDS.get(pattern.lower(), pattern)
     try:
@@ -191,7 +192,7 @@ def _zone(name: str) -> tzinfo:
     if len(name) > ZONE_BYTES or not _ZONE.fullmatch(name) or name.startswith(_LOCAL):
         raise InvalidValue("timezone", f"{shown(name, 80)} is not the name of an IANA time zone")
     try:
-        return run_imports(partial(ZoneInfo, name))  # which may import the data of a zone
+        return run_imports(partial(ZoneInfo, name))  # may import the zone's data
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidValue("timezone", f"{name!r} is not a time zone that this machine knows") from None
 

@@ -1,4 +1,4 @@
-"""The domains of the database, and what groups calls to them: `Transaction` and `View`."""
+"""The domains of the database, and the groups of calls to them: `Transaction` and `View`."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 
 class Domains(Face):
-    """The domains that live in the database, each loaded and made when it is first asked for."""
+    """The domains in the database. Each is imported and created at its first use."""
 
-    #: What is running and what to do next.
+    #: Running workflows, and their next steps.
     workflows: Part[Workflows] = Part("lastlight_state.workflows.Workflows")
     #: Chat sessions and their messages.
     messaging: Part[Messaging] = Part("lastlight_state.messaging.Messaging")
-    #: When things run, and what each time did.
+    #: Schedules, and the outcome of each firing.
     schedules: Part[Schedules] = Part("lastlight_state.schedules.Schedules")
-    #: What happened in runs, in order.
+    #: The events of runs, in order.
     journal: Part[Journal] = Part(
         "lastlight_state.journal.Journal", lambda domains, kind: kind(domains._context, domains._waking)
     )
-    #: What runs were given, and what their tasks produced.
+    #: The files given to runs, and the files that their tasks produced.
     outputs: Part[Outputs] = Part("lastlight_state.outputs.Outputs")
-    #: What maintenance did, or is doing.
+    #: The record of maintenance, finished or running.
     receipts: Part[Receipts] = Part("lastlight_state.receipts.Receipts")
-    #: Messages stored once, orders of them, sessions, branches and forks.
+    #: Conversations: messages stored once, their orders, sessions, branches and forks.
     conversations: Part[Conversations] = Part("lastlight_state.conversations.Conversations")
-    #: States of threads, one after the other, in bytes that only the caller can read.
+    #: The states of threads, one after the other, in bytes that only the caller can read.
     checkpoints: Part[Checkpoints] = Part("lastlight_state.checkpoints.Checkpoints")
     #: Values by scope and key.
     states: Part[States] = Part("lastlight_state.states.States")
@@ -58,36 +58,40 @@ class Domains(Face):
 
 
 class Transaction(Domains):
-    """A transaction of several calls: all their writes are kept, or none. Use it in the thread that opened it."""
+    """A transaction of several calls, which commits all their writes or none. Use it in the thread that opened it."""
 
     def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object], claim: Claim | None):
         super().__init__(context.within(scope))
         self._scope, self._undo, self._claim = scope, undo, claim
 
-    #: What is running and what to do next. Engine writes present the claim that the transaction was opened with.
+    #: Running workflows, and their next steps. Engine writes present the claim with which the transaction was opened.
     workflows: Part[Workflows] = Part(
         "lastlight_state.workflows.Workflows", lambda transaction, kind: kind(transaction._context, transaction._claim)
     )
 
     @cached_property
     def connection(self) -> Connection:
-        """Return a SQLAlchemy connection inside this transaction, for statements and sessions of your own.
+        """Return a SQLAlchemy connection inside this transaction, for your own statements and sessions.
 
-        ``Session(bind=tx.connection)`` joins the transaction: the block commits what it has written. A rollback undoes
-        the whole block. Any other end, such as ``commit()`` or the statement COMMIT, is `MisuseError`.
+        ``Session(bind=tx.connection)`` joins the transaction: the block commits what the session has written. A
+        rollback undoes the whole block. Any other way to end the transaction, such as ``commit()`` or the statement
+        COMMIT, raises `MisuseError`.
         """
         return lend(self._scope, self._undo)
 
     def after_commit(self, hook: Callable[[], object]) -> None:
-        """Run ``hook`` once, after the commit, in the order of these calls; never after a rollback.
+        """Register a callback to run once after the commit, never after a rollback.
 
-        Its exception is logged and counted, because the commit stands. It is lost when the process dies first.
+        Callbacks run in order of registration.
+
+        An exception in it is logged and counted, because the commit stands. The callback is lost if the process dies
+        first.
         """
         self._scope.unit.after_commit(hook)
 
 
 class View(Domains):
-    """A view of one moment, in which later commits stay unseen. Writing through it is `ReadOnlyTransaction`."""
+    """A read-only view of one snapshot, which later commits do not change. Writing raises `ReadOnlyTransaction`."""
 
     def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object]) -> None:
         super().__init__(context.within(scope))
@@ -95,9 +99,9 @@ class View(Domains):
 
     @cached_property
     def connection(self) -> Connection:
-        """Return a SQLAlchemy connection that reads this moment, for statements and sessions of your own.
+        """Return a SQLAlchemy connection that reads this snapshot, for your own statements and sessions.
 
         The database refuses to write through it. ``Session(bind=view.connection)`` reads the models and your own tables
-        as they were in this moment. After a rollback nothing more is read.
+        in this snapshot. After a rollback nothing more can be read.
         """
         return lend(self._scope, self._undo)

@@ -3,29 +3,29 @@
 ::
 
     StateError
-    ├── NotFound                       nothing of that kind has that key
+    ├── NotFound                       no object of that kind has that key
     ├── Conflict                       a valid request that the stored state no longer allows
     │   ├── AlreadyExists              the id or key is taken
-    │   ├── LostRace                   another caller came first
-    │   ├── AlreadyAnswered            the question has its one answer; carries it
-    │   ├── ClaimLost                  the claim presented is not the run's claim any more
-    │   └── StaleVersion               the version, state or digest expected is not the one stored
-    ├── InvalidValue                   a word, size or shape that may not be written
-    │   ├── PayloadTooLarge            past a documented limit
+    │   ├── LostRace                   another caller changed the row first
+    │   ├── AlreadyAnswered            the question already has its only answer; the error carries it
+    │   ├── ClaimLost                  the given claim is no longer the run's claim
+    │   └── StaleVersion               the expected version, state or digest is not the stored one
+    ├── InvalidValue                   a word, size or shape that may not be stored
+    │   ├── PayloadTooLarge            beyond a documented limit
     │   ├── ReservedName               a name that the library keeps for itself
     │   └── UnsafePath                 a name that would leave its directory
     ├── SchemaError
-    │   ├── NotMigrated                the database is behind; says the command
-    │   ├── NewerSchema                the database is ahead of this library and not readable by it
-    │   └── SchemaMismatch             tables or definitions differ from what the revision promises
-    ├── CorruptData                    what is stored cannot be trusted, and is not guessed
-    │   ├── FrameChainBroken           a frame cannot be rebuilt as it was; says which, and why
-    │   └── SealedValue                a codec sealed what is stored, and there is none that opens it
-    ├── UnsavedEvents                  events of a queue that are not stored; hands them back
+    │   ├── NotMigrated                the database is behind; the error names the command
+    │   ├── NewerSchema                the database is ahead of this library, which cannot read it
+    │   └── SchemaMismatch             tables or definitions differ from those of the revision
+    ├── CorruptData                    a stored value cannot be trusted; the library does not guess
+    │   ├── FrameChainBroken           a frame cannot be rebuilt; the error says which, and why
+    │   └── SealedValue                a codec sealed the stored value, and no present codec opens it
+    ├── UnsavedEvents                  events in a queue that were not stored; the error returns them
     ├── BackendError                   the database or file system failed; ``__cause__`` is its own error
-    │   ├── BackendBusy                locked past every retry
-    │   ├── BackendUnavailable         unreachable, full, or gone in mid-call
-    │   └── NotSupported               this database cannot do that
+    │   ├── BackendBusy                still locked after every retry
+    │   ├── BackendUnavailable         unreachable, full, or lost during the call
+    │   └── NotSupported               this database lacks that feature
     └── MisuseError                    a call in the wrong place, or a missing extra
         ├── NestedTransaction
         ├── ReadOnlyTransaction
@@ -46,7 +46,7 @@ Of = Literal["run", "fire", "agent", "receipt", "session", "delivery"]
 
 
 class StateError(Exception):
-    """Base of all errors of this library."""
+    """The base of all errors of this library."""
 
     code: str = "state_error"
 
@@ -57,7 +57,7 @@ class StateError(Exception):
 
     @property
     def details(self) -> dict[str, Any]:
-        """Return the facts of the error by name, without ``code``."""
+        """Return the facts of the error as a dict by name, without ``code``."""
         return {name: value for name, value in self.__dict__.items() if name != "code" and not name.startswith("_")}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,13 +84,13 @@ class NotFound(StateError):
 
 
 class Conflict(StateError):
-    """The request is valid, but the stored state does not allow it (any more). ``code`` says which rule."""
+    """A valid request that the stored state does not allow, or no longer allows. ``code`` names the violated rule."""
 
     code = "conflict"
 
 
 class AlreadyExists(Conflict):
-    """The ``kind`` with the key ``key`` is already there."""
+    """An object of ``kind`` with the key ``key`` already exists."""
 
     code = "already_exists"
     kind: str
@@ -117,8 +117,8 @@ class AlreadyAnswered(Conflict):
 
 
 class ClaimLost(Conflict):
-    """A write whose claim does not hold the run, or one without a claim while the run is held. Nothing was written.
-    A ``fire``, ``agent``, ``receipt``, ``session`` or ``delivery`` as ``kind`` has an id of its name, not ``run_id``.
+    """A write whose claim does not hold the run, or a write without a claim while the run is held. Nothing is written.
+    With ``kind`` ``fire``, ``agent``, ``receipt``, ``session`` or ``delivery``, the id has that name, not ``run_id``.
     """
 
     code = "claim_lost"
@@ -141,7 +141,7 @@ class ClaimLost(Conflict):
 
 
 class StaleVersion(Conflict):
-    """The stored state is not the one that the caller expected: ``expected`` against ``found``."""
+    """The stored state differs from the one that the caller expected: ``expected`` against ``found``."""
 
     code = "stale_version"
     expected: Any
@@ -153,7 +153,7 @@ class StaleVersion(Conflict):
 
 
 class InvalidValue(StateError):
-    """``where`` holds a value that may not be written; ``problem`` says why."""
+    """The value of ``where`` may not be stored; ``problem`` says why."""
 
     code = "invalid_value"
     where: str
@@ -192,15 +192,15 @@ class UnsafePath(InvalidValue):
 
 
 class SchemaError(StateError):
-    """This library cannot work on the schema of the database."""
+    """The library cannot work on the schema of the database."""
 
     code = "schema"
 
 
 class NotMigrated(SchemaError):
-    """The schema is behind (``found`` is None when there is none); ``command`` mends it.
+    """The schema is behind (``found`` is None if there is none); ``command`` upgrades it.
 
-    Where only output tables or their columns are missing, ``missing`` lists them.
+    If only output tables or their columns are missing, ``missing`` lists them.
     """
 
     code = "not_migrated"
@@ -233,9 +233,9 @@ class NewerSchema(SchemaError):
 
 
 class SchemaMismatch(SchemaError):
-    """The schema differs from what its revision promises; ``differences`` lists it.
+    """The schema differs from its revision; ``differences`` lists the differences.
 
-    Codes: ``damaged``, ``collision`` (others' tables have our names), ``unfinished_copy``, ``unreleased``.
+    Codes: ``damaged``, ``collision`` (other tables have our names), ``unfinished_copy``, ``unreleased``.
     """
 
     code = "schema_mismatch"
@@ -246,7 +246,7 @@ class SchemaMismatch(SchemaError):
 
 
 class CorruptData(StateError):
-    """The stored value of ``column`` cannot be read; nothing is guessed in its place."""
+    """The stored value of ``column`` cannot be read. The library does not guess another value."""
 
     code = "corrupt_data"
     table: str
@@ -258,7 +258,7 @@ class CorruptData(StateError):
 
 
 class FrameChainBroken(CorruptData):
-    """The frame cannot be rebuilt as it was stored. ``frame_no`` is the row at fault.
+    """The frame cannot be rebuilt as it was stored. ``frame_no`` is the number of the faulty row.
 
     ``reason`` is ``no_anchor``, ``missing_frame``, ``bad_delta``, ``hash_mismatch`` or ``unreadable``.
     """
@@ -274,7 +274,7 @@ class FrameChainBroken(CorruptData):
 
 
 class UnsavedEvents(StateError):
-    """``failures`` are queued events that were given up, each with its error; ``waiting`` are not stored yet."""
+    """Queued events are not stored: ``failures`` were given up, each with its error; ``waiting`` are still queued."""
 
     code = "unsaved_events"
     failures: tuple[tuple[Any, Exception], ...]
@@ -283,9 +283,9 @@ class UnsavedEvents(StateError):
 
 
 class SealedValue(CorruptData):
-    """The stored value of ``column`` cannot be opened: without a codec, by the codec there is, or by this version.
+    """The stored value of ``column`` cannot be opened, for lack of the right codec or by this version.
 
-    ``key_id`` is the id of its key; empty where the value stands in plain and the store refuses that.
+    ``key_id`` is the id of its key. It is empty if the value is stored in plain and the store refuses that.
     """
 
     code = "sealed_value"
@@ -297,25 +297,25 @@ class SealedValue(CorruptData):
         self._problem = problem
 
     def of(self, table: str, key: Any, column: str) -> SealedValue:
-        """Return the error with the place of the value, which its converter does not know."""
+        """Return the error with the location of the value, which the converter did not know."""
         return type(self)(self._problem, key_id=self.key_id, table=table, key=key, column=column)
 
 
 class BackendError(StateError):
-    """The database or file system gave ``__cause__``. ``outcome`` is ``"none"`` (nothing written) or ``"unknown"``."""
+    """The database or file system raised ``__cause__``. ``outcome``: ``"none"`` (nothing written) or ``"unknown"``."""
 
     code = "backend"
     outcome: str = "none"
 
 
 class BackendBusy(BackendError):
-    """Others held the locks for longer than all retries took."""
+    """Others held the locks for longer than all retries lasted."""
 
     code = "backend_busy"
 
 
 class BackendUnavailable(BackendError):
-    """The database cannot be reached, is full, or went away during the call."""
+    """The database cannot be reached, is full, or was lost during the call."""
 
     code = "backend_unavailable"
 
@@ -324,7 +324,7 @@ class BackendUnavailable(BackendError):
 
 
 class NotSupported(BackendError):
-    """This database (or this version of it) cannot do that."""
+    """This database, or this version of it, does not support the call."""
 
     code = "not_supported"
 
@@ -341,7 +341,7 @@ class MisuseError(StateError):
 
 
 class NestedTransaction(MisuseError):
-    """A transaction, or a call through the store, inside a transaction of the same thread or task."""
+    """A transaction, or a call on the store, inside a transaction of the same thread or task."""
 
     code = "nested_transaction"
 

@@ -1,8 +1,8 @@
 """Reads JSON without changing a number.
 
-orjson reads an integer beyond 64 bits as the nearest float, without a word. Here it is that integer. What is beyond
-every float, such as ``1e400``, is no JSON. A number with a fraction or an exponent is the nearest float, as everywhere
-in Python.
+orjson silently reads an integer beyond 64 bits as the nearest float. This module reads it exactly. A number beyond the
+largest float, such as ``1e400``, is refused. A number with a fraction or an exponent becomes the nearest float, as
+everywhere in Python.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 import orjson
 
-#: The integers that orjson reads and writes.
+#: The range of integers that orjson reads and writes.
 SMALLEST, GREATEST = -(2**63), 2**64 - 1
-#: The digits of the shortest integer beyond 64 bits.
+#: The number of digits of the shortest integer beyond 64 bits.
 _LONG = 19
 
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
-#: A text, or a whole number that 64 bits may be too few for.
+#: A text, or a whole number that may be beyond 64 bits.
 _TEXT_OR_LONG = re.compile(rb'"(?>(?:[^"\\]++|\\.)*)"|(?<![0-9.eE+-])(-?[1-9][0-9]{18,}+)(?![.eE])', re.DOTALL)
-#: Stands for such a number while the rest is parsed; nobody can write it into a file beforehand.
+#: Replaces such a number while the rest is parsed. Nobody can write it into a file beforehand, because it is random.
 _STAND_IN = os.urandom(16).hex()
 
 
@@ -40,16 +40,16 @@ def decode(text: str | bytes, number: Callable[[int], Any] = int) -> Any:
 
 
 def decode_jsonb(text: str | bytes) -> Any:
-    """Return the value of text that Postgres made of JSONB, in which a large float is written like an integer."""
+    """Return the value of text that Postgres made from JSONB. There, a large float is written like an integer."""
     return decode(text, _as_stored)
 
 
 def may_hold_long_integers(data: bytes) -> bool:
-    """Return False if JSON text has no integer of 19 digits or more, as all beyond 64 bits have. True may be wrong.
+    """Return False if JSON text has no integer of 19 digits or more, so none beyond 64 bits. True may be wrong.
 
-    Looks at every fourth byte first, then at every second: times and ids have no such runs of digits there. Both
-    halves are looked at, because in a list of small integers one of them is all digits. A search for the digits would
-    take ten times as long as parsing does.
+    First checks every fourth byte, then every second one: times and ids have no long runs of digits there. Both halves
+    are checked, because in a list of small integers one of them is all digits. A full search for the digits would take
+    ten times as long as parsing.
     """
     return (
         b"0" * 4 in data[::4].translate(_DIGITS)
@@ -66,7 +66,7 @@ def _exact(data: bytes, number: Callable[[int], Any]) -> Any:
         if found[1] is None or SMALLEST <= (value := int(found[1])) <= GREATEST:
             return found[0]
         long.append(value)
-        return b'["%s",%d]' % (_STAND_IN.encode(), len(long) - 1)  # an array cannot be the key of an object
+        return b'["%s",%d]' % (_STAND_IN.encode(), len(long) - 1)  # an array cannot be an object's key
 
     root = [orjson.loads(_TEXT_OR_LONG.sub(stand_in, data))]
     containers: list[Any] = [root] if long else []
@@ -80,7 +80,7 @@ def _exact(data: bytes, number: Callable[[int], Any]) -> Any:
 
 
 def _as_stored(whole: int) -> Any:
-    """Return the float whose shortest digits these are, or else the integer, which another program stored."""
+    """Return the float that has these shortest digits, or else the integer, which another program stored."""
     try:
         number = float(whole)
     except OverflowError:
@@ -89,7 +89,7 @@ def _as_stored(whole: int) -> Any:
 
 
 def by_value(value: Any, least: float = 0.0) -> Any:
-    """Return ``value`` with whole floats from ``least`` on as equal integers, where 64 bits hold them."""
+    """Return ``value`` with whole floats from ``least`` on replaced by equal integers, if they fit 64 bits."""
     kind = type(value)
     if kind is float and value.is_integer() and abs(value) >= least and SMALLEST <= value <= GREATEST:
         return int(value)
@@ -103,7 +103,7 @@ def by_value(value: Any, least: float = 0.0) -> Any:
 def dumped_with_long_integers(
     value: Any, refusal: TypeError, *, sort_keys: bool = False, indent: int | None = None
 ) -> bytes:
-    """Return the JSON text of a value that orjson refuses for its integers. Raises any other refusal of orjson."""
+    """Return the JSON text of a value whose long integers orjson refuses. Raises orjson's other errors."""
     if "64-bit" not in str(refusal):
         raise refusal
     separators = (",", ":" if indent is None else ": ")

@@ -1,7 +1,7 @@
-"""The only source of fresh ids: UUIDv7 text, strictly increasing within a process.
+"""The only source of new ids: UUIDv7 text, strictly increasing within a process.
 
-The layout is that of RFC 9562 with its monotonic counter: 48 bits of Unix milliseconds, then 12 + 62 bits that
-count up while the millisecond does not grow. A clock that steps back does not make ids go back.
+The layout is that of RFC 9562 with its monotonic counter: 48 bits of Unix milliseconds, then 12 + 62 bits that count up
+while the millisecond does not increase. If the clock steps back, ids still increase.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 
 from lastlight_state.locks import Lock
 
-#: Ids of agent sessions, wherever they are stored: they name files.
+#: The form of agent session ids, wherever they are stored: they are used as file names.
 SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
 _RANDOM_BITS = 74
-_FRESH_BITS = 72  # a new millisecond starts below the top, so that counting up has room
+_FRESH_BITS = 72  # a new millisecond starts at a value with room for counting up
 
 
 class IdSource:
-    """Makes ids. One object hands out each id once, from any thread."""
+    """A source of ids that returns each id once, to any thread."""
 
     def __init__(self, millis: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._millis = millis
@@ -31,7 +31,7 @@ class IdSource:
         self._tail = 0
 
     def fresh(self) -> str:
-        """Return a new id, greater as text than every id this object gave before."""
+        """Return a new id, greater as text than every id that this object returned before."""
         with self._lock:
             now = self._millis()
             if now > self._last_millis:
@@ -45,13 +45,13 @@ class IdSource:
             return _as_text(self._last_millis, self._tail)
 
     def after_fork(self) -> None:
-        """Start a series of its own in a forked child, whose parent goes on with the same counter."""
+        """Start a new series in a forked child, because the parent goes on with the same counter."""
         self._lock = Lock()
         self._last_millis = -1
 
 
 def series(seed: str) -> Iterator[str]:
-    """Yield ids of the millisecond of the id ``seed``, increasing: the same ones whenever they are asked for."""
+    """Yield increasing ids with the millisecond of the id ``seed``. Each call yields the same ids."""
     millis = int(seed[:8] + seed[9:13], 16)
     tail = int.from_bytes(hashlib.sha256(seed.encode()).digest()[: _FRESH_BITS // 8], "big")
     while True:

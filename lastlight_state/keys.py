@@ -1,6 +1,6 @@
-"""Keys that are made of several parts: the only composition of texts whose parts come from callers.
+"""Keys made of several parts: the only place where texts from callers are joined.
 
-Two different tuples of parts never give one key. Normal ids stand in it as they are, so that people know it again:
+Two different tuples of parts never give the same key. Normal ids stay readable in a key:
 ``adk/session/support/ana/ticket-17``.
 """
 
@@ -10,17 +10,17 @@ _ESCAPE = "%"
 
 
 def composed(*parts: str, by: str = "/") -> str:
-    """Return the key of these parts. In a part the separator and ``%`` become ``%`` and two hex digits."""
+    """Return the key of these parts. The separator and ``%`` in a part are escaped as ``%`` and two hex digits."""
     return by.join([escaped(part, by) for part in parts])
 
 
 def parts_of(key: str, *, by: str = "/") -> list[str]:
-    """Return the parts of a key of `composed`."""
+    """Return the parts of a key that `composed` made."""
     return [part.replace(_code(by), by).replace(_code(_ESCAPE), _ESCAPE) for part in key.split(by)]
 
 
 def escaped(part: str, by: str = "/") -> str:
-    """Return one part as it stands in a key."""
+    """Return one part, escaped as it stands in a key."""
     return part.replace(_ESCAPE, _code(_ESCAPE)).replace(by, _code(by))
 
 

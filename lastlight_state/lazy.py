@@ -1,10 +1,11 @@
-"""Modules that load when something of theirs is first used.
+"""Modules and attributes that are loaded at their first use.
 
-A package's ``__init__`` says where its names live, and a face where its parts do; importing either loads none of them.
+A package's ``__init__`` lists the modules of its names, and a `Face` lists the classes of its parts; importing either
+loads none of them.
 
-Threads load one after the other: CPython gives a module that is half made to one of two threads which import modules
-of a package in different orders. And nothing is imported in the main thread, where handlers of signals raise: an
-exception inside CPython's import leaves a lock behind, for which all other threads would wait for ever.
+Threads import one after the other: if two threads import a package's modules in different orders, CPython may give one
+of them a half-initialised module. The main thread never imports, because signal handlers raise there: an exception
+inside CPython's import machinery leaves a lock held, and all other threads would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from typing import Any, Generic, Self, TypeVar, cast, overload
 
 T = TypeVar("T")
 
-#: Held by the thread that imports. The main thread never has it.
+#: The lock of the importing thread. The main thread never holds it.
 _turn = threading.RLock()
 
 
 def load(name: str) -> ModuleType:
-    """Return the module of this dotted path, and import it if nobody has."""
+    """Return the module of this dotted path, importing it if needed."""
     found = sys.modules.get(name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
         return found
@@ -33,10 +34,10 @@ def load(name: str) -> ModuleType:
 
 
 def run_imports(call: Callable[[], T]) -> T:
-    """Return what ``call`` returns, which may import modules.
+    """Return the result of ``call``, which may import modules.
 
-    The main thread waits for another one that makes the call. An exception of a signal ends the wait, and not the call.
-    In the middle of an import the call is made at once, because the thread has locks that another one may need.
+    The main thread has another thread make the call, and waits. A signal's exception ends the wait, but not the call.
+    Inside an import, the call is made at once, because this thread holds locks that another thread may need.
     """
     if _is_importing():
         return call()
@@ -76,11 +77,11 @@ def _made_apart(call: Callable[[], T]) -> T:
     thread = threading.Thread(target=make, name="lastlight-import", daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # there are too many threads, or the interpreter ends
+    except RuntimeError:  # too many threads, or the interpreter is shutting down
         if thread.ident is not None:
             raise
         return call()
-    # A signal that comes just before a wait does not end it: Python would handle it when the import is over.
+    # A signal just before a wait does not end the wait: Python would handle it only after the import.
     while not is_over.acquire(timeout=1):
         pass
     if raised:
@@ -89,7 +90,7 @@ def _made_apart(call: Callable[[], T]) -> T:
 
 
 def _renew() -> None:
-    """Give a forked child a lock of its own: the thread that has this one is not there."""
+    """Replace the lock in a forked child, because the thread that held it does not exist there."""
     global _turn  # noqa: PLW0603
     _turn = threading.RLock()
 
@@ -100,7 +101,7 @@ os.register_at_fork(after_in_child=_renew)
 def public(package: dict[str, Any], homes: Mapping[str, str], *own: str) -> None:
     """Give a package its public names: ``__all__``, and each name at its first use.
 
-    ``package`` is its ``globals()``; ``homes`` maps modules, relative to the package, to the names that they define,
+    ``package`` is its ``globals()``. ``homes`` maps modules, relative to the package, to the names that they define,
     separated by spaces. ``own`` are the public names that the package defines itself.
     """
     path = package["__name__"]
@@ -119,7 +120,7 @@ def public(package: dict[str, Any], homes: Mapping[str, str], *own: str) -> None
 
 
 class Module:
-    """A module that is loaded when something of it is first asked for."""
+    """A stand-in for a module, which is imported when one of its attributes is first used."""
 
     def __init__(self, name: str) -> None:
         self._path = name
@@ -129,10 +130,10 @@ class Module:
 
 
 class Part(Generic[T]):
-    """An attribute that is loaded and made when it is first asked for, and kept.
+    """An attribute that is imported and created at its first use, and then kept.
 
-    ``home`` is the dotted path of its class. ``make`` makes it, called with the object that has the part and the class;
-    without one, the object's own ``_made`` does, called with the class and the name.
+    ``home`` is the dotted path of its class. ``make`` creates it from the owning object and the class. Without
+    ``make``, the owner's method ``_made`` creates it from the class and the name.
     """
 
     def __init__(self, home: str, make: Callable[[Any, type[Any]], T] | None = None) -> None:
@@ -155,5 +156,5 @@ class Part(Generic[T]):
 
     @property
     def kind(self) -> type[Any]:
-        """Return the class of the part."""
+        """Return the class of the part, importing it if needed."""
         return cast("type[Any]", getattr(load(self._module), self._class))

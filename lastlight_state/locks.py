@@ -1,6 +1,6 @@
-"""Locks that a ``with`` statement always gives back, also on CPython 3.14.
+"""Locks that a ``with`` statement always releases, also on CPython 3.14.
 
-That version may run a signal's handler between a lock's ``__enter__`` and the body of the statement (CPython issue
+That version may run a signal handler between a lock's ``__enter__`` and the body of the statement (CPython issue
 148874; 3.13 and before, and 3.15, do not). If the handler raises there, the lock is never released, and every thread
 that asks for it waits for ever.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING or sys.version_info[:2] != (3, 14):
 else:
 
     class Lock:
-        """A lock whose ``__enter__`` is a function of Python, after which no handler runs before the body."""
+        """A lock whose ``__enter__`` is a Python function, so that no handler runs between it and the body."""
 
         _make: Any = staticmethod(threading.Lock)
 
@@ -26,20 +26,20 @@ else:
         def __enter__(self) -> bool:
             taken: list[bool] = []
             try:
-                taken.extend(map(self._lock.acquire, (True,)))  # takes the lock and notes it in one instruction
+                taken.extend(map(self._lock.acquire, (True,)))  # acquires and records the lock in one instruction
             except BaseException:
                 if taken:
                     self._lock.release()
                 raise
             return True
 
-        #: Written in C: a handler could cut off a function of Python before its first line.
+        #: Written in C, because a handler could interrupt a Python function before its first line.
         __exit__ = property(lambda self: self._lock.__exit__)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._lock, name)
 
     class RLock(Lock):
-        """A `threading.RLock` of that kind."""
+        """A reentrant lock with the same guarantee."""
 
         _make = staticmethod(threading.RLock)

@@ -1,7 +1,7 @@
-"""Counters of what a store met: retries, calls that gave up, failed hooks, rows that cannot be read, and more.
+"""Counters of a store's events: retries, calls that gave up, failed hooks, unreadable rows, and more.
 
-Each counter is an attribute that only grows. When OpenTelemetry is installed, the same numbers are added to its
-counters ``lastlight_state.<name>``; without it nothing is imported and nothing is lost.
+Each counter is an attribute that only grows. If OpenTelemetry is installed, the same numbers are added to its counters
+``lastlight_state.<name>``. Without it nothing is imported and nothing is lost.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 from lastlight_state.lazy import load
 from lastlight_state.locks import Lock
 
-# Where calls of repositories and waits can be watched, by whoever asks for that in `lastlight_state.telemetry`.
+# Hooks for observing repository calls and waits, which `lastlight_state.telemetry` sets on request.
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What is waited for: a connection of the pool, the write lock of a SQLite file, a named lock of Postgres.
+#: The things that are waited for: a connection of the pool, a SQLite file's write lock, a named lock of Postgres.
 Awaited = Literal["pool", "file", "named"]
 
 
 class Observer(Protocol):
-    """Makes the call that it is told of, and returns what the call returned."""
+    """A function that makes a repository call given to it, and returns the call's result."""
 
     def __call__(self, method: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any: ...
 
 
-#: Who watches each call of a repository. None: nobody.
+#: The observer of each repository call. None: no observer.
 observer: Observer | None = None
-#: Returns the trace and the span that the caller is in, as a run stores them. None: nobody knows.
+#: A function that returns the caller's trace and span, as a run stores them. None: no telemetry.
 current_span: Callable[[], tuple[str, str] | None] | None = None
-#: Told of what was waited for, and how many seconds. None: nobody asks.
+#: A callback for each wait, with the thing waited for and the seconds. None: no callback.
 waits: Callable[[Awaited, float], None] | None = None
 
 
 def timed(awaited: Awaited, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Make a call that may wait, and tell how long it took, also where it failed.
+    """Make a call that may wait, and report how long it took, also if it failed.
 
-    What each unit waits for looks for `waits` first, so that a store without telemetry does not come here.
+    Units check `waits` first, so a store without telemetry never calls this.
     """
     told = waits
     if told is None:
@@ -52,12 +52,13 @@ def timed(awaited: Awaited, call: Callable[P, T], *given: P.args, **named: P.kwa
         told(awaited, time.perf_counter() - began)
 
 
-#: How many labels are counted apart. Labels are few; one made from data does not fill the memory.
+#: The most labels that are counted separately. Labels are few; this limit protects the memory if they are made from
+#: data.
 MOST_LABELS = 1_000
 
 
 class Metrics:
-    """The counters of one store. Reading an attribute gives the count so far."""
+    """The counters of one store. An attribute's value is the count so far."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -66,9 +67,9 @@ class Metrics:
         self.failed_hooks = 0
         self.executions_without_session = 0
         self.damaged_rows = 0
-        #: Of mailboxes: messages stored, and taken to be worked on or sent; tries after a failure; sends that may have
-        #: happened before; times that cannot be read; messages numbered without the other side's file; copies of a
-        #: crashed writer's file.
+        #: Counters of mailboxes: stored messages, and messages taken to be worked on or sent; retries after a failure;
+        #: sends that may have happened before; unreadable times; messages numbered without the other side's file;
+        #: copies of a crashed writer's file.
         self.mailbox_sent = 0
         self.mailbox_taken = 0
         self.mailbox_retried = 0
@@ -83,7 +84,7 @@ class Metrics:
         return f"Metrics({counts})"
 
     def count(self, name: str, amount: int = 1, *, label: str | None = None) -> None:
-        """Add to a counter, from any thread. ``label`` names the transaction that it happened in."""
+        """Add to a counter, from any thread. ``label`` names the transaction in which the event happened."""
         with self._lock:
             setattr(self, name, getattr(self, name) + amount)
             if label is not None and (label in self._by_label or len(self._by_label) < MOST_LABELS):
@@ -94,7 +95,7 @@ class Metrics:
             counter.add(amount, {} if label is None else {"label": label})
 
     def of(self, label: str) -> dict[str, int]:
-        """Return what was counted in transactions with this label, by the counter's name."""
+        """Return the counts of transactions with this label, by the counter's name."""
         with self._lock:
             return dict(self._by_label.get(label, {}))
 

@@ -1,7 +1,6 @@
-"""What commands and pages show: values as JSON types, and texts that do nothing to a terminal or a browser.
+"""Output of commands and pages: values as JSON types, and texts that are harmless to terminals and browsers.
 
-Records are shown by their own JSON, everything else the same way. Times are the 24-character text that is stored,
-exact amounts are text.
+Records and all other values are shown as their JSON. Times are the stored 24-character text, exact amounts are text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 from lastlight_state.clock import iso_text
 from lastlight_state.codec import exact_text
 
-#: C0 and C1 controls, DEL, line and paragraph separators, and what turns the direction of text.
+#: C0 and C1 controls, DEL, line and paragraph separators, and characters that change the direction of text.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -25,7 +24,7 @@ def plain(value: Any) -> Any:
     """Return the value as JSON types."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if hasattr(type(value), "model_dump"):  # a record; pydantic is not imported for this question
+    if hasattr(type(value), "model_dump"):  # a record; checked without importing pydantic
         return value.model_dump(mode="json", warnings=False)
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
@@ -39,12 +38,12 @@ def plain(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters, and those that turn its direction, as escapes."""
+    """Return the text with control characters, and characters that change its direction, escaped."""
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def printable_json(text: str) -> str:
-    """Return JSON text of the same value, with these characters as escapes of JSON."""
+    """Return JSON text of the same value, with these characters escaped in JSON's way."""
     return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

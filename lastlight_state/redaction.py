@@ -1,4 +1,4 @@
-"""Keeps passwords out of what is printed."""
+"""Removes passwords from texts that are printed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from urllib.parse import quote, quote_plus
 HIDDEN = "***"
 LEAST_LENGTH = 4
 
-#: The password of a login in a URL. Every part has a greatest length: otherwise a long text without spaces took hours.
+#: Finds a login's password in a URL. Every part has a maximum length: otherwise a long text without spaces took hours.
 _LOGIN = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]{0,30}://[^/\s:@]{0,300}:)\S{1,1000}(?=@)")
 
 
 class Secrets:
-    """Collects passwords and removes them from texts."""
+    """A set of known passwords, which are removed from texts."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
     def learn(self, password: str) -> None:
-        """Remember a password in each of its URL encodings. Very short ones are only hidden inside URLs."""
+        """Add a password in each of its URL encodings. Very short passwords are only hidden inside URLs."""
         if len(password) >= LEAST_LENGTH:
             self._known |= {password, quote(password), quote(password, safe=""), quote_plus(password)}
 

@@ -1,16 +1,16 @@
-"""Values of callers in the texts of errors, whatever they are."""
+"""Values of callers in error messages, whatever their type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-#: Characters of a value in an error's text.
+#: The most characters of a value in an error message.
 _LONGEST = 300
 
 
 def shown(value: Any, most: int = _LONGEST) -> str:
-    """Return a caller's value as an error shows it, whatever it is: cut, and never an error of its own."""
+    """Return a caller's value for an error message, cut off if too long. Never raises, whatever the value is."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - an integer of too many digits, a cycle, a repr that raises
@@ -19,5 +19,5 @@ def shown(value: Any, most: int = _LONGEST) -> str:
 
 
 def listed(values: Iterable[object]) -> str:
-    """Return values as an error shows several: each on a line of its own, behind the line that the error begins."""
+    """Return several values for an error message, each on its own line after the message's first line."""
     return "".join(f"\n  {value}" for value in values)

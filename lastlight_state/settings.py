@@ -1,6 +1,6 @@
-"""Settings by name: from arguments, from the environment as ``LASTLIGHT_STATE_<NAME>``, else these defaults.
+"""Settings by name: from arguments, from environment variables ``LASTLIGHT_STATE_<NAME>``, else defaults.
 
-An argument of `lastlight_state.StateStore.open` beats a `Settings` object, which beats the environment.
+An argument of `lastlight_state.StateStore.open` overrides a `Settings` object, which overrides the environment.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ from pydantic_settings import (
 from lastlight_state.errors import InvalidValue
 from lastlight_state.special_files import open_binary
 
-#: What is read of a file with a URL or token.
+#: The most bytes that are read of a file with a URL or token.
 _MOST_BYTES = 64 * 1024
 
-# Reads the URL of a database from a file, where neither a process list nor an environment shows its password.
+# Reads the database's URL from a file, so that its password is in neither the process list nor the environment.
 
 
 def url_in(file: Path, where: str) -> str:
-    """Return the URL that the file holds, without the white space around it.
+    """Return the URL in a file, without the white space around it.
 
-    ``where`` is what named the file. Raises `InvalidValue` naming both, and never what the file holds.
+    ``where`` is the argument or variable that named the file. Raises `InvalidValue` naming both, but never showing the
+    file's content.
     """
     url = secret_in(file, where)
     if len(url.splitlines()) != 1:
@@ -56,9 +57,10 @@ def url_in(file: Path, where: str) -> str:
 
 
 def secret_in(file: Path, where: str) -> str:
-    """Return the text that a regular file holds, without the white space around it.
+    """Return the text in a regular file, without the white space around it.
 
-    ``where`` is what named the file. Raises `InvalidValue` naming both, for a FIFO too, which might never be written.
+    ``where`` is the argument or variable that named the file. Raises `InvalidValue` naming both, also for a FIFO, which
+    might never be written.
     """
     try:
         with open_binary(Path(file)) as opened:
@@ -71,19 +73,19 @@ def secret_in(file: Path, where: str) -> str:
 
 PREFIX = "LASTLIGHT_STATE_"
 DATABASE_FILE = "lastlight.db"
-#: The settings that say which database it is. Only one of them may be given, and an argument leaves none to the rest.
+#: The settings that choose the database. Only one of them may be given; if it is an argument, the others are ignored.
 DATABASE = ("url", "url_file")
 
 _log = logging.getLogger("lastlight_state")
 
-#: Postgres counts milliseconds in 32 bits.
+#: The longest timeout: Postgres counts milliseconds in 32 bits.
 _MOST_SECONDS = 2_147_483
-#: Of names on Postgres, which would cut it.
+#: The longest name on Postgres, which would cut longer ones.
 _LONGEST_SCHEMA = 63
 
 
 def _seconds(value: Any) -> Any:
-    """Read numbers, and texts of numbers, as seconds; pydantic reads other texts as ISO 8601 durations."""
+    """Return a number, or a text of a number, as seconds. Other values are left to pydantic, which reads ISO 8601."""
     with suppress(TypeError, ValueError):
         return float(value)
     return value
@@ -93,7 +95,10 @@ Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 
 
 class Limits(BaseModel):
-    """Bounds of what callers may store, in bytes of UTF-8 unless said otherwise. Larger values stay readable."""
+    """Limits of what callers may store, in bytes of UTF-8 unless stated otherwise.
+
+    Larger stored values stay readable.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -103,8 +108,8 @@ class Limits(BaseModel):
     phase_entries: int = 2_000
     output_text: int = 1024 * 1024
     message_content: int = 1024 * 1024
-    #: Of mailboxes: one file of a message, its number of files, all of them together, a value of the agent's state,
-    #: and the number of places that an agent may send to.
+    #: Limits of mailboxes: one file of a message, its number of files, all its files together, a value of the agent's
+    #: state, and the number of places that an agent may send to.
     attachment: int = 25 * 2**20
     attachments: int = 50
     attachments_total: int = 100 * 2**20
@@ -113,12 +118,12 @@ class Limits(BaseModel):
 
 
 def _says_anything(source: PydanticBaseSettingsSource) -> bool:
-    """Return whether a source has variables, of the environment or of a file."""
+    """True if an environment or a file contains variables of these settings."""
     return not isinstance(source, EnvSettingsSource) or bool(source.env_vars)
 
 
 class Settings(BaseSettings):
-    """All settings, each with what it means; `docs/promises.md` has the limits."""
+    """All settings, each with its meaning; `docs/promises.md` has the limits."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -194,7 +199,7 @@ class Settings(BaseSettings):
     vector_memory: int = Field(256 * 2**20, ge=0)
     """SQLite: bytes of embeddings that a store holds in memory; 0 holds none."""
 
-    #: The URL that a file held, and the file.
+    #: The URL that was read from a file, and the file.
     _read: tuple[str, Path] | None = PrivateAttr(None)
 
     @classmethod
@@ -206,10 +211,10 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the usual sources without the environment's variable ``SCHEMA``, which belongs to other programs.
+        """Return the usual sources, without the environment variable ``SCHEMA``, which belongs to other programs.
 
-        Where an argument says which database it is, the variables that say so are not read either. A source that has
-        nothing to say is left out: to ask pydantic's for each setting takes as long as to open the database.
+        If an argument chooses the database, the variables that choose one are not read either. A source without
+        variables is left out, because asking pydantic's sources for each setting takes as long as opening the database.
         """
         hidden = {"schema"}
         if any(name in init_settings() for name in DATABASE):
@@ -226,7 +231,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _behind_a_pooler(cls, given: Any) -> Any:
-        """Leave a session's timeouts without a default behind a pooler of transactions, which would not keep them."""
+        """Leave session timeouts without a default if a transaction pooler is used, because it would not keep them."""
         if isinstance(given, dict) and given.get("pooler") is not None:
             return {"statement_timeout": None, "lock_timeout": None, **given}
         return given
@@ -234,7 +239,7 @@ class Settings(BaseSettings):
     @field_validator("*")
     @classmethod
     def _storable(cls, value: Any, info: ValidationInfo) -> Any:
-        """Check texts and paths: without NUL, in UTF-8. What is wrong with a URL is told where it is taken apart."""
+        """Check texts and paths: no NUL, valid UTF-8. Errors in a URL are reported where it is parsed."""
         if isinstance(value, str | Path) and info.field_name != "url":
             text = str(value)
             if "\0" in text:
@@ -253,7 +258,7 @@ class Settings(BaseSettings):
         return self
 
     def anchored(self) -> Self:
-        """Return the same settings with absolute paths, so that they mean the same after ``os.chdir``."""
+        """Return the same settings with absolute paths, so that ``os.chdir`` does not change their meaning."""
         paths = {
             name: value.absolute() for name in type(self).model_fields if isinstance(value := getattr(self, name), Path)
         }
@@ -266,9 +271,9 @@ class Settings(BaseSettings):
         return found
 
     def named_by(self) -> str:
-        """Return the words that give a command of the shell this URL without showing it; none if it was an argument.
+        """Return the shell words that give a command this URL without showing it; empty if the URL was an argument.
 
-        They name the file that held it, or its variable: a command whose variable is not set is refused.
+        They name the URL's file or environment variable. If the variable is not set, the command is refused.
         """
         if self._read is not None and self._read[0] == self.url:
             return f"--url-file {shlex.quote(str(self._read[1]))}"
@@ -287,20 +292,20 @@ class Settings(BaseSettings):
 
     @property
     def mailboxes(self) -> Path:
-        """Return the directory whose folders are agent groups, and in those the sessions' mailboxes."""
+        """Return the directory of the mailboxes: a folder per agent group, and in it one per session."""
         return self.mailbox_root or self.state_dir / "v2-sessions"
 
     @property
     def line_directories(self) -> tuple[Path, Path]:
-        """Return the directories of all line files: those of agents, and those of runs."""
+        """Return the directories of all line files: of agents, and of runs."""
         return self.agent_sessions, self.run_logs / "sessions"
 
 
 def load_settings(base: Settings | None, **arguments: Any) -> Settings:
-    """Return the settings in force: ``base`` or the environment, with the arguments that are not None on top.
+    """Return the effective settings: ``base`` or the environment, overridden by the arguments that are not None.
 
-    A file that holds the URL is read here, once. Raises `InvalidValue` naming the first setting that is wrong. Logs a
-    warning of variables of the environment that begin with ``LASTLIGHT_STATE_`` and are no setting.
+    Reads a file that holds the URL, once. Raises `InvalidValue` for the first wrong setting. Logs a warning for
+    environment variables that begin with ``LASTLIGHT_STATE_`` and are not settings.
     """
     if base is None:
         _warn_of(tuple(name for name in os.environ if name.upper().startswith(PREFIX)))
@@ -309,7 +314,7 @@ def load_settings(base: Settings | None, **arguments: Any) -> Settings:
         if base is None:
             return _with_url(Settings(**given))
         return _with_url(base if not given else Settings(**{**_kept(base, given), **given}))
-    except SettingsError as error:  # a variable that is to hold JSON
+    except SettingsError as error:  # a variable that must contain JSON
         raise InvalidValue("environment", str(error)) from None
     except ValidationError as error:
         first = error.errors()[0]
@@ -319,7 +324,7 @@ def load_settings(base: Settings | None, **arguments: Any) -> Settings:
 
 @cache
 def _warn_of(variables: tuple[str, ...]) -> None:
-    """Log a warning of each variable that no setting reads, once in a process."""
+    """Log a warning for each variable that is not a setting, once per process."""
     known = [PREFIX + ("SCHEMA" if name == "schema_name" else name.upper()) for name in Settings.model_fields]
     for variable in variables:
         name, nested, _ = variable.upper().partition("__")
@@ -330,18 +335,18 @@ def _warn_of(variables: tuple[str, ...]) -> None:
 
 
 def stated_for_all(setting: str, value: str) -> bool:
-    """Return whether the variable of this setting, which is for all stores of the process, has this value."""
+    """True if the environment variable of this setting, which applies to all stores of the process, has this value."""
     return any(name.upper() == PREFIX + setting and text == value for name, text in os.environ.items())
 
 
 def _kept(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
-    """Return what holds of ``base`` beside the arguments."""
+    """Return the settings of ``base`` that the arguments leave in force."""
     replaced = DATABASE if any(name in given for name in DATABASE) else ()
     return {name: value for name, value in base.model_dump().items() if name not in replaced}
 
 
 def _with_url(settings: Settings) -> Settings:
-    """Return the same settings, in which the URL stands that their file holds."""
+    """Return the same settings, with the URL read from their file."""
     if settings.url_file is None:
         return settings
     return settings.held_in(settings.url_file, url_in(settings.url_file, "url_file"))

@@ -1,7 +1,7 @@
-"""What stands at a path in place of a regular file, and files that are opened without waiting at a FIFO.
+"""Detects special files at a path, and opens regular files without waiting at a FIFO.
 
-A FIFO keeps its opener until somebody opens its other end, and a device may never end. So files of callers and of other
-programs are opened here, and what is opened is a regular file or an error that says what was found.
+Opening a FIFO waits until somebody opens its other end, and reading a device may never end. So files of callers and of
+other programs are opened here: the result is a regular file, or an error that says what was found.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _NAMES = {
 
 
 def mismatch(mode: int, wanted: str = REGULAR) -> str:
-    """Return how an error says that something else than the wanted kind of file was found."""
+    """Return the error text for a file of another kind than expected."""
     return f"expected {wanted}, found {_NAMES.get(stat.S_IFMT(mode), 'something else')}"
 
 
 def refusal(path: Path, mode: int, wanted: str = REGULAR) -> OSError:
-    """Return the error, to be raised, for a path with another kind of file than the wanted one."""
+    """Return the exception for a path with a file of another kind than expected."""
     return OSError(errno.EINVAL, mismatch(mode, wanted), str(path))
 
 
 def mismatch_at(path: Path, wanted: str = REGULAR) -> str | None:
-    """Return why the path leads to no file of the wanted kind; None if it does, or leads to nothing at all."""
+    """Return the error text if the path leads to a file of another kind; None if it does not, or to nothing."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
@@ -45,9 +45,9 @@ def mismatch_at(path: Path, wanted: str = REGULAR) -> str | None:
 
 
 def opened(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o777, *, folder: int | None = None) -> int:
-    """Return a descriptor of a regular file; ``folder`` is a descriptor of the directory that has it.
+    """Return a descriptor of a regular file; ``folder`` is a descriptor of the file's directory.
 
-    Raises OSError, ``EINVAL`` with `mismatch` for what is there and is not a regular file.
+    Raises OSError, ``EINVAL`` with the text of `mismatch`, if the file is not regular.
     """
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=folder)
@@ -65,12 +65,12 @@ def opened(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o777, *, fol
 
 
 def open_binary(path: Path) -> BufferedReader:
-    """Open a regular file to read its bytes. Raises OSError as `opened` does."""
+    """Open a regular file for reading bytes. Raises OSError as `opened` does."""
     return os.fdopen(opened(path), "rb")
 
 
 def reason_of(error: OSError, path: Path | str | None) -> str:
-    """Return why the operating system refused a path: what stands where it expected a directory, or what it said."""
+    """Return why the system refused a path: a file in place of one of its directories, or the system's message."""
     if error.errno == errno.ENOTDIR and path is not None:
         for above in reversed(Path(path).absolute().parents):
             problem = mismatch_at(above, DIRECTORY)

@@ -1,7 +1,8 @@
-"""Stopping in good order when a supervisor sends SIGTERM.
+"""Ends a process in good order when a supervisor sends SIGTERM.
 
-Python ends at once on SIGTERM: no block is left, so what a process holds stays held until its lease is over. This
-module turns the signal into an exception, for a block that asks for it: the handlers of a process belong to its author.
+By default Python ends at once on SIGTERM: no block is left, so a held claim stays held until its lease expires. This
+module turns the signal into an exception, but only for a block that asks for it: the handlers of a process belong to
+its author.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 
 from lastlight_state.errors import MisuseError
 
-#: The exit status of a process that SIGTERM has ended.
+#: The exit status of a process that SIGTERM ended.
 STATUS = 128 + signal.SIGTERM
 
 
@@ -25,10 +26,10 @@ STATUS = 128 + signal.SIGTERM
 def stop_on_sigterm() -> Iterator[None]:
     """Leave the block by `SystemExit` when the process gets SIGTERM: ``with stop_on_sigterm():``
 
-    Blocks inside it end in order, so a run that `claims.driving` holds is released at no restart and a store is closed.
-    Then the process ends with status 143. In a coroutine the task of the block is cancelled, and leaves the block by
-    `SystemExit` too. While the block ends, further SIGTERMs are ignored. At its end the earlier handler is put back.
-    Raises `MisuseError` outside the main thread, where Python takes no signals.
+    Blocks inside it end in order, so a run that `claims.driving` holds is released without a restart, and a store is
+    closed. Then the process ends with status 143. In a coroutine, the block's task is cancelled, and also leaves the
+    block by `SystemExit`. While the block ends, further SIGTERMs are ignored. At its end the earlier handler is
+    restored. Raises `MisuseError` outside the main thread, where Python receives no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         raise MisuseError("signals arrive in the main thread: use stop_on_sigterm() there")
@@ -41,10 +42,10 @@ def stop_on_sigterm() -> Iterator[None]:
 
 
 def _raising() -> Iterator[None]:
-    """Yield the block of a thread, which the signal ends by an exception.
+    """Run the block of a thread, which the signal ends by an exception.
 
-    Python drops an exception that a handler raises inside a finalizer or the callback of a weak reference, and only
-    tells `sys.unraisablehook`. Then the signal is sent again.
+    Python drops an exception that a handler raises inside a finalizer or a weak reference's callback, and only tells
+    `sys.unraisablehook`. In that case the signal is sent again.
     """
     stop: SystemExit | None = None
     told = sys.unraisablehook
@@ -62,7 +63,7 @@ def _raising() -> Iterator[None]:
             told(unraisable)
         else:
             stop = None
-            # The interrupted code may hold a lock of `threading`, so no `Thread` starts here.
+            # No `Thread` starts here, because the interrupted code may hold a lock of `threading`.
             _thread.start_new_thread(_send_soon, (main,))
 
     signal.signal(signal.SIGTERM, raise_once)
@@ -80,7 +81,7 @@ def _send_soon(thread: int) -> None:
 
 
 def _cancelling(task: asyncio.Task[object]) -> Iterator[None]:
-    """Yield the block of a task, which the signal cancels."""
+    """Run the block of a task, which the signal cancels."""
     came = False
     loop = task.get_loop()
 

@@ -1,7 +1,7 @@
-"""`StateStore`: the domains, bound to one scope.
+"""`StateStore`: all domains, over one database.
 
-``store.workflows.runs.get(...)`` is a unit of its own. ``with store.transaction() as tx`` groups units: all or
-nothing. ``with store.view() as view`` reads one moment. All three offer the same repositories.
+``store.workflows.runs.get(...)`` is a unit of its own. ``with store.transaction() as tx`` groups calls, all or nothing.
+``with store.view() as view`` reads one snapshot. All three offer the same repositories.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _log = logging.getLogger("lastlight_state.store")
 
 
 class StateStore(Domains):
-    """The store: open one per process and share it between threads."""
+    """The store. Open one per process and share it between threads."""
 
     def __init__(self, backend: Backend, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.backend = backend
@@ -85,13 +85,13 @@ class StateStore(Domains):
     ) -> Self:
         """Open a store, by default the SQLite file ``$STATE_DIR/lastlight.db``.
 
-        ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``; ``url_file`` is a file that holds it. SQLite is
+        ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``; ``url_file`` is a file that contains it. SQLite is
         migrated unless ``migrate=False``; Postgres is only verified unless ``migrate=True``. ``replica`` is the URL of
         a server to read from, see `StateStore.replica`. An ``engine`` of yours is used and never disposed. ``codec``
-        seals contents of messages, states and checkpoints, see `lastlight_state.Codec`; with ``plain="refuse"`` a
-        content that it has not sealed is `SealedValue`. Raises `NotMigrated` or `NewerSchema` when the schema does not
-        fit, `SchemaMismatch` for one that lost a part or is an unfinished copy, `InvalidValue` for a URL or setting
-        that is wrong, `BackendUnavailable` when the database cannot be reached; then nothing was created.
+        seals contents of messages, states and checkpoints, see `lastlight_state.Codec`; with ``plain="refuse"``,
+        reading an unsealed content raises `SealedValue`. Raises `NotMigrated` or `NewerSchema` for a schema that does
+        not fit, `SchemaMismatch` for one that lost a part or is an unfinished copy, `InvalidValue` for a wrong URL or
+        setting, and `BackendUnavailable` if the database cannot be reached. Then nothing was created.
         """
         in_force = load_settings(
             settings,
@@ -104,7 +104,7 @@ class StateStore(Domains):
             durability=durability,
             replica=replica,
         ).anchored()
-        KeptClock(clock).now()  # a clock that cannot be used is refused before anything is created
+        KeptClock(clock).now()  # an unusable clock is refused before anything is created
         sealing = sealing_of(codec, plain)
         store = cls._on(connect(in_force, engine), in_force, clock, sealing)
         store._engine = engine
@@ -112,7 +112,7 @@ class StateStore(Domains):
 
     @classmethod
     def _on(cls, backend: Backend, settings: Settings, clock: Clock, sealing: Sealing | None) -> Self:
-        """Open a store on a backend, which is closed if that fails."""
+        """Open a store on a backend. If that fails, the backend is closed."""
         backend.sealing = sealing
         try:
             replica_url(settings, backend)
@@ -124,7 +124,7 @@ class StateStore(Domains):
             raise
         return cls(backend, settings, clock)
 
-    #: What happened in runs, in order. Followers ask the runs whether they have ended.
+    #: The events of runs, in order. Followers check whether the runs have ended.
     journal: Part[Journal] = Part(
         "lastlight_state.journal.Journal",
         lambda store, kind: kind(store._context, store._waking, store._ended),
@@ -144,27 +144,28 @@ class StateStore(Domains):
         "lastlight_state.files.run_log.RunLog",
         lambda store, kind: kind(store.settings.run_logs, clock=store._context.clock, sync=store.settings.line_sync),
     )
-    #: What passes between hosts and agents: files beside the database, not transactional.
+    #: The messages between hosts and agents: files beside the database, not transactional.
     mailbox: Part[Mailboxes] = Part(
         "lastlight_state.files.mailbox.Mailboxes",
         lambda at, kind: kind(at.settings.mailboxes, settings=at.settings, clock=at._context.clock, metrics=at.metrics),
     )
-    #: Work over many domains at once.
+    #: Work that spans many domains.
     maintenance: Part[Maintenance] = Part("lastlight_state.maintenance.Maintenance")
 
     @property
     def replica(self) -> StateStore:
-        """Return a store that only reads, on the replica of the settings: for lists, reports, followers and exports.
+        """Return a read-only store on the replica of the settings, for lists, reports, followers and exports.
 
-        It shows what this store has committed before, and what anybody has committed ``max_staleness`` seconds ago;
-        where it cannot within ``pool_timeout``, a call raises `BackendUnavailable` ``replica_behind``. Without a
-        replica it reads the store's own database. No other call of this store reads there. It is closed with this one.
+        It shows everything that this store has committed before, and what anybody had committed ``max_staleness``
+        seconds ago. If it cannot within ``pool_timeout``, a call raises `BackendUnavailable` ``replica_behind``.
+        Without a replica it reads the store's own database. No other call of this store reads from the replica. It is
+        closed with this store.
         """
         self._scope.refuse_closed()
         if self.settings.read_only and self.settings.replica is None:
             return self
         with self._opening_replica:
-            self._scope.refuse_closed()  # else nobody would close what is opened here
+            self._scope.refuse_closed()  # otherwise nobody would close the replica's store
             if self._replica is None:
                 backend = connect_replica(self.settings, self.backend, self._engine, self._scope.after_commits)
                 backend.sealing = self.backend.sealing
@@ -176,12 +177,13 @@ class StateStore(Domains):
     def transaction(
         self, *, connection: Connection | Session | None = None, claim: Claim | None = None, label: str | None = None
     ) -> Iterator[Transaction]:
-        """Group calls: commit on leaving, and roll back on any exception.
+        """Group calls in a transaction: commit on leaving, and roll back on any exception.
 
-        ``connection``, a session too, joins your own transaction instead, which you commit. ``claim`` is confirmed
-        first, so that what the block writes is written by the run's holder, or `ClaimLost` is raised and nothing is;
-        engine writes to that run present it by themselves. ``label`` names the transaction in the text of errors, in
-        logs and in ``store.metrics``. Raises `NestedTransaction` inside another one of the thread. Only `run` repeats.
+        ``connection``, which may be a session, joins your own transaction instead, which you commit. ``claim`` is
+        confirmed first: either the run's holder writes all of the block, or `ClaimLost` is raised and nothing is
+        written. Engine writes to that run present the claim by themselves. ``label`` names the transaction in errors,
+        in logs and in ``store.metrics``. Raises `NestedTransaction` inside another transaction of the thread. Only
+        `run` retries.
         """
         if connection is not None:
             with self._joined(connection, label, claim) as transaction:
@@ -195,22 +197,23 @@ class StateStore(Domains):
                 raise
 
     def driving(self, claim: Claim) -> AbstractContextManager[Driven[Workflows, Journal, _Block]]:
-        """Drive a run in a block, as ``workflows.claims.driving`` does, which writes to other domains, too.
+        """Drive a run in a block, like ``workflows.claims.driving``, when the block also writes to other domains.
 
-        ``driven.workflows`` and ``driven.journal`` present the claim by themselves, as ``driven.transaction()`` does.
+        ``driven.workflows`` and ``driven.journal`` present the claim by themselves, and so does
+        ``driven.transaction()``.
         """
         return self._driving(claim, self.transaction)
 
     @block
     def view(self) -> Iterator[View]:
-        """Read one moment: every read in the block sees the same commits. It blocks no writer."""
+        """Read one snapshot: every read in the block sees the same commits. Blocks no writer."""
         with self._view(self._scope.beginning(Mode.SNAPSHOT)) as view:
             yield view
 
     def read(self, work: Callable[[View], T]) -> T:
-        """Run ``work(view)`` in a view of one moment and return its result.
+        """Run ``work(view)`` in a view of one snapshot and return its result.
 
-        The whole of ``work`` is run again while the database is busy, and when the connection was lost.
+        The whole of ``work`` is retried while the database is busy, and after a lost connection.
         """
         self._scope.refuse_closed()
 
@@ -230,10 +233,10 @@ class StateStore(Domains):
     ) -> T:
         """Run ``work(tx)`` in a transaction of its own and return its result.
 
-        While the database is busy, the whole of ``work`` is run again, with its effects outside the database.
-        ``claim`` is confirmed at the beginning of each of these transactions, as in `transaction`.
-        ``repeatable``: a second run finds what the first one wrote. Then it is also run again when the connection was
-        lost during COMMIT, whose outcome nobody knows; otherwise that raises `BackendUnavailable`.
+        While the database is busy, the whole of ``work`` is retried, including its effects outside the database.
+        ``claim`` is confirmed at the beginning of each of these transactions, as in `transaction`. ``repeatable``: a
+        second run finds the first one's writes. Then ``work`` is also retried if the connection was lost during COMMIT,
+        which leaves the outcome unknown; otherwise that raises `BackendUnavailable`.
         """
         self._scope.refuse_closed()
 
@@ -243,15 +246,15 @@ class StateStore(Domains):
 
         try:
             return self._scope.retry.run(attempt, repeatable=repeatable, label=label)
-        except BackendError as error:  # also where the transaction could not be begun
+        except BackendError as error:  # also if the transaction could not be begun
             labelled(error, label)
             raise
 
     def close(self) -> None:
-        """Give everything back. Idempotent; later calls are `StoreClosed`.
+        """Close the store and its connections. Idempotent; later calls raise `StoreClosed`.
 
-        Queued writers are closed first. Raises `UnsavedEvents` for what they could not store, when all is closed, and
-        `NestedTransaction` inside a transaction's block of the same thread, which could never end.
+        Queued writers are closed first. When all is closed, raises `UnsavedEvents` with the events that they could not
+        store. Raises `NestedTransaction` inside a transaction block of the same thread, which could never end.
         """
         if self._scope.inside_block() or (self._replica is not None and self._replica._scope.inside_block()):
             raise NestedTransaction("inside a transaction's block: close the store after it")
@@ -267,7 +270,7 @@ class StateStore(Domains):
                 self._context.remembered.clear()
 
     def __repr__(self) -> str:
-        """Name the database, without its password, and whether the store is open."""
+        """Return the database's name, without its password, and whether the store is open."""
         return f"{type(self).__name__}({self.backend.location!r}, {'open' if self._scope.is_open else 'closed'})"
 
     def __enter__(self) -> Self:
@@ -336,14 +339,14 @@ class StateStore(Domains):
                 finally:
                     scope.end()
                 if self._scope.after_commits or self.settings.replica is not None:
-                    unit.hooks.insert(0, self._scope.committed)  # before hooks that read what they are told of
+                    unit.hooks.insert(0, self._scope.committed)  # before hooks that read what has changed
         except BaseException as error:
             labelled(error, label)
             raise
 
 
 def _held(transaction: Transaction, claim: Claim | None) -> Transaction:
-    """Return the transaction, in which the claim cannot change hands."""
+    """Return the transaction, in which the claim cannot be taken by another holder."""
     if claim is not None:
         transaction.workflows.claims.confirm(claim)
     return transaction

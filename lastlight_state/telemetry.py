@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from lastlight_state.store import StateStore
 
 NAME = "lastlight_state"
-#: The most runs that may be taken that a gauge counts: more are told as this.
+#: The most claimable runs that a gauge counts. If there are more, this number is reported.
 MOST_CLAIMABLE = 500
 
-#: Bounds of histograms of seconds, as the conventions for databases recommend.
+#: Bucket bounds for histograms of seconds, as OpenTelemetry's database conventions recommend.
 BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 
-#: The span that a call was made in, while it goes on; it may be invalid. None: there is no call.
+#: The span in which the present call was made; it may be invalid. None: there is no call.
 _caller: ContextVar[Any] = ContextVar("lastlight_state_caller", default=None)
-#: How OpenTelemetry calls the products.
+#: The names of the database products in OpenTelemetry.
 _SYSTEMS = {"sqlite": "sqlite", "postgresql": "postgresql"}
 
 
 def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None) -> None:
-    """Make a span and a duration of each call of a repository in this process, sync and async.
+    """Record a span and a duration for each repository call in this process, sync and async.
 
-    A span is called after its verb (``workflows.runs.create``) and has ``db.system.name``, ``db.operation.name``,
-    ``lastlight.run_id`` where the call names a run, and ``error.type``: the code of one of our errors. The histogram is
-    ``db.client.operation.duration``, in seconds. A run that is created in a span keeps its trace and span, unless
-    `Provenance` names others. No span holds what is stored. Raises `MisuseError` without OpenTelemetry.
+    A span is named after its method (``workflows.runs.create``). It has ``db.system.name``, ``db.operation.name``,
+    ``lastlight.run_id`` if the call names a run, and ``error.type``: the code of one of our errors. The histogram is
+    ``db.client.operation.duration``, in seconds. A run created in a span stores its trace and span, unless `Provenance`
+    names others. No span contains stored values. Raises `MisuseError` without OpenTelemetry.
 
-    Two more histograms tell of waits. ``db.client.connection.wait_time``: of each unit on Postgres, for its connection.
-    ``lastlight_state.lock.wait_time``: of each unit that writes, for the lock of its SQLite file (``lastlight.lock`` is
-    ``file``), and for each lock that has a name (``named``).
+    Two more histograms record waits. ``db.client.connection.wait_time``: each Postgres unit's wait for a connection.
+    ``lastlight_state.lock.wait_time``: each writing unit's wait for the lock of its SQLite file (``lastlight.lock`` is
+    ``file``), and each wait for a named lock (``named``).
     """
     trace, metrics = _api("trace"), _api("metrics")
     tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
@@ -69,23 +69,23 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
 
 
 def uninstrument() -> None:
-    """Make no more spans, and tell of no more durations and waits."""
+    """Stop recording spans, durations and waits."""
     own_metrics.observer = own_metrics.current_span = own_metrics.waits = None
 
 
 def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -> None:
-    """Offer gauges of a store, which are read when an exporter asks. They write nothing.
+    """Register gauges of a store, which are read when an exporter asks. They write nothing.
 
     ``lastlight_state.pending_approvals``, ``lastlight_state.pending_requests`` and ``lastlight_state.queued_runs`` are
-    a count each, and ``lastlight_state.claimable_runs`` is a list of at most 500. Nothing is told of a store that is
-    closed, or of a database that cannot be reached.
+    a count each, and ``lastlight_state.claimable_runs`` is a list of at most 500. If the store is closed or the
+    database cannot be reached, nothing is reported.
     """
     metrics = _api("metrics")
     meter = metrics.get_meter(NAME, meter_provider=meter_provider)
     workflows = store.workflows
 
     def claimable() -> int:
-        with store.view() as view:  # where overdue questions are not expired first
+        with store.view() as view:  # a view does not expire overdue questions first
             return len(view.workflows.claims.list_claimable(limit=MOST_CLAIMABLE).items)
 
     gauges: dict[str, Callable[[], int]] = {
@@ -114,14 +114,14 @@ def _gauge(
     def told(_: CallbackOptions) -> Iterator[Observation]:
         try:
             yield observation(count())
-        except StateError:  # a database that cannot be reached says so elsewhere
+        except StateError:  # an unreachable database is reported elsewhere
             return
 
     return told
 
 
 class _Spans:
-    """Makes a span of each call that is not made within another."""
+    """Records a span for each call that is not made inside another call."""
 
     def __init__(self, trace: Any, tracer: Any, durations: Any) -> None:
         self._current = trace.get_current_span
@@ -142,7 +142,7 @@ class _Spans:
             with self._tracer.start_as_current_span(name, kind=self._client, attributes=facts) as span:
                 try:
                     return method(*given, **named)
-                except Exception as error:  # raised again once its span names it
+                except Exception as error:  # raised again after its span has named it
                     told["error.type"] = error.code if isinstance(error, StateError) else type(error).__qualname__
                     span.set_attribute("error.type", told["error.type"])
                     raise
@@ -153,7 +153,7 @@ class _Spans:
 
 @cache
 def _known(method: Callable[..., Any]) -> tuple[str, int | None]:
-    """Return the name of a call as callers write it, and the place of the argument that names its run."""
+    """Return the public name of a method, and the position of the argument that names its run."""
     module = method.__module__.removeprefix(f"{NAME}.").split(".")
     domain, owner = module[0], method.__qualname__.partition(".")[0]
     repository = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in owner).lstrip("_")

@@ -1,13 +1,13 @@
-"""Blocks that end, whatever an exception cuts short.
+"""Blocks that always end, whatever exception interrupts them.
 
-A signal's handler, `RecursionError` and `MemoryError` raise between any two instructions, also in the first of an
-``__exit__`` and in the middle of a ``finally``. So what a block holds is not tied to instructions but to the ``with``
-statement itself: the statement keeps nothing of ours but one callable, to which nobody else refers. Its death ends
-the block if the block has not ended by then, even while the exception and its frames are still looked at.
+A signal handler, `RecursionError` and `MemoryError` can raise between any two instructions, even in the first one of an
+``__exit__`` or in the middle of a ``finally``. So a block's resource is not tied to instructions but to the ``with``
+statement itself: the statement holds a single callable, to which nothing else refers. When the callable is
+garbage-collected, the block ends if it has not ended yet, even while the exception and its frames are still alive.
 
 The callable is a `functools.partial`, which a statement cannot call without keeping it. A bound method can be taken
-apart: CPython does so from 3.14 on, and drops it before the body begins. Where an interpreter drops the callable late,
-the block ends late: whoever waits for what it holds looks again and again whether it is gone.
+apart: CPython does so from 3.14 on, and drops it before the body begins. If an interpreter drops the callable late, the
+block ends late. So a caller that waits for the block's resource must check repeatedly whether it is gone.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ S = TypeVar("S", bound="HeldResource")
 
 
 class HeldResource:
-    """What a ``with`` statement holds. Others may ask whether the statement is over."""
+    """A resource that a ``with`` statement holds. Other threads may ask whether the statement is over."""
 
-    #: Refers to what the statement keeps. None before the block begins, and once it has ended as it should.
+    #: A weak reference to the statement's callable. None before the block begins, and after it has ended normally.
     handle: ref[Any] | None = None
 
     @property
     def gone(self) -> bool:
-        """True if the statement is over and the block has not ended."""
+        """True if the statement is over but the block has not ended."""
         return self.handle is not None and self.handle() is None
 
     def abandoned(self, handle: object) -> None:
-        """End a block that has not ended when its statement is over, as far as that is possible here."""
+        """End an interrupted block after its statement is over, as far as that is possible here."""
 
 
 class Exit:
-    """The ``__exit__`` of a class: a partial over the block's state, made anew for each ``with`` statement.
+    """The ``__exit__`` of a class: a partial over the block's state, created for each ``with`` statement.
 
-    The frames that it runs in refer to the state and not to the partial, so that they do not keep the partial alive.
+    Its frames refer to the state and not to the partial, so that they do not keep the partial alive.
     """
 
     def __init__(self, leave: Callable[[Any, Any, Any, Any], Any], state: str | None = None) -> None:
@@ -54,11 +54,11 @@ class Exit:
         self._name = name
 
     def __get__(self, block: Any, owner: type) -> Any:
-        if block is None:  # contextlib.ExitStack asks the class
+        if block is None:  # contextlib.ExitStack reads it from the class
             return self._leave_by_hand
         held = block if self._state is None else getattr(block, self._state)
         leave = partial(self._leave, held)
-        if held.handle is None or held.handle() is not block:  # else entered by a call: the caller has the block itself
+        if held.handle is None or held.handle() is not block:  # else entered by a call: the caller has the block
             held.handle = ref(leave, held.abandoned)
         return leave
 
@@ -67,13 +67,13 @@ class Exit:
 
 
 class _Running(HeldResource):
-    """A block whose body is between the two halves of a generator."""
+    """A block whose body runs between the two halves of a generator."""
 
     def __init__(self, manager: Any) -> None:
         self.manager = manager
 
     def abandoned(self, handle: object) -> None:
-        with suppress(BaseException):  # the first exception is on its way
+        with suppress(BaseException):  # the first exception goes on
             self.manager.gen.close()
 
 
@@ -86,14 +86,14 @@ def _leave(running: _Running, kind: Any, error: Any, trace: Any) -> Any:
 
 
 class _Block(AbstractContextManager[T]):
-    """What `block` makes."""
+    """The context manager that `block` creates."""
 
     def __init__(self, manager: AbstractContextManager[T]) -> None:
         self._running = _Running(manager)
 
     def __enter__(self) -> T:
         running = self._running
-        if running.handle is None:  # entered by a call: the block lasts as long as somebody has this object
+        if running.handle is None:  # entered by a call: the block lasts as long as somebody holds this object
             running.handle = ref(self, running.abandoned)
         entered: T = running.manager.__enter__()
         return entered
@@ -102,7 +102,7 @@ class _Block(AbstractContextManager[T]):
 
 
 def block(make: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
-    """Make a `contextlib.contextmanager` whose generator is always closed when the ``with`` statement is over."""
+    """Return a `contextlib.contextmanager` whose generator is always closed when the ``with`` statement is over."""
     managed = contextmanager(make)
 
     @wraps(make)
