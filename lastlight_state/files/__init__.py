@@ -1,1 +1,1 @@
-"""Files: line files, the logs of agents and runs over them, and mailboxes."""
+"""Files: line files, the logs of agents and runs in such files, and mailboxes."""

@@ -1,7 +1,7 @@
 """The mapped classes of the library's tables, for queries of your own in your own SQLAlchemy sessions.
 
-They have relationships, which are read with ``selectinload`` or ``joinedload`` and never by accident. A session that
-would write one by an object raises `MisuseError` with the call that does it.
+Relationships are loaded only on request, with ``selectinload`` or ``joinedload``. A session that would write a row
+through an object raises `MisuseError`, which names the call to use instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The public models, once they have their relationships and refuse to be written.
+"""The public models, with their relationships, and with writes refused.
 
-The domains declare tables and know nothing of one another. What leads from one to the other is added here, when a
-program asks for a model: a store does without.
+The domains declare tables and do not import each other. Relationships between their models are added here, when a
+program asks for a model; a store works without them.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from lastlight_state.workflows.models import (
     WorkflowRunModel,
 )
 
-# Models that sessions only read: what would write one is refused, with the call of the store that does it.
+# Models that sessions may only read: a write raises an error with the call of the store to use instead.
 #
-# A row that a session writes passes the claim of a run's holder, and leaves no entry in a history. Only events of these
-# mappers are listened to. Statements are left to the guards of the database: whoever would see them here would have to
-# listen to every session of the process.
+# A row written by a session would bypass the claim of a run's holder, and leave no entry in a history. Only the events
+# of these mappers are listened to. SQL statements are left to the guards of the database, because detecting them here
+# would need a listener on every session of the process.
 
 Deed = Literal["add", "change", "remove"]
 
@@ -60,7 +60,10 @@ _CALLS: dict[type[Base], dict[Deed, tuple[str, ...]]] = {}
 
 
 def only_read(model: type[Base], add: str, change: str | None, remove: str | None) -> None:
-    """Refuse writes of a model by sessions. The others are paths of calls that do it, or None where none does."""
+    """Make sessions refuse writes of a model.
+
+    The other arguments are paths of calls that write it, or None without any.
+    """
     _CALLS[model] = {"add": _paths(add), "change": _paths(change), "remove": _paths(remove)}
     event.listen(model, "before_insert", _refusing("add"))
     event.listen(model, "before_update", _refuse_changes)
@@ -80,7 +83,7 @@ def _refusing(deed: Deed) -> Callable[[Mapper[Any], object, Base], None]:
 
 
 def _refuse_changes(mapper: Mapper[Any], _connection: object, row: Base) -> None:
-    """Refuse an object that differs from its row. Other ones of the session are asked, too."""
+    """Raise for an object that differs from its row. Unchanged objects of the session are passed over."""
     state: Any = inspect(row)
     changed = [name for name in mapper.column_attrs.keys() if state.attrs[name].history.has_changes()]  # noqa: SIM118
     if changed:
@@ -97,9 +100,9 @@ def _paths(written: str | None) -> tuple[str, ...]:
     return tuple((written or "").split())
 
 
-# Relationships between models of different domains: both directions, read only, and never loaded by accident.
+# Relationships between models of different domains: in both directions, read only, never loaded implicitly.
 
-#: No session writes through one, and none reads unless a query says how, as by ``selectinload``.
+#: The options of each relationship: no session writes through it, and it loads only if a query says how.
 _READ: dict[str, Any] = {"viewonly": True, "lazy": "raise"}
 
 
@@ -111,9 +114,9 @@ def owns(
     refers: InstrumentedAttribute[Any],
     order: InstrumentedAttribute[Any] | None = None,
 ) -> None:
-    """Give the owner of ``key`` its children, in their order, and each child its owner.
+    """Add two relationships: from the owner that ``key`` names to its sorted children, and from a child to its owner.
 
-    The order is that of ``order``, and then of the child's key.
+    They are sorted by ``order``, then by the child's key.
     """
     condition = key == foreign(refers)
     ordered = [*([] if order is None else [order]), *table_of(child).primary_key]
@@ -122,7 +125,7 @@ def owns(
 
 
 def leads_to(name: str, found: type[Base], condition: ColumnElement[bool], *, at: type[Base]) -> None:
-    """Give a model the one row of another that a condition finds."""
+    """Add a relationship from a model to the single row of another that a condition finds."""
     key = table_of(found).primary_key
     setattr(at, name, relationship(found, primaryjoin=condition, foreign_keys=[*key], uselist=False, **_READ))
 

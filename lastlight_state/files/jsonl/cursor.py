@@ -1,7 +1,7 @@
-"""Places in a line file: marks that stay valid while it grows, its blocks, and its last records.
+"""Positions in a line file: marks that stay valid while it grows, its blocks, and its last records.
 
-A mark is an offset with a checksum of the bytes before it, so it holds for other processes and for copies of a file. If
-the file is shorter, or has other bytes there, the mark does not hold, and a reader starts again.
+A mark is an offset with a checksum of the bytes before it, so it is valid in other processes and for copies of a file.
+If the file is shorter, or has other bytes there, the mark is invalid, and a reader starts again from the beginning.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from lastlight_state.files.jsonl import recovery
 from lastlight_state.files.jsonl.reader import ISSUES_KEPT, MAIN, Issue, L, LineKind, lines_of_verdict, read_at
 from lastlight_state.files.jsonl.writer import MAX_LINE_BYTES
 
-# Reading a line file block by block, closed in between: an iterator that is left and kept holds nothing open.
+# Reading a line file block by block, closing it in between, so that an abandoned iterator holds no file open.
 
 T = TypeVar("T")
 
-#: Read at once, with one opening of the file.
+#: The bytes that are read at one opening of the file.
 BLOCK_BYTES = 256 * 1024
 
 
 def in_blocks(path: Path, opened: Callable[[], int], take: Callable[[int], list[T] | None]) -> Iterator[T]:
-    """Yield what ``take`` makes of each next block, until it returns None.
+    """Yield the results of ``take`` for each next block, until it returns None.
 
-    It is called with a descriptor to read from.
+    ``take`` is called with a descriptor to read from.
 
-    Raises what ``opened`` raises, and `BackendUnavailable` for a file that was replaced meanwhile: its lines would not
-    go on where those of the other ended.
+    Raises the errors of ``opened``. Raises `BackendUnavailable` if the file was replaced meanwhile, because the new
+    file's lines do not continue the old ones.
     """
     first: os.stat_result | None = None
     while True:
@@ -51,14 +51,14 @@ def in_blocks(path: Path, opened: Callable[[], int], take: Callable[[int], list[
         yield from taken
 
 
-# The last records of a line file, read backwards: the cost depends on their bytes, not on the file.
+# The last records of a line file, read backwards: the cost depends on their bytes, not on the file's size.
 
 TAIL_BLOCK_BYTES = 64 * 1024
 _LARGEST_BLOCK = 1024 * 1024
 
 
 class Tail(NamedTuple, Generic[L]):
-    """The last records before an offset, oldest first, and the last 1,000 of the bad lines met on the way."""
+    """The last records before an offset, oldest first, and the last 1,000 bad lines that were met."""
 
     lines: tuple[L, ...]
     torn_tail: bool
@@ -78,7 +78,7 @@ def read_tail(
 ) -> Tail[L]:
     """Return the last ``n`` records that end at or before ``before``.
 
-    Neither bad lines nor those that are not wanted count towards ``n``.
+    Bad lines and unwanted records do not count towards ``n``.
     """
     found: list[L] = []
     issues: list[Issue] = []
@@ -100,8 +100,8 @@ def read_tail(
 def _backwards(
     descriptor: int, path: Path, end: int, max_line_bytes: int, size: int
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """Yield the lines before ``end``, last one first: offset, length, bytes (None past the limit), is it terminated."""
-    later: list[bytes] = []  # parts of the line that is being read, last one first
+    """Yield the lines before ``end``, last one first: offset, length, bytes (None if too long), whether newline-ended."""
+    later: list[bytes] = []  # parts of the current line, last one first
     held, is_ended = 0, False
     while end > 0:
         start = max(0, end - size)
@@ -132,7 +132,7 @@ _LAYOUT = struct.Struct(">QBI")
 
 
 class Mark(NamedTuple):
-    """An offset, how many bytes before it are checked, and their CRC-32."""
+    """An offset, the number of checked bytes before it, and their CRC-32."""
 
     offset: int
     checked: int
@@ -143,7 +143,7 @@ class Mark(NamedTuple):
         return base64.urlsafe_b64encode(_LAYOUT.pack(*self)).decode().rstrip("=")
 
     def holds(self, descriptor: int, path: Path) -> bool:
-        """Return whether this file has the same bytes before the offset as the one the mark was made of."""
+        """True if the file has the same bytes before the offset as the file that was marked."""
         before = read_at(descriptor, path, self.checked, self.offset - self.checked)
         return len(before) == self.checked and zlib.crc32(before) == self.checksum
 
@@ -152,23 +152,23 @@ START = Mark(0, 0, 0)
 
 
 def mark_at(descriptor: int, path: Path, offset: int) -> Mark:
-    """Return the mark of an offset in an open file. It holds nowhere if the file is shorter, cut while it was read."""
+    """Return the mark of an offset in an open file. If the file was truncated meanwhile, the mark is valid nowhere."""
     size = min(offset, _CHECKED_BYTES)
     return Mark(offset, size, zlib.crc32(read_at(descriptor, path, size, offset - size)))
 
 
 def mark_behind(before: bytes, offset: int) -> Mark:
-    """Return the mark of an offset, given the bytes ``before`` it."""
+    """Return the mark of an offset, from the bytes ``before`` it."""
     checked = before[-_CHECKED_BYTES:]
     return Mark(offset, len(checked), zlib.crc32(checked))
 
 
-#: Makes characters of the other alphabet of Base64 wrong, which Python before 3.15 takes as well.
+#: Makes the characters of the standard Base64 alphabet invalid. Python before 3.15 accepts them as well.
 _OTHER_ALPHABET = str.maketrans("+/", "!!")
 
 
 def mark_of_text(where: str, text: str) -> Mark:
-    """Return the mark of `Mark.to_text`. Raises `InvalidValue` for any other text."""
+    """Return the mark from the text that `Mark.to_text` made. Raises `InvalidValue` for any other text."""
     try:
         padded = (text + "==").translate(_OTHER_ALPHABET)
         offset, checked, checksum = _LAYOUT.unpack(base64.b64decode(padded, altchars=b"-_", validate=True))

@@ -1,7 +1,7 @@
 """Opening line files: modes, missing directories, symbolic links, and errors of the operating system.
 
-New files are 0600 and new directories 0700; modes that exist are kept. Below its base, which is the file's directory
-unless given, no symbolic link is followed (see `places`).
+New files get mode 0600 and new directories 0700; existing modes are kept. No symbolic link is followed below the base,
+which is the file's directory unless given (see `places`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from weakref import WeakSet
 from lastlight_state import special_files
 from lastlight_state.errors import BackendBusy, BackendUnavailable, StateError, UnsafePath
 
-# The advisory lock of an append, under which a writer looks at the file's end and writes behind it.
+# The advisory lock of an append: under it a writer checks the file's end and appends to it.
 #
-# It is ``flock``: it belongs to the open file, so it separates threads, writers and processes, and the kernel releases
-# it when its holder dies.
+# It is a ``flock``. It belongs to the open file, so it separates threads, writers and processes, and the kernel
+# releases it when its holder dies.
 
 LOCK_TIMEOUT = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
@@ -53,7 +53,7 @@ def acquire(descriptor: int, path: Path, timeout: float) -> bool:
 
 
 def release(descriptor: int) -> None:
-    """Give the lock back."""
+    """Release the lock."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
@@ -78,17 +78,17 @@ def _report_no_locks(path: Path, error: OSError) -> None:
         )
 
 
-# Objects that must not be shared between a parent and its forked child.
+# Objects that a parent and its forked child must not share.
 #
 # A child inherits locks that a thread of its parent may have held, and descriptors whose file locks count as the
-# parent's own. Objects registered here are told in the child, before any of its code runs.
+# parent's own. Objects registered here are called in the child, before any of its code runs.
 
 
 class Inherited(Protocol):
-    """An object with something to renew."""
+    """An object that must renew its state in a forked child."""
 
     def after_fork(self) -> None:
-        """Called in the child, which has one thread at that time."""
+        """Renew the object. Called in the child, which has only one thread at that time."""
         ...
 
 
@@ -96,7 +96,7 @@ _objects: WeakSet[Inherited] = WeakSet()
 
 
 def renew_after_fork(thing: Inherited) -> None:
-    """Have ``thing.after_fork()`` called in every child forked while it lives."""
+    """Register an object: its ``after_fork()`` is called in every child forked while it exists."""
     _objects.add(thing)
 
 
@@ -108,16 +108,16 @@ def _renew() -> None:
 os.register_at_fork(after_in_child=_renew)
 
 
-# Opening files step by step: no component below a base is ever followed where it is a symbolic link.
+# Opening files component by component: no symbolic link below a base is ever followed.
 #
-# A check of a path and the opening of it are two moments, and between them somebody who may write a directory can put
-# a link in its place. So each component is opened by itself, relative to the descriptor of the one before it, and a
-# link among them is refused (``ELOOP``). Links in the base are the operator's own and are followed.
+# Between a check of a path and its opening, a user who may write a directory can put a link in its place. So each
+# component is opened by itself, relative to the descriptor of the directory before it, and a link raises ``ELOOP``.
+# Links in the base belong to the operator and are followed.
 #
-# What is opened is a regular file or an error: a FIFO or device of that name neither stops its opener nor gets lines.
+# The result is a regular file or an error: a FIFO or device of that name neither blocks its opener nor receives lines.
 
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
-#: The base of a `real` path: no component of it may be a link when it is opened.
+#: The base for a `real` path: no component of it may be a link when it is opened.
 ROOT = Path("/")
 _NAME_BYTES = 255
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -137,15 +137,15 @@ def component_problem(name: str) -> str | None:
 
 
 def real(path: Path) -> Path:
-    """Return the absolute path without any link, as far as it exists: a path to open with the base `ROOT`."""
+    """Return the absolute path with all links resolved, as far as it exists, to be opened with the base `ROOT`."""
     return Path(os.path.realpath(path))
 
 
 def opened_file(path: Path, flags: int, *, base: Path | None = None) -> int:
     """Return a descriptor of a regular file.
 
-    Raises OSError: ``ELOOP`` for a link below the base, ``EINVAL`` for what else is not a regular file. The base is the
-    file's directory unless given, so that only a link in its place is refused.
+    Raises OSError: ``ELOOP`` for a link below the base, ``EINVAL`` for anything else that is not a regular file. The
+    base is the file's directory unless given, so only the file itself must not be a link.
     """
     with open_directory(path.parent, base=base) as (parent, _):
         return special_files.opened(path.name, flags | os.O_NOFOLLOW, PRIVATE_FILE, folder=parent)
@@ -153,9 +153,9 @@ def opened_file(path: Path, flags: int, *, base: Path | None = None) -> int:
 
 @contextmanager
 def open_directory(path: Path, *, base: Path | None = None, create: bool = False) -> Iterator[tuple[int, list[Path]]]:
-    """Lend a descriptor of the directory, for use as ``dir_fd``, and the directories that got an entry by making it.
+    """Yield a descriptor of the directory, for ``dir_fd``, and the directories that were changed by creating it.
 
-    Missing ones are made private to their owner with ``create``. Raises OSError.
+    With ``create``, missing directories are made, with access for their owner only. Raises OSError.
     """
     at = base or path
     changed: list[Path] = []
@@ -165,7 +165,7 @@ def open_directory(path: Path, *, base: Path | None = None, create: bool = False
     try:
         for name in path.relative_to(at).parts:
             inner, made = _step(held, name, at / name, create=create)
-            left, held = held, inner  # before it is closed: an interrupt in between must not close it twice
+            left, held = held, inner  # before it is closed: an interrupt must not close it twice
             os.close(left)
             if made:
                 changed.append(at)
@@ -176,13 +176,13 @@ def open_directory(path: Path, *, base: Path | None = None, create: bool = False
 
 
 def listable(path: Path, *, base: Path | None = None) -> int:
-    """Return a descriptor of the directory whose names can be listed and whose entries can be brought to disk."""
+    """Return a descriptor of the directory that can list it and sync it."""
     with open_directory(path, base=base) as (held, _):
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
 
 
 def sync(held: int) -> None:
-    """Bring the entries of a directory that was opened here to disk."""
+    """Sync the entries of an open directory to disk."""
     descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
     try:
         os.fsync(descriptor)
@@ -191,14 +191,14 @@ def sync(held: int) -> None:
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest directory above the path that is there."""
+    """Return the nearest existing directory above the path."""
     while not os.path.lexists(path):
         path = path.parent
     return path
 
 
 def _step(held: int, name: str, path: Path, *, create: bool) -> tuple[int, bool]:
-    """Return the directory of this name, and whether it was made."""
+    """Return a descriptor of the directory of this name, and whether it was created."""
     try:
         return _opened(held, name, path), False
     except FileNotFoundError:
@@ -208,7 +208,7 @@ def _step(held: int, name: str, path: Path, *, create: bool) -> tuple[int, bool]
     try:
         os.mkdir(name, PRIVATE_DIRECTORY, dir_fd=held)
         made = True
-    except FileExistsError:  # made by another meanwhile
+    except FileExistsError:  # created by another process meanwhile
         pass
     return _opened(held, name, path), made
 
@@ -229,7 +229,7 @@ _APPEND = os.O_RDWR | os.O_APPEND
 
 
 def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
-    """Return the error of this library for a failed file operation, to be raised ``from`` it."""
+    """Return this library's error for a failed file operation, to be raised ``from`` it."""
     if error.errno == errno.ELOOP:
         return UnsafePath(str(path), "must not lead through a symbolic link, or a loop of symbolic links")
     reason = special_files.reason_of(error, path)
@@ -238,31 +238,31 @@ def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise what the operating system refuses in the block as an error of this library."""
+    """Run a block in which an OSError is raised as an error of this library."""
     try:
         yield
     except OSError as error:
         raise failure(error, path) from error
 
 
-# From Python 3.14 on the methods of `Path` answer False where nobody may tell, and what is there would be passed over.
+# From Python 3.14 on, `Path` methods return False if access is denied, so an existing file would be passed over.
 
-#: What means that there is nothing of a name, or nothing that it leads to.
+#: The errors that mean that a name does not exist, or that a link has no target.
 _NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 
 def is_directory(path: Path) -> bool:
-    """True if the path leads to a directory. Raises OSError where nobody may tell."""
+    """True if the path leads to a directory. Raises OSError if access is denied."""
     return stat.S_ISDIR(_mode(path))
 
 
 def is_file(path: Path) -> bool:
-    """True if the path leads to a regular file. Raises OSError where nobody may tell."""
+    """True if the path leads to a regular file. Raises OSError if access is denied."""
     return stat.S_ISREG(_mode(path))
 
 
 def is_link(path: Path) -> bool:
-    """True if the path is a symbolic link. Raises OSError where nobody may tell."""
+    """True if the path is a symbolic link. Raises OSError if access is denied."""
     return stat.S_ISLNK(_mode(path, follow=False))
 
 
@@ -272,15 +272,15 @@ def _mode(path: Path, *, follow: bool = True) -> int:
     except OSError as error:
         if error.errno not in _NOTHING:
             raise
-    except ValueError:  # no path has a NUL
+    except ValueError:  # the path contains NUL
         pass
     return 0
 
 
 def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tuple[int, list[Path]]:
-    """Return a descriptor that appends and may look back, and the directories whose entries changed by making the file.
+    """Return a descriptor for appending and reading, and the directories that were changed by creating the file.
 
-    Raises OSError; FileNotFoundError when the file is missing and ``create`` is false.
+    Raises OSError; FileNotFoundError if the file is missing and ``create`` is false.
     """
     try:
         return opened_file(path, _APPEND, base=base), []
@@ -293,7 +293,7 @@ def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tup
 
 
 def open_to_read(path: Path, *, base: Path | None = None) -> int:
-    """Return a descriptor of a regular file. Raises FileNotFoundError for anything else, and OSError."""
+    """Return a descriptor of a regular file. Raises FileNotFoundError for any other kind, and OSError."""
     try:
         return opened_file(path, os.O_RDONLY, base=base)
     except OSError as error:
@@ -303,14 +303,17 @@ def open_to_read(path: Path, *, base: Path | None = None) -> int:
 
 
 def make_directory(path: Path, *, base: Path | None = None) -> None:
-    """Make the directory if it is missing, and those above it, private to their owner; all on disk. Raises OSError."""
+    """Create missing directories of the path, with access for their owner only, and sync them to disk.
+
+    Raises OSError.
+    """
     with open_directory(path, base=base, create=True) as (_, changed):
         for directory in changed:
             sync_directory(directory)
 
 
 def sync_directory(path: Path) -> None:
-    """Bring a directory's entries to disk. Raises OSError."""
+    """Sync a directory's entries to disk. Raises OSError."""
     descriptor = listable(path)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""Follow a line file: its records, then new ones as they come, each once.
+"""Follows a line file: yields its records, then new records as they are appended, each once.
 
-Only lines that end in a newline are delivered. If the file was shrunk or replaced, a `Reset` says that everything is
-delivered again from its beginning.
+Only lines that end in a newline are yielded. If the file was truncated or replaced, a `Reset` comes first, and
+everything is yielded again from its beginning.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _CLOSED = -1
 
 @runtime_checkable
 class Stop(Protocol):
-    """Tells when to stop, and waits between two looks; a ``threading.Event``, for example."""
+    """An event that ends a follower and times its polls, such as a ``threading.Event``."""
 
     def is_set(self) -> bool:
-        """Return whether to stop."""
+        """Return True to stop."""
         ...
 
     def wait(self, timeout: float) -> object:
-        """Wait until it is set, at most for this many seconds."""
+        """Wait until it is set, for at most this many seconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The file was replaced or shrunk: the next line is its first."""
+    """Yielded when the file was replaced or truncated: the next line is its first."""
 
     reason: Literal["replaced", "shrunk"]
 
@@ -49,10 +49,10 @@ def follow(
     stop: Stop | None = None,
     base: Path | None = None,
 ) -> Iterator[L | Reset]:
-    """Yield the records of a file after ``after``, until ``stop``; looks for new ones every ``poll`` seconds.
+    """Yield the records of a file after ``after``, until ``stop`` is set; polls for new records every ``poll`` seconds.
 
-    ``locate`` returns the file, or None as long as there is none. Ends within one poll of ``stop``;
-    leaving the iterator closes the file. Raises `BackendUnavailable` when it cannot be read.
+    ``locate`` returns the file's path, or None while there is no file. The iterator ends within one poll of ``stop``;
+    leaving it closes the file. Raises `BackendUnavailable` if the file cannot be read.
     """
     stop = stop or threading.Event()
     follower = _Follower(locate, kind, after, base)
@@ -72,8 +72,8 @@ class _Follower(Generic[L]):
         self._base = base
         self._locate = locate
         self._kind = kind
-        self._mark = after  # how far the file has been read
-        self._is_other_file = False  # whether the one that was read is gone
+        self._mark = after  # the position up to which the file has been read
+        self._is_other_file = False  # True if the file that was read has left the path
         self._path = Path()
         self._descriptor = _CLOSED
         self._identity = os.stat_result((0,) * 10)
@@ -81,13 +81,13 @@ class _Follower(Generic[L]):
         self._last_seen = (0, 0)
 
     def look(self) -> Iterator[L | Reset]:
-        """Yield the new records. The file is closed meanwhile: the iterator may be left between two, and kept."""
+        """Yield the new records. The file is closed in between, because the iterator may be abandoned at any time."""
         while True:
             if self._reader is None:
                 yield from self._begin()
             if self._reader is None:
                 return
-            is_current = self._is_current()  # looked up before reading, so that what came before the change is read
+            is_current = self._is_current()  # checked before reading, so that lines before a change are still read
             yield from self._news(self._reader)
             if self._reader is not None:
                 if is_current:
@@ -101,13 +101,13 @@ class _Follower(Generic[L]):
             os.close(descriptor)
 
     def _leave(self) -> None:
-        """Go on with the file that has the path now."""
+        """Switch to the file that has the path now."""
         self.close()
         self._reader = None
         self._is_other_file = True
 
     def _begin(self) -> Iterator[Reset]:
-        """Open the file if there is one, at the mark if that still holds."""
+        """Open the file if there is one, at the mark if that is still valid."""
         path = self._locate()
         if path is None or not self._opened(path):
             return
@@ -122,7 +122,7 @@ class _Follower(Generic[L]):
         self._reader = LineReader(self._descriptor, path, self._kind, start=self._mark.offset)
 
     def _reset(self, reason: Literal["replaced", "shrunk"]) -> Iterator[Reset]:
-        """Say that everything comes again. The next look begins with it."""
+        """Announce that everything is yielded again, with a `Reset` at the next poll."""
         self.close()
         self._reader = None
         self._mark = START
@@ -130,7 +130,7 @@ class _Follower(Generic[L]):
         yield Reset(reason)
 
     def _opened(self, path: Path) -> bool:
-        """Open the file; returns whether there is one."""
+        """Open the file. Returns False if there is none."""
         try:
             self._descriptor = files.open_to_read(path, base=self._base)
         except (FileNotFoundError, NotADirectoryError):
@@ -140,7 +140,7 @@ class _Follower(Generic[L]):
         return True
 
     def _is_current(self) -> bool:
-        """Return whether the path still names the open file."""
+        """True if the path still names the open file."""
         try:
             named = self._path.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -150,7 +150,7 @@ class _Follower(Generic[L]):
         return os.path.samestat(named, os.fstat(self._descriptor))
 
     def _news(self, reader: LineReader[L]) -> Iterator[L | Reset]:
-        """Yield the lines that came, after a `Reset` if the bytes that were read are not there any more."""
+        """Yield the appended lines. If the bytes that were read have changed, yield a `Reset` first."""
         found = os.fstat(self._descriptor)
         if (found.st_size, found.st_mtime_ns) == self._last_seen:
             return
@@ -169,5 +169,5 @@ class _Follower(Generic[L]):
         yield from self._reset("shrunk")
 
     def _opened_again(self) -> bool:
-        """Open the file that was closed to hand out lines; returns whether it is still the one of that path."""
+        """Open the file again after yielding lines. Returns True if the path still names the same file."""
         return self._opened(self._path) and os.path.samestat(self._identity, os.fstat(self._descriptor))

@@ -1,7 +1,7 @@
-"""LineReader: the records of a line file, streamed, whatever is in the file.
+"""LineReader: streams the records of a line file, whatever the file contains.
 
-It works on bytes and splits at ``\\n`` alone. A line that is not a JSON object is skipped and counted, with what can be
-recovered from it (see `recovery`). Memory depends on the longest line, never on the file; a line longer than the limit
+It works on bytes and splits at ``\\n`` only. A line that is not a JSON object is skipped and counted; whole objects in
+it are recovered (see `recovery`). Memory depends on the longest line, never on the file; a line longer than the limit
 is skipped without being held.
 """
 
@@ -26,9 +26,9 @@ MAIN = "main"
 
 
 class Line(NamedTuple):
-    """One record: where it begins, its bytes without newline, its value, and where the next one may begin.
+    """One record: its offset, its bytes without newline, its value, and the offset of the next line.
 
-    ``recovered`` ones were found inside a damaged line. ``source`` is the name that the reader was given for its file.
+    ``recovered`` is True for a record found inside a damaged line. ``source`` is the reader's name for the file.
     """
 
     offset: int
@@ -44,14 +44,14 @@ L = TypeVar("L", bound=Line)
 
 @dataclass(frozen=True)
 class LineKind(Generic[L]):
-    """What the lines of some files are: what readers make of them, and how a record is told from a part of one."""
+    """A kind of line file: the class for its records, and the test that a recovered object is a record."""
 
     line: type[L]
     accepts: Accepts
 
 
 class Issue(NamedTuple):
-    """A line that is not a record: its place, its length, and the reason."""
+    """A line that is not a record: its offset, its length, and the reason."""
 
     offset: int
     length: int
@@ -59,7 +59,7 @@ class Issue(NamedTuple):
 
 
 class RawLine(NamedTuple):
-    """A line as it stands in the file: where it begins, its length, its bytes without newline (None past the limit)."""
+    """An unparsed line: its offset, its length, and its bytes without newline (None beyond the limit)."""
 
     offset: int
     length: int
@@ -69,8 +69,9 @@ class RawLine(NamedTuple):
 class LineReader(Generic[L]):
     """Reads an open file from an offset on. ``lines`` may be called again when the file has grown.
 
-    ``offset`` is where the next line begins, ``issues`` the first 1,000 of ``issue_count``, ``torn_tail`` whether the
-    last call of `tail` saw an end that is not a record (yet). ``position`` is how far the file has been read.
+    ``offset`` is the start of the next line. ``issues`` are the first 1,000 of ``issue_count``. ``torn_tail`` is True
+    if the last call of `tail` found an end that is not (yet) a record. ``position`` is the offset up to which the file
+    was read.
     """
 
     def __init__(
@@ -95,12 +96,12 @@ class LineReader(Generic[L]):
         self._source = source
         self._max_line_bytes = max_line_bytes
         self._block_bytes = block_bytes
-        self._begun: list[bytes] = []  # blocks of a line whose end has not been read
+        self._begun: list[bytes] = []  # blocks of a line that has not ended yet
         self._begun_bytes = 0
         self._is_oversize = False
 
     def lines(self) -> Iterator[L]:
-        """Yield the records of all terminated lines up to the present end of the file."""
+        """Yield the records of all lines that end in a newline, up to the present end of the file."""
         make, line, source = tuple.__new__, self._kind.line, self._source
         most = self._max_line_bytes
         while block := read_at(self._descriptor, self._path, self._block_bytes, self.position):
@@ -115,14 +116,14 @@ class LineReader(Generic[L]):
                 except ValueError:
                     value = None
                 if type(value) is dict and len(raw) <= most:
-                    yield make(line, (offset, raw, value, end, False, source))  # what line(...) does, in half the time
+                    yield make(line, (offset, raw, value, end, False, source))  # same as line(...), in half the time
                 else:
                     yield from self._judged(raw, offset)
 
     def batch(self, descriptor: int) -> list[L] | None:
-        """Return the records of the lines that end in the next block of this descriptor, None at the end of the file.
+        """Return the records of the lines that end in the descriptor's next block; None at the end of the file.
 
-        For readers that keep the file closed between two blocks.
+        For readers that close the file between two blocks.
         """
         self._descriptor = descriptor
         block = read_at(descriptor, self._path, self._block_bytes, self.position)
@@ -147,7 +148,10 @@ class LineReader(Generic[L]):
         return found
 
     def raw_batch(self, descriptor: int) -> list[RawLine] | None:
-        """Return the lines that end in the next block, unjudged; None at the end of the file. As `batch` otherwise."""
+        """Return the lines that end in the next block, unparsed; None at the end of the file.
+
+        Otherwise like `batch`.
+        """
         self._descriptor = descriptor
         block = read_at(descriptor, self._path, self._block_bytes, self.position)
         if not block:
@@ -156,7 +160,7 @@ class LineReader(Generic[L]):
         return self._raw_ended(block)
 
     def raw_lines(self, size: int) -> Iterator[RawLine]:
-        """Yield the terminated lines of the first ``size`` bytes, unread and unjudged; not those that come later."""
+        """Yield the unread lines that end within the first ``size`` bytes, unparsed; later lines are left out."""
         while block := read_at(
             self._descriptor, self._path, min(self._block_bytes, max(0, size - self.position)), self.position
         ):
@@ -164,22 +168,22 @@ class LineReader(Generic[L]):
             yield from self._raw_ended(block)
 
     def raw_tail(self) -> RawLine | None:
-        """Return the unterminated end of the file, as far as read; None where there is none."""
+        """Return the end of the file after its last newline, as far as read; None if it is empty."""
         if not self._begun_bytes:
             return None
         return RawLine(self.offset, self._begun_bytes, None if self._is_oversize else b"".join(self._begun))
 
     def records(self) -> Iterator[L]:
-        """Yield the records of all lines up to the present end of the file, the unterminated one included."""
+        """Yield the records of all lines up to the present end of the file, even of a last line without a newline."""
         yield from self.lines()
         last = self.tail()
         if last is not None:
             yield last
 
     def tail(self) -> L | None:
-        """Return the unterminated end of the file, as far as read, if it is a whole object: no mere part of one parses.
+        """Return the end after the last newline if it is a whole object. A part of an object can never be parsed.
 
-        It is not consumed: `lines` gives it again when it is terminated.
+        It is not consumed: `lines` yields it again when its newline was written.
         """
         self.torn_tail = self._is_oversize
         raw = b"".join(self._begun)
@@ -203,7 +207,7 @@ class LineReader(Generic[L]):
         return found
 
     def _ended(self, block: bytes) -> list[bytes]:
-        """Return the lines that end in this block. What is left of it is kept for the next."""
+        """Return the lines that end in this block. The rest of the block is kept for the next call."""
         head, newline, rest = block.partition(b"\n")
         self._begin(head)
         if not newline:
@@ -245,7 +249,7 @@ class LineReader(Generic[L]):
 def lines_of_verdict(line: type[L], verdict: recovery.Verdict, offset: int, length: int, source: str) -> Iterator[L]:
     """Yield the records found in the line at ``offset``.
 
-    A record that reaches the line's newline (at ``length``) ends behind that.
+    If a record reaches the line's newline (at ``length``), its end is after the newline.
     """
     for piece in verdict.pieces:
         end = piece.start + len(piece.raw)
@@ -254,13 +258,16 @@ def lines_of_verdict(line: type[L], verdict: recovery.Verdict, offset: int, leng
 
 
 def _loads_of(block: bytes, ended: list[bytes]) -> Callable[[bytes], Any]:
-    """Return the function that reads the lines that end in a block. The first line may have begun before the block."""
+    """Return the function that parses the lines ending in a block.
+
+    The first line may have begun in an earlier block.
+    """
     is_long = codec.may_hold_long_integers(block) or codec.may_hold_long_integers(ended[0] if ended else b"")
     return codec.decode if is_long else orjson.loads
 
 
 def read_at(descriptor: int, path: Path, size: int, offset: int) -> bytes:
-    """Up to ``size`` bytes from ``offset`` on. Raises `BackendUnavailable` when the file cannot be read."""
+    """Return up to ``size`` bytes from ``offset`` on. Raises `BackendUnavailable` if the file cannot be read."""
     try:
         return os.pread(descriptor, size, offset)
     except OSError as error:

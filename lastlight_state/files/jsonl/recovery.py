@@ -1,18 +1,19 @@
 """Recovers the whole JSON objects in a line that is not one JSON object.
 
-Damage has few causes: a writer killed in the middle of a line whose neighbour glued its own line to it, two writers
-without locks, a power loss that left a run of NULs. What was whole before is whole now, so it is looked for:
+Damage has few causes: a writer was killed in the middle of a line, and the next writer appended its line to it; two
+writers wrote without locks; a power loss left a run of NULs. Objects that were written whole are still whole, so they
+are searched for:
 
 1. runs of NUL at both ends are stripped;
-2. a plain concatenation of whole objects is taken apart;
-3. else every object is found that ends where the line ends, where another begins, or before a NUL, and that the
-   reader's domain accepts;
-4. and behind the last of these, one that ends before anything that cannot stand behind an object.
+2. a plain concatenation of whole objects is split;
+3. otherwise every object is found that ends at the end of the line, before another object or before a NUL, if the
+   reader's domain accepts it;
+4. and after the last of these, an object that ends before anything that cannot follow an object.
 
-The domain must accept, because a line torn right behind a nested object also ends in something that parses.
+The domain must accept an object, because a line torn just after a nested object also ends in text that parses.
 
-Where an object may end is known, so its beginning is found by reading backwards to the brace that matches: each byte is
-looked at a few times at most, however deep the torn part is nested (`brackets`).
+The positions where an object may end are known, so its beginning is found by reading backwards to the matching brace.
+Each byte is read a few times at most, however deep the torn part is nested (`brackets`).
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lastlight_state.codec import load_line
 
-# Matching brackets in text that may not be JSON, without parsing it, in linear time.
+# Matching of brackets in text that may not be JSON, without parsing it, in linear time.
 #
-# Reading backwards works because inside a JSON string every quote has a backslash before it, and outside none has.
+# Reading backwards works because every quote inside a JSON string follows a backslash, and no quote outside does.
 
 #: The most open levels. Lines of this library have at most 500.
 DEEPEST = 1_000
 
-# No group is possessive: before 3.11.5 Python matches such a repetition wrongly where its last round fails half-way.
+# No group is possessive: before 3.11.5 Python matches such a repetition wrongly if its last round fails half-way.
 _TEXT = rb'"(?>(?:[^"\\]++|\\.)*)"'
 _TEXT_IN_MIRROR = rb'"[^"]*+(?>(?:"(?=\\)[^"]*+)*)"'
 _FORWARD = re.compile(rb'(?>(?:[^"{}\[\]\0]++|%b)*)(?:([{\[])|([}\]])|["\0])' % _TEXT, re.DOTALL)
@@ -40,7 +41,7 @@ _BRACE = ord("{")
 
 
 class Match(NamedTuple):
-    """How many bytes were read, and whether they are one whole group of brackets."""
+    """The number of bytes read, and whether they form one whole group of brackets."""
 
     scanned: int
     is_whole: bool
@@ -54,13 +55,13 @@ def forward(raw: bytes, start: int) -> Match:
 def backward(mirror: bytes, start: int) -> Match:
     """Return the object that ends with the brace at ``start``; the text is reversed.
 
-    A brace behind which another object begins ends an object of its own, so no other reaches beyond it.
+    If another object begins after a brace, that brace ends an object, and no other object can extend beyond it.
     """
     return _matched(_BACKWARD, mirror, start, apart=True)
 
 
 def are_left_open(raw: bytes) -> bool:
-    """Return whether a string or a bracket is still open at the end."""
+    """True if a string or a bracket is still open at the end."""
     at, depth = 0, 0
     while token := _FORWARD.match(raw, at):
         at = token.end()
@@ -74,7 +75,7 @@ def _matched(pattern: re.Pattern[bytes], raw: bytes, start: int, *, apart: bool 
     at, depth = start, 0
     while token := pattern.match(raw, at):
         at = token.end()
-        if token.lastindex is None:  # a NUL, or a quote whose other one was looked for up to the end
+        if token.lastindex is None:  # a NUL, or a quote whose partner was not found before the end
             return Match((at if raw[at - 1] == 0 else len(raw)) - start, False)
         if token.lastindex == _OPENS:
             depth += 1
@@ -90,21 +91,21 @@ def _matched(pattern: re.Pattern[bytes], raw: bytes, start: int, *, apart: bool 
 Reason: TypeAlias = Literal["torn", "bad_json", "bad_utf8", "not_object", "nul_bytes", "glued", "oversize"]
 Accepts: TypeAlias = Callable[[dict[str, Any]], bool]
 
-#: How often the damaged part of a line is looked through for objects of either kind of end, before the search ends.
+#: The most passes over a line's damaged part in search of objects, for each of the two kinds of ends.
 MOST_SCANS = 4
 
-#: Bytes that alone make a blank line.
+#: The bytes of a blank line.
 BLANK = b" \t\r"
 _NUL_OR_BLANK = b"\0 \t\r"
 _GAP = re.compile(rb"[\0 \t\r]*+")
 _END_IN_MIRROR = re.compile(rb"(?<=[\0{])\}")
-#: Before noise, unless it goes on as an enclosing object would: then it cannot be told from a part of that. A text
-#: within a record may hold such a place as well, so it is looked for last.
+#: An object's end before noise, unless the text goes on as an enclosing object would: then the object could be a part
+#: of that. A text within a record may contain such a position too, so it is tried last.
 _ODD_END_IN_MIRROR = re.compile(rb"(?<=[^,\]} \t\r])\}")
 
 
 class Piece(NamedTuple):
-    """A whole object, and where in its line it begins."""
+    """A whole object, and its offset in the line."""
 
     start: int
     raw: bytes
@@ -112,19 +113,19 @@ class Piece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the offset in the line at which the piece ends."""
+        """Return the offset in the line at which the object ends."""
         return self.start + len(self.raw)
 
 
 class Verdict(NamedTuple):
-    """The objects of a line, and what is wrong with it: None for a blank line and for a sound one."""
+    """The objects in a line, and its fault; None for a sound or blank line."""
 
     pieces: tuple[Piece, ...]
     reason: Reason | None
 
 
 def judge(raw: bytes, accepts: Accepts) -> Verdict:
-    """Return what a line holds, its newline taken off. Never raises."""
+    """Return the objects and the fault of a line, given without its newline. Never raises."""
     if not raw.strip(BLANK):
         return Verdict((), None)
     try:
@@ -135,7 +136,7 @@ def judge(raw: bytes, accepts: Accepts) -> Verdict:
 
 
 def reason_of(damaged: bytes) -> Reason:
-    """Return what is wrong with a part of a line that holds no record."""
+    """Return the fault of a part of a line that holds no record."""
     if b"\0" in damaged:
         return "nul_bytes"
     if _is_broken_utf8(damaged):
@@ -145,16 +146,16 @@ def reason_of(damaged: bytes) -> Reason:
 
 
 class Recovery:
-    """The search in one line. ``scanned`` counts the bytes looked at: a small multiple of the line, whatever it is."""
+    """The search in one line. ``scanned`` counts the bytes read: always a small multiple of the line's length."""
 
     def __init__(self, raw: bytes, accepts: Accepts) -> None:
         self.scanned = 0
         self._raw = raw
         self._accepts = accepts
-        self._mirror = b""  # the line reversed, made when it is needed
+        self._mirror = b""  # the reversed line, made on demand
 
     def verdict(self) -> Verdict:
-        """Return what the line holds."""
+        """Return the objects and the fault of the line."""
         raw = self._raw
         start = len(raw) - len(raw.lstrip(_NUL_OR_BLANK))
         stop = len(raw.rstrip(_NUL_OR_BLANK))
@@ -171,7 +172,7 @@ class Recovery:
         return Verdict((*kept, *behind), reason_of(damaged))
 
     def _leading(self, start: int, stop: int) -> tuple[list[Piece], int]:
-        """Return the whole objects that stand one behind the other from ``start`` on, and where that ends."""
+        """Return the whole objects that follow each other directly from ``start`` on, and the offset where they end."""
         pieces: list[Piece] = []
         while start < stop:
             matched = forward(self._raw, start)
@@ -199,7 +200,7 @@ class Recovery:
             end = self._end_before(end - 1, ends)
 
     def _end_before(self, limit: int, ends: re.Pattern[bytes]) -> int:
-        """Return the last place up to ``limit`` where an object may end. 0 for none."""
+        """Return the last position up to ``limit`` where an object may end; 0 if there is none."""
         size = len(self._raw)
         found = ends.search(self._mirror, size - limit)
         return size - found.start() if found else 0
@@ -215,7 +216,7 @@ class Recovery:
 
 
 def _is_broken_utf8(data: bytes) -> bool:
-    """Return whether there is more wrong than a character cut off at the end."""
+    """True if the text is not UTF-8, apart from a character cut off at the end."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

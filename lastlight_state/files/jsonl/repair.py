@@ -1,14 +1,14 @@
 """Repair of line files, with an account of every byte.
 
-A clean copy gets every whole or recovered record, byte for byte and in order, each on a line of its own. Everything
-else goes to a file of rejects beside it, one JSON object for each part: offset, length, reason, and the bytes in
-base64. Every byte of the source is in one of the two. No record is invented, merged or reordered, and the source is
-never changed. What is made goes into the directory that was there at the beginning, through its descriptor: a link that
-is put in its place meanwhile leads nothing out.
+A clean copy gets every whole or recovered record, byte for byte and in order, each on a line of its own. All other
+bytes go to a file of rejects beside it, one JSON object for each part: offset, length, reason, and the bytes in base64.
+So every byte of the source is in one of the two files. No record is invented, merged or reordered, and the source is
+never changed. New files are made in the directory that was opened at the beginning, through its descriptor. If a link
+is put in the directory's place meanwhile, nothing is written through it.
 
-Replacing happens under the lock of appends: the damaged file gets a second name, which it keeps for ever, and then the
-clean one takes the path in one rename. A crash leaves one or the other there, never none. Memory depends on the longest
-line, never on the file.
+A replacement happens under the lock of appends: the damaged file gets a second name, which it keeps, and then the clean
+copy takes the path in one rename. After a crash the path has one of the two files. Memory depends on the longest line,
+never on the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FEW_BYTES = 1024 * 1024
 class Salvage(NamedTuple):
     """The result of a repair. Without damage ``copy`` is None and nothing was written.
 
-    ``rejects`` is None if nothing was rejected; ``damaged`` is the second name of a file that was replaced.
+    ``rejects`` is None if nothing was rejected; ``damaged`` is the second name of a replaced file.
     """
 
     account: Account
@@ -59,9 +59,11 @@ def scan(path: Path, accepts: Accepts) -> Account:
 
 
 def seal(path: Path) -> bool:
-    """End a torn tail with a newline, under the lock of appends; returns whether there was one. Errors as in `append`.
+    """End a torn last line with a newline, under the lock of appends.
 
-    That is the only change ever made to a file that is in use.
+    Returns True if there was one. Errors as in `append`.
+
+    This is the only change ever made to a file in use.
     """
     with LineWriter(path, on_removed="raise") as writer:
         return writer.seal()
@@ -88,10 +90,10 @@ def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
 
 
 def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
-    """Put a clean copy in the file's place; the old file keeps the second name ``<name><suffix>``.
+    """Replace the file by a clean copy; the old file keeps the second name ``<name><suffix>``.
 
     Most lines are copied before other writers are locked out, so that they wait only for the last lines. Raises
-    OSError, `BackendBusy`, `AlreadyExists`, and `LostRace` where somebody else replaced the file meanwhile.
+    OSError, `BackendBusy`, `AlreadyExists`, and `LostRace` if another process replaced the file meanwhile.
     """
     damaged = _beside(path, suffix)
     clean = path.with_name(f".{path.name}{suffix}.tmp")
@@ -119,7 +121,7 @@ def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
 
 
 class _Copy:
-    """A clean copy and its rejects while they are written. They are removed unless `keep` is called."""
+    """A clean copy and its rejects while they are written. They are deleted unless `keep` is called."""
 
     def __init__(self, descriptor: int, path: Path, accepts: Accepts, folder: int, clean: Path, rejects: Path) -> None:
         self.account = Account()
@@ -141,7 +143,7 @@ class _Copy:
 
     def __exit__(self, *_: object) -> None:
         for file in self._files:
-            with suppress(OSError):  # what is buffered and finds no room: everything that is kept was flushed before
+            with suppress(OSError):  # the buffered rest finds no room; files to keep were flushed before
                 file.close()
         if not self._is_kept:
             for name in self._made:
@@ -149,20 +151,20 @@ class _Copy:
                     os.unlink(name.name, dir_fd=self._folder)
 
     def catch_up(self) -> None:
-        """Copy lines while others write, until few are left or they write more than half as fast as this copies."""
+        """Copy lines while others write, until few are left, or they write more than half as fast as this copies."""
         left = self._left()
         while left >= _FEW_BYTES:
             self.take_lines()
             before, left = left, self._left()
-            if left > before // 2:  # to run after them would copy ever more, and the lock be held for ever longer
+            if left > before // 2:  # chasing such a writer would only lengthen the time under the lock
                 return
 
     def _left(self) -> int:
-        """Return how many bytes are there and not copied yet."""
+        """Return the number of bytes not copied yet."""
         return os.fstat(self._descriptor).st_size - self._reader.position
 
     def take_lines(self) -> None:
-        """Copy the terminated lines that are there now and were not before."""
+        """Copy the complete lines that were appended since the last call."""
         for section in terminated(self._reader, self._accepts, os.fstat(self._descriptor).st_size):
             self._take(section)
 
@@ -172,11 +174,11 @@ class _Copy:
             self._take(section)
 
     def keep(self) -> None:
-        """Keep the files."""
+        """Keep the files when the block ends."""
         self._is_kept = True
 
     def flush(self) -> None:
-        """Bring both files to disk, with the mode of the source."""
+        """Sync both files to disk, with the mode of the source."""
         mode = os.fstat(self._descriptor).st_mode & 0o777
         for file in self._files:
             file.flush()
@@ -232,7 +234,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _is_named(descriptor: int, path: Path, folder: int) -> bool:
-    """Return whether the open file is the one of that path, and the one of that name in the directory."""
+    """True if the path and the name in the directory both lead to the open file."""
     ours = os.fstat(descriptor)
     inside = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     return os.path.samestat(ours, inside) and os.path.samestat(ours, path.lstat())

@@ -1,7 +1,7 @@
-"""Every byte of a line file, classified: records, recovered records, and damage.
+"""Classifies every byte of a line file: records, recovered records, and damage.
 
 The sections of a file follow one another without gap or overlap, so their lengths add up to its size. A newline belongs
-to the section that stands before it.
+to the section before it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from lastlight_state.files.jsonl import files
 from lastlight_state.files.jsonl.reader import LineReader, RawLine
 from lastlight_state.files.jsonl.recovery import Accepts, Reason, judge, reason_of
 
-# Files that are not whole yet: they have a name of their own, and their writer holds a lock on them.
+# Incomplete files: they have a temporary name, and their writer holds a lock on them.
 #
-# A writer that was killed leaves them. Whoever makes the same file again knows by the lock that nobody writes them any
-# more, and removes them.
+# A killed writer leaves them. The next process that makes the same file sees by the free lock that nobody writes them
+# any more, and deletes them.
 
 
 def of(path: Path) -> Path:
-    """Return the name of a file while it is not whole."""
+    """Return the temporary name of a file while it is incomplete."""
     return path.with_name(f".{path.name}.half")
 
 
 def hold(descriptor: int) -> None:
-    """Hold the lock of a file until it is closed, where the file system has locks."""
+    """Hold a file's lock until the file is closed, if the file system has locks."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def complete(names: Sequence[Path], folder: int) -> None:
-    """Give whole files their names, the first one last: where it is there, all are. Raises `AlreadyExists`."""
+    """Give complete files their final names, the first file last: if it exists, all do. Raises `AlreadyExists`."""
     given: list[Path] = []
     for name in reversed(names):
         try:
@@ -54,7 +54,10 @@ def complete(names: Sequence[Path], folder: int) -> None:
 
 
 def forget(names: Sequence[Path], folder: int) -> None:
-    """Remove what a killed writer left of these files. Raises `BackendBusy` while one writes them."""
+    """Delete the incomplete files of these names that a killed writer left.
+
+    Raises `BackendBusy` while one writes them.
+    """
     is_whole = _is_same(of(names[0]).name, names[0].name, folder)
     for name in names:
         half = of(name).name
@@ -67,15 +70,15 @@ def forget(names: Sequence[Path], folder: int) -> None:
 
 
 def forget_replaced(path: Path, suffix: str, rejects: str, folder: int) -> None:
-    """Remove what killed replacements of a file left: clean copies, rejects, and second names of what is still there.
+    """Delete the files that killed replacements left: clean copies, rejects, and second names of a file still in place.
 
-    ``suffix`` is that of a second name: up to its first hyphen all have the same.
+    ``suffix`` is that of a second name; all of these agree up to its first hyphen.
     """
     begin, end = f".{path.name}{suffix.partition('-')[0]}-", ".tmp"
     for name in _names(path.parent):
         if not (name.startswith(begin) and name.endswith(end)):
             continue
-        with suppress(BackendBusy), _dead(name, folder) as is_there:  # one that is being written is let be
+        with suppress(BackendBusy), _dead(name, folder) as is_there:  # a file still being written is left alone
             if is_there:
                 _remove_replacement(name, name[1 : -len(end)], rejects, path, folder)
 
@@ -98,7 +101,7 @@ def _names(folder: Path) -> list[str]:
 
 @contextmanager
 def _dead(name: str, folder: int) -> Iterator[bool]:
-    """Return whether a file is there, which nobody writes: its lock is held until the end."""
+    """Yield True if a file exists that nobody writes. Its lock is held until the block ends."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
@@ -109,7 +112,7 @@ def _dead(name: str, folder: int) -> Iterator[bool]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise BackendBusy(f"{name} is being written by another call") from error
-        yield _is_named(descriptor, name, folder)  # and not removed, or made anew, before the lock
+        yield _is_named(descriptor, name, folder)  # not deleted or created again before the lock
     finally:
         os.close(descriptor)
 
@@ -129,7 +132,8 @@ def _is_same(first: str, second: str, folder: int) -> bool:
     return os.path.samestat(one, other)
 
 
-#: A whole record, one inside a damaged line, one of several on a line, a blank line, an unterminated end, and damage.
+#: The kinds: a whole record, one in a damaged line, one of several in a line, a blank line, an unterminated end,
+#: damage.
 SectionKind: TypeAlias = Literal["record", "recovered", "glued", "blank", "torn_tail"] | Reason
 
 SOUND = frozenset({"record", "blank"})
@@ -138,7 +142,7 @@ SAMPLES = 1_000
 
 
 class Section(NamedTuple):
-    """A part of a file. ``raw`` are the bytes of a record, without the newline that may follow; else None."""
+    """A part of a file. ``raw`` are a record's bytes, without a following newline; else None."""
 
     offset: int
     length: int
@@ -147,7 +151,7 @@ class Section(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The place and kind of a part of a file that is damaged, or of a recovered record."""
+    """The position and kind of a damaged part of a file, or of a recovered record."""
 
     offset: int
     length: int
@@ -176,12 +180,12 @@ class Account:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all sections."""
+        """Return the total bytes of all sections."""
         return sum(self.bytes.values())
 
 
 def terminated(reader: LineReader[Any], accepts: Accepts, size: int) -> Iterator[Section]:
-    """Yield the sections of all terminated lines of the file's first ``size`` bytes that were not read before."""
+    """Yield the sections of the unread complete lines within the file's first ``size`` bytes."""
     for line in reader.raw_lines(size):
         yield from _of_line(line, accepts, newline=1)
 

@@ -1,13 +1,13 @@
 """LineWriter: appends whole lines to a file that many writers may share.
 
-What always holds: a line is whole or recognisably torn, and a torn one never harms its neighbours. One append is one
-lock, one look at the path, one write, one unlock. Under the lock the writer sees whether the file ends in the middle of
-a line, because its writer was killed or the disk was full, and then begins with a newline: nothing is ever truncated or
-overwritten. Without the lock a second writer could look before the first is cut, and glue its line to the torn one.
-A writer that is the only one by its caller's rules keeps the lock, and an append is one look and one write.
+A line is always either whole or recognisably torn, and a torn line never damages the next one. An append is one lock,
+one check of the path, one write, one unlock. Under the lock the writer checks whether the file ends in the middle of a
+line, because its writer was killed or the disk was full. It then begins with a newline: nothing is ever truncated or
+overwritten. Without the lock, a second writer could check before the first one's line is torn, and append to the torn
+line. If the caller guarantees a single writer, it keeps the lock, and an append is one check and one write.
 
-If a process is killed, no line of an append that returned is lost; if power fails, the last seconds may be (see
-`SyncWord`). Network file systems are not supported.
+If a process is killed, no line of an append that returned is lost. If power fails, the lines of the last seconds may be
+(see `SyncWord`). Network file systems are not supported.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lastlight_state.files.jsonl import files
 from lastlight_state.locks import Lock
 from lastlight_state.reprs import shown
 
-#: When lines reach the disk: never by us, at ends and on request, or after each append. In all cases the operating
-#: system has them when an append returns. ``end`` and ``record`` also bring the name of a new file to disk.
+#: When lines are synced to disk: never by the library, at ends and on request, or after each append. In all cases the
+#: operating system has them when an append returns. ``end`` and ``record`` also sync the name of a new file.
 SyncWord: TypeAlias = Literal["os", "end", "record"]
 
 SYNC_WORDS: tuple[str, ...] = get_args(SyncWord)
@@ -37,20 +37,20 @@ _CLOSED = -1
 
 
 class LineWriter:
-    """Appends to one line file. May be used from many threads, and by a forked child, which opens the file for itself.
+    """Appends to one line file. Threads may share it; a forked child opens the file again for itself.
 
-    The file is opened at the first append, and opened again when its path names another file. A missing file is
-    made anew with its directories (``on_removed="create"``), or is `BackendUnavailable` (``"raise"``).
+    The file is opened at the first append, and opened again when its path names another file. A missing file is created
+    again with its directories (``on_removed="create"``), or raises `BackendUnavailable` (``"raise"``).
 
-    Below ``base`` (the file's directory unless given) no component may be a symbolic link, whenever the file is opened:
-    one that is put there while lines flow is `UnsafePath`, and nothing is written behind it.
+    Below ``base`` (the file's directory unless given) no component may be a symbolic link, whenever the file is opened.
+    A link that appears later raises `UnsafePath`, and nothing is written through it.
 
-    One that is dropped and was not closed closes its file, with a `ResourceWarning`.
+    A writer that is garbage-collected without being closed closes its file, with a `ResourceWarning`.
 
-    ``check`` is called with the descriptor of each file that is opened, and raises for one that must not be written.
+    ``check`` is called with the descriptor of each opened file, and raises for a file that must not be written.
 
-    With ``keeps_lock`` the lock is taken with the first line and given back when the writer is closed: no other writer
-    appends meanwhile. It is for callers that let one writer in at a time, and saves the two calls around each append.
+    With ``keeps_lock`` the lock is taken with the first line and released when the writer is closed: no other writer
+    appends meanwhile. It is for callers that let one writer in at a time, and saves two calls for each append.
     """
 
     def __init__(
@@ -79,19 +79,19 @@ class LineWriter:
         self._closed = False
         self._descriptor = _CLOSED
         self._keeps_lock = keeps_lock
-        self._is_locked = False  # said only of a lock that is kept
+        self._is_locked = False  # only used for a lock that is kept
         self._has_locks = True
         self._device = self._inode = 0
-        self._size_left = -1  # the file's size after our last append: then its last byte is our newline
+        self._size_left = -1  # the file's size after our last append, so its last byte is our newline
         files.renew_after_fork(self)
 
     def append(self, lines: Sequence[bytes], *, end: bool = False) -> None:
-        """Write the lines, each ending in its one newline, by one ``write``. An empty sequence does nothing.
+        """Append the lines, each with a newline, in one ``write``. An empty sequence does nothing.
 
-        ``end`` marks lines that ``sync="end"`` brings to disk. Raises `PayloadTooLarge` and `InvalidValue` before
-        anything is written, `BackendBusy` when another writer holds the lock for 10 s, `BackendUnavailable` when the
-        file cannot be opened or written (``outcome`` says whether some of it may be in the file), `UnsafePath` for a
-        symbolic link, `StoreClosed`. The writer stays usable.
+        ``end`` marks lines that ``sync="end"`` syncs to disk. Raises `PayloadTooLarge` and `InvalidValue` before
+        anything is written, `BackendBusy` if another writer holds the lock for 10 s, `BackendUnavailable` if the file
+        cannot be opened or written (``outcome`` says whether a part may be in the file), `UnsafePath` for a symbolic
+        link, and `StoreClosed`. The writer stays usable.
         """
         data = self._checked(lines)
         with self._mutex:
@@ -107,7 +107,7 @@ class LineWriter:
                 self._flush()
 
     def seal(self) -> bool:
-        """End a last line that has no newline; returns whether there was one. May be repeated.
+        """End a last line that has no newline. Returns True if there was one. May be repeated.
 
         Errors as in `append`.
         """
@@ -121,7 +121,7 @@ class LineWriter:
 
     @contextmanager
     def held(self) -> Iterator[int]:
-        """Keep every other writer from appending in the block; gives the file's size. Errors as in `append`."""
+        """Keep every other writer from appending in the block. Yields the file's size. Errors as in `append`."""
         with self._mutex:
             self._refuse_if_closed()
             try:
@@ -131,13 +131,13 @@ class LineWriter:
                     self._unlock()
 
     def sync(self) -> None:
-        """Flush what was appended to disk now (fsync)."""
+        """Sync all appended lines to disk now (fsync)."""
         with self._mutex:
             self._refuse_if_closed()
             self._flush()
 
     def close(self) -> None:
-        """Flush the file to disk unless ``sync="os"``, and close it. Closing again does nothing."""
+        """Close the file, syncing it to disk unless ``sync="os"``. Closing again does nothing."""
         with self._mutex:
             if self._closed:
                 return
@@ -146,7 +146,7 @@ class LineWriter:
                 if self._sync != "os":
                     self._flush()
             finally:
-                if self._is_locked:  # told, because a child that was just forked has the descriptor, and so the lock
+                if self._is_locked:  # explicitly: a child forked just now shares the descriptor and its lock
                     self._unlock()
                 self._let_go()
 
@@ -159,13 +159,13 @@ class LineWriter:
         self.close()
 
     def __del__(self) -> None:
-        """Close a file that was left open, as Python's own files do, and warn. What was appended is not flushed."""
+        """Close a file that was left open, with a warning, as Python's own files do. Does not sync it."""
         if getattr(self, "_descriptor", _CLOSED) != _CLOSED:
             warnings.warn(f"a writer of {self.path} was left open", ResourceWarning, source=self, stacklevel=2)
             self._let_go()
 
     def after_fork(self) -> None:
-        """Drop, in a forked child, the parent's descriptor, whose lock would be the parent's, and its mutex."""
+        """Drop the parent's descriptor and mutex in a forked child, because its file lock would be the parent's."""
         self._mutex = Lock()
         self._let_go()
 
@@ -183,7 +183,7 @@ class LineWriter:
         return lines[0] if len(lines) == 1 else b"".join(lines)
 
     def _lock(self) -> int:
-        """Hold the lock of the file that the path names now, and return its size."""
+        """Lock the file that the path names now, and return its size."""
         for _ in range(_MOST_REOPENINGS):
             try:
                 if self._descriptor == _CLOSED:
@@ -231,7 +231,7 @@ class LineWriter:
                 data = _NEWLINE + data
             self._size_left = -1
             written = os.write(self._descriptor, data)
-            while written < len(data):  # a full disk writes a part, and fails at the next write
+            while written < len(data):  # on a full disk, a write is partial and the next one fails
                 written += os.write(self._descriptor, memoryview(data)[written:])
         except OSError as error:
             raise files.failure(error, self.path, outcome="unknown" if written else "none") from error

@@ -1,7 +1,7 @@
-"""The run log: one append-only file of lines for each run, and one snapshot for each session that may resume.
+"""The run log: an append-only line file for each run, and a snapshot for each session that may resume.
 
-The log is for inspection, audit and replay, and is never rewritten; the snapshot is replaced whole, and is what a
-session resumes from. They are joined by ``session_id``, and neither is made of the other. Both are files: they take no
+The log is for inspection, audit and replay, and is never rewritten. The snapshot is replaced whole, and a session
+resumes from it. The two share a ``session_id``, and neither is derived from the other. Both are files, so they take no
 part in transactions.
 """
 

@@ -1,4 +1,4 @@
-"""`RunLog`: the face ``store.run_log``."""
+"""`RunLog`: the object ``store.run_log``."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from lastlight_state.files.run_log.states import Reconstruction, States
 from lastlight_state.files.run_log.states.files import SessionState
 from lastlight_state.files.run_log.tree import RunTree
 
-# Preparing a resume: the messages to go on with, and the header of the new run. Pure: reads and writes nothing.
+# Preparing a resume: the messages to continue with, and the header of the new run. Reads and writes nothing.
 #
-# A resume is a new run with a log of its own. Its header carries the new environment, so that this is known before the
-# first invocation.
+# A resume is a new run with a log of its own. Its header has the new environment, so that the environment is known
+# before the first invocation.
 
 _SYSTEM = "system"
 
 
 class EnvironmentChange(NamedTuple):
-    """A difference of the environment from the last run's."""
+    """A difference between this environment and the last run's."""
 
     name: str
     before: Any
@@ -44,10 +44,10 @@ class EnvironmentChange(NamedTuple):
 
 
 class ResumePlan(Record):
-    """The plan with which a session is resumed.
+    """The plan for resuming a session.
 
-    ``meta`` is the state's with the new environment, for the next snapshot. ``changes`` are what differs from the last
-    environment, ``dropped`` what was taken out of the history.
+    ``meta`` is the state's with the new environment, for the next snapshot. ``changes`` are the differences from the
+    last environment, ``dropped`` the parts removed from the history.
     """
 
     session_id: str
@@ -68,7 +68,7 @@ class ResumePlan(Record):
 
 
 def default_notice(changes: Sequence[EnvironmentChange]) -> str:
-    """Return what the model is told of a new environment."""
+    """Return the text that tells the model about a new environment."""
     lines = [f"- {change.name}: {change.after} (before: {change.before})" for change in changes]
     return "\n".join(["The session was resumed in another environment:", *lines])
 
@@ -82,12 +82,14 @@ def prepare_resume(
     system_prompt: str | None = None,
     notice: Callable[[Sequence[EnvironmentChange]], str] | None = default_notice,
 ) -> ResumePlan:
-    """Return the plan to resume a session in this environment. Equal input gives equal plans; the input is not changed.
+    """Return the plan to resume a session in this environment.
 
-    Calls without a result and results without a call are dropped. ``system_prompt`` takes the place of the leading
-    system messages. Where the environment differs from ``previous``, by default the one of the last plan, a system
-    message with the text of ``notice`` follows them; notices of earlier resumes are removed. Raises `NewerSchema` for
-    a state of a version that is not ours, and `InvalidValue` for a last plan's environment that cannot be read.
+    Equal inputs give equal plans; the input is not changed.
+
+    Calls without a result and results without a call are dropped. ``system_prompt`` replaces the leading system
+    messages. If the environment differs from ``previous``, by default that of the last plan, a system message with the
+    text of ``notice`` follows. Notices of earlier resumes are removed. Raises `NewerSchema` for a state of another
+    version, and `InvalidValue` if the last plan's environment cannot be read.
     """
     if type(state.schema_version) is not int or state.schema_version != paths.VERSION:
         raise newer(f"session state {state.session_id}", state.schema_version)
@@ -117,7 +119,7 @@ def _remembered(meta: JsonObject | None) -> Runtime | None:
 
 
 def _changes(now: Runtime, before: Runtime | None) -> tuple[EnvironmentChange, ...]:
-    """Return the fields that both environments tell, and that differ."""
+    """Return the fields that both environments have, with different values."""
     if before is None:
         return ()
     old, new = before.to_json(), now.to_json()
@@ -126,10 +128,10 @@ def _changes(now: Runtime, before: Runtime | None) -> tuple[EnvironmentChange, .
 
 
 class RunLog:
-    """``store.run_log``: runs and session states below ``<root>/sessions``. Creates nothing by itself.
+    """Runs and session states below ``<root>/sessions``: ``store.run_log``. Creates nothing by itself.
 
     It needs no database: a process without one, such as an agent in a container, uses `open`. ``sync`` says when lines
-    are flushed to disk, ``lock_timeout`` how many seconds a call waits for another one's append or save.
+    are synced to disk, ``lock_timeout`` how many seconds a call waits for another one's append or save.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What the records of run logs and session states are made of: objects that keep the fields they do not know."""
+"""Parts of the records in run logs and session states: objects that keep unknown fields."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 def _moment(value: Any) -> Any:
-    """Return a time of a file; one of a program is left for the writer to judge."""
+    """Return the time in a file's field. A time object of a program is returned unchanged, for the writer to check."""
     return value if isinstance(value, datetime) else moment_of(value)
 
 
-#: A time. One that cannot be parsed is read as None; its text stays in the record's bytes.
+#: A time. If it cannot be parsed, it is read as None; its text stays in the record's bytes.
 Time = Annotated[datetime | None, BeforeValidator(_moment)]
 Text = Annotated[str, Strict()]
-#: Beyond 64 bits a number is not read back as it was written.
+#: A number; beyond 64 bits it would not be read back as it was written.
 Whole = Annotated[int, Strict(), Field(ge=-(2**63), lt=2**63)]
 Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
@@ -32,11 +32,11 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, dict, type(None)})
 
 
 class Open(Record):
-    """A record that keeps the fields it does not know."""
+    """A record that keeps unknown fields."""
 
     model_config = ConfigDict(extra="allow")
 
-    #: The fields in their order, and those that are written though they were not given, such as the type.
+    #: The fields in their order, and the fields that are written even if they were not given, such as the type.
     _order: ClassVar[tuple[str, ...]] = ()
     _constants: ClassVar[frozenset[str]] = frozenset()
 
@@ -101,16 +101,16 @@ class RunInput(Open):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        """Return the field that the type names must be there; what newer types need is not known."""
+        """Check that the field named by the type is present; requirements of newer types are unknown."""
         if self.type in ("text", "parts") and getattr(self, self.type) is None:
             raise ValueError(f"{self.type} is missing")
         return self
 
 
 class OutputRef(Open):
-    """A reference to the place where a tool's output is stored whole.
+    """A reference to the place where a tool's whole output is stored.
 
-    The sizes are its producer's and are never checked.
+    The sizes come from its producer and are never checked.
     """
 
     id: Text
@@ -128,7 +128,7 @@ class LlmInput(Open):
 
 
 class LlmUsage(Open):
-    """The tokens of one invocation."""
+    """The token counts of one invocation."""
 
     model: Text
     input_tokens: Whole

@@ -1,7 +1,7 @@
-"""Histories of messages: dropping what a cancelled or crashed turn left half done, and the marks of resumes. Pure.
+"""Message histories: drops the unfinished parts of a cancelled or crashed turn, and handles the notices of resumes.
 
-Calls and results are known in both usual forms: ``tool_calls`` with ``tool`` messages, and content blocks ``tool_use``
-with ``tool_result``. Everything else is kept as it is.
+Calls and results are recognised in both usual forms: ``tool_calls`` with ``tool`` messages, and content blocks
+``tool_use`` with ``tool_result``. Everything else is kept as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lastlight_state.files.run_log.fields import JsonObject
 
 
 class Dropped(NamedTuple):
-    """A call or a result that was dropped, or a message that had nothing left, by its place in the history."""
+    """A dropped call or result, or a message that became empty, by its position in the history."""
 
     kind: Literal["call", "result", "message"]
     position: int
@@ -25,7 +25,7 @@ class Dropped(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    """A history that a provider accepts, and what was dropped from it."""
+    """A history that a provider accepts, and the parts that were dropped from it."""
 
     messages: tuple[JsonObject, ...]
     dropped: tuple[Dropped, ...]
@@ -33,9 +33,9 @@ class Normalised(NamedTuple):
 
 @guarded
 def normalise(messages: Iterable[Mapping[str, Any]]) -> Normalised:
-    """Drop results without a call, calls without a result, and assistant messages that have nothing left.
+    """Return the history without results that lack a call, calls that lack a result, and assistant messages left empty.
 
-    The order of messages is kept, and unknown roles and fields are. The given messages are not changed.
+    The order of messages, unknown roles and unknown fields are kept. The given messages are not changed.
     """
     given = [_copy(message) for message in messages]
     paired = _paired(given)
@@ -59,12 +59,12 @@ def normalise(messages: Iterable[Mapping[str, Any]]) -> Normalised:
 
 @guarded
 def without_marks(messages: Iterable[Mapping[str, Any]]) -> tuple[JsonObject, ...]:
-    """Return the messages without the marks of resume notices, for providers that accept no other fields."""
+    """Return the messages without the marks of resume notices, for providers that accept no extra fields."""
     return tuple(_unmarked(message) if is_notice(message) else _copy(message) for message in messages)
 
 
 def is_notice(message: Any) -> bool:
-    """Return whether a message was put there by a resume."""
+    """True if a resume inserted this message."""
     meta = message.get("meta") if isinstance(message, Mapping) else None
     return isinstance(meta, dict) and bool(meta.get(paths.NOTICE))
 
@@ -83,7 +83,7 @@ def _unmarked(message: Mapping[str, Any]) -> JsonObject:
 
 
 def _paired(messages: list[JsonObject]) -> set[tuple[int, Any]]:
-    """Return the calls and results that belong together, each by the index of its message and the call's id."""
+    """Return the calls that have a result, and the results that have a call, by message index and the call's id."""
     open_calls: dict[Any, int] = {}
     paired: set[tuple[int, Any]] = set()
     for index, message in enumerate(messages):
@@ -113,7 +113,7 @@ def _results(message: JsonObject) -> Iterator[str]:
 
 
 def _strip(message: JsonObject, index: int, paired: set[tuple[int, Any]]) -> Iterator[Dropped]:
-    """Take the calls and results out of a message that belong to nothing."""
+    """Remove unpaired calls and results from a message."""
     calls = message.get("tool_calls")
     if isinstance(calls, list):
         lost = [call for call in _objects(calls) if (index, _text(call.get("id"))) not in paired]

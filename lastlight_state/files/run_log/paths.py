@@ -22,18 +22,18 @@ from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.files.run_log.storage import SUFFIX as PACKED_SUFFIX
 from lastlight_state.reprs import shown
 
-# The vocabularies of run logs, and the keys that this library adds to ``meta``.
+# The words used in run logs, and the keys that this library adds to ``meta``.
 
 RunStatusWord: TypeAlias = Literal["running", "awaiting_ui", "completed", "error", "cancelled"]
 RunOutcome: TypeAlias = Literal["completed", "cancelled", "error"]
-#: ``running`` and ``crashed`` runs have no ``run.end``; where there are no locks to tell them apart it is ``unknown``.
+#: The states of runs. ``running`` and ``crashed`` runs have no ``run.end``; without file locks, they are ``unknown``.
 RunState: TypeAlias = Literal["running", "crashed", "unknown", "ended"]
 OnError: TypeAlias = Literal["raise", "report"]
 
 STATUSES = words(RunStatusWord)
 OUTCOMES = words(RunOutcome)
 INPUTS = frozenset({"text", "parts"})
-#: The statuses that end a run.
+#: The statuses of a finished run.
 TERMINAL = OUTCOMES
 
 #: The version of files and snapshots that is written, and the only one that is supported.
@@ -43,7 +43,7 @@ MARK = "x.lastlight."
 LATE = MARK + "late"
 ENVIRONMENT = MARK + "environment"
 WORKSPACE = MARK + "workspace_root"
-#: The same in snapshots of the original program.
+#: The version in snapshots of the original program.
 FOREIGN_WORKSPACE = "codelia_workspace_root"
 NOTICE = MARK + "resume_notice"
 RECONSTRUCTED = MARK + "reconstructed"
@@ -57,28 +57,28 @@ LOG_SUFFIX, STATE_SUFFIX = ".jsonl", ".json"
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _YEAR, _TWO_DIGITS = re.compile(r"[0-9]{4}"), re.compile(r"[0-9]{2}")
 _NAME_BYTES = 255
-#: Directories of a day: year, month, day.
+#: The names of day directories: year, month, day.
 _DAY = 3
-#: The longest name of a file made from an id: a damaged snapshot keeps ``<id>.json.bad-<time>``.
+#: The longest name of a file made from an id: a damaged snapshot is kept as ``<id>.json.bad-<time>``.
 _SUFFIX_BYTES = 40
-#: Endings of files that repairs leave beside the logs.
+#: The endings of files that repairs leave beside the logs.
 _NO_RUNS = (".repaired", ".tmp")
 
 
 def new_run_id() -> str:
-    """Return a fresh id for a run or a session: a UUIDv4."""
+    """Return a new id for a run or a session: a UUIDv4."""
     return str(uuid4())
 
 
 def is_uuid4(text: str) -> bool:
-    """Return whether this is a UUIDv4 in canonical lower case."""
+    """True if this is a UUIDv4 in canonical lower case."""
     return _UUID4.fullmatch(text) is not None
 
 
 def checked_id(where: str, text: Any) -> str:
-    """Return the id, if something may be written under it: a UUIDv4 in lower case.
+    """Return the id, if it may be used for a new file: a UUIDv4 in lower case.
 
-    Raises `UnsafePath` for what would leave its directory, else `InvalidValue`.
+    Raises `UnsafePath` for an id that would leave its directory, else `InvalidValue`.
     """
     readable_id(where, text)
     if not is_uuid4(text):
@@ -87,7 +87,7 @@ def checked_id(where: str, text: Any) -> str:
 
 
 def readable_id(where: str, text: Any) -> str:
-    """Return the id, if a file can have this name, also one that this library would not write.
+    """Return the id, if a file can have this name, even one that this library would not write.
 
     Raises as `checked_id`.
     """
@@ -107,7 +107,7 @@ def readable_id(where: str, text: Any) -> str:
 
 
 def is_readable(text: str) -> bool:
-    """Return whether `readable_id` accepts it."""
+    """True if `readable_id` accepts the id."""
     try:
         readable_id("id", text)
     except InvalidValue:
@@ -116,7 +116,7 @@ def is_readable(text: str) -> bool:
 
 
 def run_of(file_name: str) -> str | None:
-    """Return the run id of a log's file name, None for the names of other files."""
+    """Return the run id in a log's file name; None for other files."""
     plain = file_name.removesuffix(PACKED_SUFFIX)
     run_id = plain.removesuffix(LOG_SUFFIX)
     if run_id == plain or run_id.endswith(_NO_RUNS) or not is_readable(run_id):
@@ -125,13 +125,13 @@ def run_of(file_name: str) -> str | None:
 
 
 def session_of(file_name: str) -> str | None:
-    """Return the session id of a snapshot's file name, None for the names of other files."""
+    """Return the session id in a snapshot's file name; None for other files."""
     session_id = file_name.removesuffix(STATE_SUFFIX)
     return session_id if session_id != file_name and is_readable(session_id) else None
 
 
 def started(moment: Any) -> datetime:
-    """Return when a run started, in UTC. Raises `InvalidValue` for a time without zone, and for what is no time."""
+    """Return the start of a run in UTC. Raises `InvalidValue` for a time without zone, and for anything else."""
     if moment is None:
         raise InvalidValue("started_at", "must be a time with its zone")
     return aware_utc("started_at", moment)
@@ -143,12 +143,12 @@ def day_parts(day: date) -> tuple[str, str, str]:
 
 
 def is_part(name: str, level: int) -> bool:
-    """Return whether a directory may be a year (level 0), month or day."""
+    """True if a directory of this name may be a year (level 0), month or day."""
     return (_YEAR if level == 0 else _TWO_DIGITS).fullmatch(name) is not None
 
 
 def day_of(parts: tuple[str, str, str]) -> date | None:
-    """Return the day of three directories; None for what is in no calendar."""
+    """Return the day of three directories; None if the calendar has no such day."""
     try:
         return date(*map(int, parts))
     except ValueError:
@@ -156,7 +156,7 @@ def day_of(parts: tuple[str, str, str]) -> date | None:
 
 
 def day_parts_of(path: Path) -> tuple[str, str, str] | None:
-    """Return the year, month and day in whose directories a log stands; None for a file elsewhere."""
+    """Return the year, month and day directories of a log; None for a file elsewhere."""
     parts = path.absolute().parent.parts[-_DAY:]
     if len(parts) != _DAY or not all(is_part(name, level) for level, name in enumerate(parts)):
         return None
@@ -164,7 +164,7 @@ def day_parts_of(path: Path) -> tuple[str, str, str] | None:
 
 
 def moment_of(text: Any) -> datetime | None:
-    """Return a time in a file, of any precision and offset, in UTC. None for what is no time or has no zone."""
+    """Return a file's time, of any precision and offset, in UTC. None if it is not a time or has no zone."""
     if not isinstance(text, str):
         return None
     try:

@@ -1,6 +1,6 @@
-"""RunReading: the records of one log in file order, with an account of what is missing.
+"""RunReading: the records of one log in file order, with an account of missing ones.
 
-Every whole record is returned. What is not one is skipped, counted and located; no content of a file makes the reading
+Every whole record is returned. Everything else is skipped, counted and located; no content of a file makes the reading
 raise. Memory depends on the longest line, never on the file.
 """
 
@@ -25,12 +25,12 @@ from lastlight_state.files.run_log.tree import RunFile, RunTree, openings
 
 DamageReason: TypeAlias = Reason | Literal["no_type", "duplicate_header"]
 
-#: Damaged places that a reading names; all are counted.
+#: The most damaged places that a reading lists; all are counted.
 DAMAGES_KEPT = 1_000
 
 
 class Damage(Record):
-    """A place in a log that holds no record: its bytes, and its line, counted from 1 where it is read from there."""
+    """A part of a log without a record: its offset and length, and its line if reading began at line 1."""
 
     reason: DamageReason
     line: int | None
@@ -39,7 +39,7 @@ class Damage(Record):
 
 
 class Placed:
-    """A record with its place. ``line`` counts from 1."""
+    """A record with its position. ``line`` counts from 1."""
 
     __slots__ = ("line", "offset", "record")
 
@@ -50,13 +50,14 @@ class Placed:
 
 
 class RunReading:
-    """The records of a run. Iterate to read; the facts are complete when the iteration has ended.
+    """The records of a run. Iterate to read; the attributes are complete when the iteration has ended.
 
-    ``header`` is None where its line is missing or damaged; ``run_id`` and ``started_at`` then come from the file's
-    name and directory. ``supported`` says whether the version is ours. ``counts`` are records by type, ``damage`` the
-    first 1,000 of ``damage_count`` places without a record, ``misfits`` known records with a field that does not fit,
-    ``bad_times`` records whose ``ts`` cannot be parsed, ``recovered`` those found inside damaged lines. ``torn``: the
-    file ends in the middle of a line, at ``torn_at``; that is damage unless its writer lives.
+    ``header`` is None if its line is missing or damaged; ``run_id`` and ``started_at`` then come from the file's name
+    and directory. ``supported`` is True if the version is ours. ``counts`` has the number of records by type.
+    ``damage`` are the first 1,000 of ``damage_count`` places without a record. ``misfits`` counts known records with a
+    field that does not fit, ``bad_times`` records whose ``ts`` cannot be parsed, ``recovered`` records found inside
+    damaged lines. ``torn``: the file ends in the middle of a line, at ``torn_at``; this is damage unless its writer
+    lives.
     """
 
     def __init__(
@@ -84,28 +85,28 @@ class RunReading:
 
     @property
     def supported(self) -> bool:
-        """True if the header says the version that this library knows. A file without a header has none."""
+        """True if the header has the version that this library knows. False for a file without a header."""
         return self.header is not None and is_supported(self.header)
 
     @property
     def started_at(self) -> datetime:
-        """Return when the run started: by its header, else the beginning of its directory's day."""
+        """Return the start of the run: from its header, else the beginning of its directory's day."""
         told = self.header.started_at if self.header else None
         return told or datetime.combine(self._file.day, time(), UTC)
 
     def liveness(self) -> Liveness:
-        """Return whether the run's writer lives."""
+        """Return the state of the run's lock: ``held`` while its writer lives, ``free`` or ``unknown``."""
         return storage.liveness(self._tree.lock_path(self.run_id))
 
     def __iter__(self) -> Iterator[RunRecord]:
-        """Yield the records, of the types asked for. Each iteration reads the file anew."""
+        """Yield the records of the requested types. Each iteration reads the file again."""
         types = self._types
         for placed in self.placed():
             if types is None or placed.record.type in types:
                 yield placed.record
 
     def placed(self) -> Iterator[Placed]:
-        """Yield all records, with their places."""
+        """Yield all records, with their positions."""
         self._begin()
         reader = LineReader(-1, self.path, LineKind(Line, self._accepts), block_bytes=BLOCK_BYTES)
         with openings(self._file) as opened:
@@ -137,7 +138,7 @@ class RunReading:
                 yield placed
 
     def _tail(self, line: RawLine) -> Iterator[Placed]:
-        """Yield the end without a newline: a record if it is a whole object, since no part of one can be parsed."""
+        """Yield the last line without a newline if it is a whole object. A part of an object can never be parsed."""
         verdict = recovery.Verdict((), "oversize") if line.raw is None else recovery.judge(line.raw, self._accepts)
         if verdict.reason is None:
             yield from self._judged(line)
@@ -147,7 +148,7 @@ class RunReading:
             yield from self._judged(line)
 
     def _placed(self, piece: recovery.Piece, offset: int, *, recovered: bool) -> Placed | None:
-        """Return the record of an object and its place; None for an object that is no record."""
+        """Return the record and position of an object; None for an object that is not a record."""
         kind = piece.value.get("type")
         if not isinstance(kind, str):
             self._report("no_type", offset, len(piece.raw))
@@ -180,7 +181,7 @@ class RunReading:
 
 
 def is_supported(header: RunHeader) -> bool:
-    """Return whether a header that was read says the version that this library knows."""
+    """True if a header has the version that this library knows."""
     version = header.schema_version
     return "schema_version" in header.model_fields_set and type(version) is int and version == paths.VERSION
 
@@ -190,5 +191,5 @@ def _says_version(record: RunRecord) -> bool:
 
 
 def newer(what: str, found: object) -> NewerSchema:
-    """Return the error for a file of a version that is not supported."""
+    """Return the error for a file of an unsupported version."""
     return NewerSchema(found=str(found), head=str(paths.VERSION), min_reader=str(found), what=what)

@@ -1,8 +1,8 @@
-"""The records of a run log: the header, nine kinds of events, records of others, and what is not known.
+"""The records of a run log: the header, nine kinds of events, custom records of other programs, and unknown records.
 
-All are frozen. Fields that are not named here are kept, at every depth, and are attributes as well. A record that was
-read keeps its bytes: ``raw`` are these, `to_json` is their value, and appending the record elsewhere writes them as
-they are.
+All are frozen. Fields that are not declared here are kept, at every depth, and are attributes as well. A record that
+was read keeps its bytes: ``raw`` returns them, `to_json` returns their value, and appending the record elsewhere writes
+the same bytes.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from lastlight_state.files.run_log.fields import (
 
 
 class Logged(Open):
-    """What all records of a run log have."""
+    """The base of all records of a run log."""
 
     type: Text
 
-    # Set in an instance's __dict__ alone: private attributes of pydantic cost as much as the validation.
+    # Set only in an instance's __dict__: private attributes of pydantic cost as much as the validation.
     _raw: ClassVar[bytes | None] = None
     _recovered: ClassVar[bool] = False
     _problem: ClassVar[str | None] = None
 
     @property
     def raw(self) -> bytes | None:
-        """Return the record's exact bytes without the newline; None for one that was not read from a file."""
+        """Return the record's exact bytes without the newline; None for a record that was not read from a file."""
         return self._raw
 
     @property
     def recovered(self) -> bool:
-        """True if it was found inside a damaged line."""
+        """True if the record was found inside a damaged line."""
         return self._recovered
 
     @property
@@ -64,11 +64,11 @@ class Logged(Open):
         return self._problem
 
     def to_json(self) -> JsonObject:
-        """Return the record as a JSON object: that of its bytes if it was read, else exactly the given fields."""
+        """Return the record as a JSON object: the one in its bytes if it was read, else exactly the given fields."""
         return super().to_json() if self._raw is None else dict(codec.load_line(self._raw))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy. One with changes is a new record, without the bytes of this one."""
+        """Return a copy. A copy with changes is a new record, without the original's bytes."""
         copy = super().model_copy(update=update, deep=deep)
         if update:
             copy.__dict__.pop("_raw", None)
@@ -85,7 +85,7 @@ class RunHeader(Logged):
     """The first line of a log, written once."""
 
     type: Literal["header"] = "header"
-    schema_version: Any = 1  # newer files may have any
+    schema_version: Any = 1  # newer files may have any value
     run_id: Text
     session_id: Text | None = None
     started_at: Time
@@ -111,7 +111,7 @@ class RunStart(Logged):
 
 
 class RunContext(Logged):
-    """The part of the model's context that is left."""
+    """The percentage of the model's context that is left."""
 
     type: Literal["run.context"] = "run.context"
     run_id: Text
@@ -121,7 +121,7 @@ class RunContext(Logged):
 
 
 class AgentEvent(Logged):
-    """An event for display. ``seq`` is the order of playback."""
+    """An event for display. ``seq`` is its position in the playback."""
 
     type: Literal["agent.event"] = "agent.event"
     run_id: Text
@@ -169,7 +169,7 @@ class LlmResponse(Logged):
 
 
 class RunStatus(Logged):
-    """The status of a run. A word of a newer writer is returned as it is."""
+    """The status of a run. A status of a newer writer is returned as it is."""
 
     type: Literal["run.status"] = "run.status"
     run_id: Text
@@ -201,7 +201,7 @@ class RunEnd(Logged):
 
 
 class CustomRecord(Logged):
-    """A record of another program, its type in the form ``x.<org>.<name>``. All its other fields are its own."""
+    """A record of another program, with a type of the form ``x.<org>.<name>``. It defines all its other fields."""
 
     run_id: Text | None = None
     ts: Time = None
@@ -209,7 +209,7 @@ class CustomRecord(Logged):
 
 
 class UnknownRecord(Logged):
-    """A record whose type is not known, or whose fields do not fit its type; then ``problem`` names the field."""
+    """A record of an unknown type, or with fields that do not fit its type; then ``problem`` names the field."""
 
     run_id: Any = None
     ts: Time = None
@@ -231,7 +231,7 @@ RunRecord: TypeAlias = (
     | UnknownRecord
 )
 
-#: The records of the seed's format by their type.
+#: The records of the original format, by their type.
 KINDS: dict[str, type[Logged]] = {
     kind.model_fields["type"].default: kind
     for kind in (
@@ -249,27 +249,27 @@ KINDS: dict[str, type[Logged]] = {
 }
 
 
-# Lines of a run log to records, and which objects inside a damaged line are records.
+# Turns lines of a run log into records, and decides which objects in a damaged line are records.
 
 P = TypeVar("P", bound=Open)
 
 _CUSTOM = re.compile(r"x\.[a-z0-9-]+(\.[A-Za-z0-9_-]+)+")
-#: Types that begin so are kept for later versions of the format.
+#: The prefix of types that are reserved for later versions of the format.
 _RESERVED = ("run.", "agent.", "tool.", "llm.")
 
 
 def is_custom(kind: str) -> bool:
-    """Return whether a type has the form ``x.<org>.<name>``."""
+    """True if a type has the form ``x.<org>.<name>``."""
     return _CUSTOM.fullmatch(kind) is not None
 
 
 def is_reserved(kind: str) -> bool:
-    """Return whether a type is not known and is kept for later versions of the format."""
+    """True if a type is unknown and reserved for later versions of the format."""
     return kind not in KINDS and (kind.startswith(_RESERVED) or kind.startswith("header"))
 
 
 def accepts(run_id: str) -> Accepts:
-    """True if an object found in a damaged line is a record of this run, and not an object inside another one."""
+    """True if an object found in a damaged line is a record of this run, and not a part of another object."""
 
     def is_record(value: JsonObject) -> bool:
         kind = value.get("type")
@@ -282,7 +282,8 @@ def accepts(run_id: str) -> Accepts:
 def record_of(value: Mapping[str, Any]) -> RunRecord:
     """Return the record of a JSON object with a text ``type``.
 
-    What does not fit its type is an `UnknownRecord` that says why. Raises `InvalidValue` for an object without a type.
+    If a field does not fit the type, returns an `UnknownRecord` that says why. Raises `InvalidValue` for an object
+    without a type.
     """
     return _record_of(dict(value))
 
@@ -313,7 +314,7 @@ def record_of_piece(piece: Piece, *, recovered: bool) -> RunRecord:
 
 
 def part(where: str, kind: type[P], value: Any) -> P:
-    """Return a part of a record: as it is, or made of a mapping.
+    """Return a part of a record: unchanged, or built from a mapping.
 
     Raises `InvalidValue` naming the field that does not fit.
     """
@@ -325,7 +326,7 @@ def part(where: str, kind: type[P], value: Any) -> P:
 
 
 def made(kind: type[P], fields: dict[str, Any], *, where: str | None = None) -> P:
-    """Return a record of these fields. Raises `InvalidValue` naming the field that does not fit."""
+    """Return a record with these fields. Raises `InvalidValue` naming the field that does not fit."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:

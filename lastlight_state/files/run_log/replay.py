@@ -1,4 +1,4 @@
-"""Replaying runs: their prompts as they were sent, their events as they were shown, and summaries."""
+"""Replays of runs: the prompts as they were sent, the events as they were shown, and summaries."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from lastlight_state.files.run_log.runs.heads import STATES, input_text
 from lastlight_state.files.run_log.runs.lists import RunLists
 from lastlight_state.files.run_log.tree import RunFile, RunTree
 
-# What replays of runs give.
+# The results of replays.
 
 
 class PromptTurn(Record):
-    """One invocation of the model: its exact prompt, and the answer; None where there was none."""
+    """An invocation of the model: its exact prompt, and the answer; None if there was no answer."""
 
     seq: int
     request: LlmRequest
@@ -62,7 +62,7 @@ class SessionHistory(Record):
 
 
 class TokenTotals(Record):
-    """The tokens of one model's answers."""
+    """The token counts of one model's answers."""
 
     responses: int
     input_tokens: int
@@ -76,7 +76,7 @@ class TokenTotals(Record):
 class RunDigest(Record):
     """A summary of a run. Texts have at most 1,000 characters.
 
-    ``records`` are counts by type, ``usage`` totals by model; answers without usage count in none.
+    ``records`` are counts by type, ``usage`` totals by model; answers without usage are not counted.
     """
 
     run_id: str
@@ -106,7 +106,7 @@ class RunDigest(Record):
     damage: tuple[Damage, ...]
 
 
-# The summary of a run, in one pass and constant memory.
+# The summary of a run, computed in one pass and constant memory.
 
 _TEXT = 1_000
 _COMPACTION = "compaction_complete"
@@ -180,7 +180,7 @@ class Tally:
             self._add_fact(record)
 
     def _add_fact(self, record: RunRecord) -> None:
-        """Add a fact, the latest that a run says of itself."""
+        """Record a fact; of several, the latest is kept."""
         if isinstance(record, RunStart):
             self._session_id = record.session_id
             text = input_text(record.input.to_json())
@@ -215,13 +215,13 @@ def _filled(totals: Counter[str]) -> dict[str, int]:
     return {name: totals[name] for name in TokenTotals.model_fields}
 
 
-#: The event that stands for the input of a run.
+#: The type of the event that represents the input of a run.
 INPUT_EVENT = "hidden_user_message"
 INPUT_SEQ = -1
 
 
 class Replay:
-    """``store.run_log.replay``"""
+    """Replays of runs: ``store.run_log.replay``."""
 
     def __init__(self, tree: RunTree, lists: RunLists) -> None:
         self._tree = tree
@@ -231,10 +231,10 @@ class Replay:
     def prompts(self, run_id: str) -> Iterator[PromptTurn]:
         """Yield the invocations in the order of their requests, each with the exact prompt that was sent.
 
-        `NotFound` at once.
+        Raises `NotFound` at the call, not at the first iteration.
 
         Nothing is derived from events: compactions are already in the prompts. Of several records with one number the
-        first counts. An invocation is given when its answer is met, so memory holds those that are not answered yet.
+        first counts. An invocation is yielded when its answer is read, so memory holds only the unanswered ones.
         """
         return self._turns(self._tree.get(run_id))
 
@@ -248,21 +248,20 @@ class Replay:
 
     @checked
     def events(self, run_id: str, *, after_seq: int | None = None) -> list[AgentEvent]:
-        """Return the events by ascending ``seq``, equal ones in file order; those behind ``after_seq``.
+        """Return the events after ``after_seq`` by ascending ``seq``, equal ones in file order.
 
         For display only.
 
-        Events of any type are given, ``compaction_start`` and ``compaction_complete`` among them. Raises `NotFound`.
+        Events of all types are returned, ``compaction_start`` and ``compaction_complete`` included. Raises `NotFound`.
         """
         return self._events(self._reading(self._tree.get(run_id)), after_seq)
 
     @checked
     def history(self, session_id: str, *, max_runs: int = 20, max_events: int = 1500) -> SessionHistory:
-        """Return the events of a session's newest ``max_runs`` runs by their start, played oldest first; the last
-        ``max_events`` of them.
+        """Return the last ``max_events`` events of a session's newest ``max_runs`` runs by start, oldest first.
 
-        Each run begins with its input, an event ``hidden_user_message``. Runs that are damaged give what can be read.
-        An unknown session has no runs.
+        Each run begins with its input, an event ``hidden_user_message``. Of damaged runs, the readable events are
+        returned. An unknown session has no runs.
         """
         paths.readable_id("session_id", session_id)
         number("max_runs", max_runs)
@@ -318,14 +317,14 @@ class Replay:
                     yield HistoryEvent(run_id=file.run_id, seq=INPUT_SEQ, ts=record.ts, event=shown)
                 elif isinstance(record, AgentEvent):
                     events.append(record)
-        except NotFound:  # removed meanwhile
+        except NotFound:  # deleted meanwhile
             return
         for event in sorted(events, key=lambda event: event.seq):
             yield HistoryEvent(run_id=file.run_id, seq=event.seq, ts=event.ts, event=event.event)
 
 
 def _complete(asked: dict[int, LlmRequest], answers: dict[int, LlmResponse]) -> Iterator[PromptTurn]:
-    """Yield the first requests that have their answers, in order. They leave both dicts."""
+    """Yield the first requests that have their answers, in order, removing them from both dicts."""
     for seq in list(asked):
         if seq not in answers:
             return

@@ -1,7 +1,7 @@
 """Files of run logs: new ones, packed ones, and the lock that a writer holds as long as it lives.
 
-A lock file is removed when it is released. So whoever gets a lock looks whether the path still names the file that it
-has locked, and tries again where it does not.
+A lock file is deleted when it is released. So after taking a lock, a process checks that the path still names the
+locked file, and otherwise tries again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_new(held: int, name: str, data: bytes, *, sync: bool = True) -> None:
-    """Make a file in the directory ``held``, which must not have one of this name.
+    """Create a file in the directory ``held``, which must not have one of this name.
 
-    Raises OSError; then there is no such file.
+    Raises OSError; then the file does not exist.
     """
     descriptor = os.open(name, _NEW, PRIVATE_FILE, dir_fd=held)
     try:
@@ -48,16 +48,16 @@ def write_new(held: int, name: str, data: bytes, *, sync: bool = True) -> None:
         os.close(descriptor)
 
 
-# Packed logs: gzip files that hold the bytes of logs that have ended.
+# Packed logs: gzip files with the bytes of logs of ended runs.
 
 SUFFIX = ".gz"
 _BLOCK_BYTES = 256 * 1024
-#: Begins a line that never ends. It stands where a damaged gzip cannot be read on, so that the log reads as torn there.
+#: An unfinished line. It replaces the unreadable rest of a damaged gzip, so that the log reads as torn there.
 _TORN = b"{"
 
 
 def pack(plain: int, target: int) -> None:
-    """Write the bytes of an open log into an open file as gzip, on disk when this returns. Raises OSError."""
+    """Write the bytes of an open log into an open file as gzip, synced to disk. Raises OSError."""
     with open(target, "wb", closefd=False) as raw:
         with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed, _from_start(plain) as source:
             shutil.copyfileobj(source, packed, _BLOCK_BYTES)
@@ -66,26 +66,26 @@ def pack(plain: int, target: int) -> None:
 
 
 def unpacked(packed: int, most: int | None = None) -> int:
-    """Return a descriptor of an unnamed file with the bytes of a packed log, or the first ``most`` of them.
+    """Return a descriptor of an unnamed file with a packed log's bytes, or the first ``most`` of them.
 
     Raises OSError.
     """
     with tempfile.TemporaryFile() as plain, _from_start(packed) as raw, gzip.GzipFile(fileobj=raw) as source:
         try:
-            rest = most  # read1: what stands before the damage is not held back until a block is full
+            rest = most  # read1: bytes before the damage are returned even if they fill no block
             while block := source.read1(_BLOCK_BYTES if rest is None else min(rest, _BLOCK_BYTES)):
                 plain.write(block)
                 rest = None if rest is None else rest - len(block)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             plain.write(_TORN)
-        if not plain.tell():  # no log is empty
+        if not plain.tell():  # a log is never empty
             plain.write(_TORN)
         plain.flush()
         return os.dup(plain.fileno())
 
 
 def is_same(plain: int, packed: int) -> bool:
-    """Return whether a packed log holds exactly the bytes of an open one. Raises OSError."""
+    """True if a packed log has exactly the bytes of an open one. Raises OSError."""
     unpacked_again = unpacked(packed)
     try:
         return _digest(plain) == _digest(unpacked_again)
@@ -99,7 +99,7 @@ def _digest(descriptor: int) -> bytes:
 
 
 def _from_start(descriptor: int) -> IO[bytes]:
-    """Return the open file from its first byte. It stays open when what is returned is closed."""
+    """Return a file object at the first byte of the open file. Closing it leaves the descriptor open."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     return open(descriptor, "rb", closefd=False)
 
@@ -108,12 +108,12 @@ Liveness: TypeAlias = Literal["held", "free", "unknown"]
 
 _OPEN = os.O_RDWR
 _CLOSED = -1
-#: How long somebody who looks may hold a lock, in seconds.
+#: The most seconds that a process may hold a lock only to check it.
 _LOOKING = 0.2
 
 
 class LockFile:
-    """A held lock file. ``is_real`` is False where the file system has no locks."""
+    """A held lock file. ``is_real`` is False if the file system has no locks."""
 
     def __init__(self, path: Path, descriptor: int, *, is_real: bool) -> None:
         self.is_real = is_real
@@ -122,7 +122,7 @@ class LockFile:
         files.renew_after_fork(self)
 
     def release(self) -> None:
-        """Remove the file and give the lock back. Again does nothing."""
+        """Delete the file and release the lock. Calling it again does nothing."""
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if descriptor == _CLOSED:
             return
@@ -130,19 +130,19 @@ class LockFile:
             with files.open_directory(self._path.parent, base=files.ROOT) as (held, _):
                 if _names(held, self._path.name, descriptor):
                     os.unlink(self._path.name, dir_fd=held)
-        except OSError:  # a leftover lock file that nobody holds says the same as none
+        except OSError:  # a leftover lock file that nobody holds has no effect
             pass
         finally:
             os.close(descriptor)
 
     def after_fork(self) -> None:
-        """Let go, in a forked child, of the parent's lock, which stays the parent's."""
+        """Close the parent's lock in a forked child; the lock stays the parent's."""
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if descriptor != _CLOSED:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        """Let go of a lock that was left held, and warn: its run or session has no writer any more."""
+        """Release a lock that was left held, with a warning: its run or session no longer has a writer."""
         descriptor = getattr(self, "_descriptor", _CLOSED)
         if descriptor != _CLOSED:
             self._descriptor = _CLOSED
@@ -157,9 +157,9 @@ class LockFile:
 
 
 def acquire(path: Path, timeout: float, *, sync: bool = True) -> LockFile:
-    """Hold the lock file, waiting for at most ``timeout`` seconds. Raises `BackendBusy`, `BackendUnavailable`.
+    """Take the lock file, waiting for at most ``timeout`` seconds. Raises `BackendBusy`, `BackendUnavailable`.
 
-    With ``sync``, directories that are made for it are on disk: what is locked is stored in one of them.
+    With ``sync``, new directories are synced to disk, because the locked file is stored in one of them.
     """
     end = time.monotonic() + timeout
     try:
@@ -176,7 +176,7 @@ def acquire(path: Path, timeout: float, *, sync: bool = True) -> LockFile:
                 except BaseException:
                     os.close(descriptor)
                     raise
-                os.close(descriptor)  # removed by the one who held it before
+                os.close(descriptor)  # deleted by the former holder
             if time.monotonic() > end:
                 raise BackendBusy(f"{path}: others made and removed the lock for {timeout:g} seconds")
     except OSError as error:
@@ -184,7 +184,7 @@ def acquire(path: Path, timeout: float, *, sync: bool = True) -> LockFile:
 
 
 def liveness(path: Path) -> Liveness:
-    """Return whether somebody holds the lock file. ``unknown`` where that cannot be told."""
+    """Return whether a process holds the lock file. ``unknown`` if that cannot be found out."""
     try:
         descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
     except FileNotFoundError:
@@ -204,7 +204,7 @@ def liveness(path: Path) -> Liveness:
 
 
 def try_acquire(path: Path, *, sync: bool = False) -> LockFile | None:
-    """Hold the lock file, or None if another does. Waits for those who only look whether it is held."""
+    """Return the lock file, held, or None if a process holds it. Waits for processes that only check it."""
     try:
         return acquire(path, _LOOKING, sync=sync)
     except BackendBusy:
@@ -212,7 +212,7 @@ def try_acquire(path: Path, *, sync: bool = False) -> LockFile | None:
 
 
 def _names(held: int, name: str, descriptor: int) -> bool:
-    """Return whether the name in this directory is the open file."""
+    """True if the name in this directory leads to the open file."""
     try:
         return os.path.samestat(os.stat(name, dir_fd=held, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """RunTree: finds run logs and snapshots in their directories without reading them.
 
-What is not in its place is passed over: other names, links, directories where files are expected.
+Misplaced entries are passed over: other names, links, directories in place of files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lastlight_state.files.run_log import paths, storage
 
 
 class RunFile(NamedTuple):
-    """The log of a run: its id and the day of its directory. ``inode`` tells it from another file of that name."""
+    """The log of a run: its id and the day of its directory. ``inode`` distinguishes files that had the same name."""
 
     run_id: str
     day: date
@@ -28,17 +28,17 @@ class RunFile(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """True if it is a gzip."""
+        """True if the log is a gzip file."""
         return self.path.suffix == storage.SUFFIX
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return the names that the run's log may have in its directory: as it was written, and packed."""
+        """Return the names that the run's log may have in its directory: unpacked and packed."""
         return _names(self.run_id)
 
 
 class StateFile(NamedTuple):
-    """The snapshot of a session, as its directory shows it."""
+    """The snapshot of a session, as listed in its directory."""
 
     changed_ns: int
     session_id: str
@@ -47,7 +47,7 @@ class StateFile(NamedTuple):
 
 
 class RunTree:
-    """The files below ``<root>/sessions``. The root may be reached through links; nothing below it is followed."""
+    """The files below ``<root>/sessions``. The root may be reached through links; links below it are not followed."""
 
     def __init__(self, root: Path) -> None:
         self.root = files.real(root)
@@ -80,7 +80,7 @@ class RunTree:
                         yield day, self.sessions / year / month / name
 
     def find(self, run_id: str) -> RunFile | None:
-        """Return the log of this run: two looks for each day, the newest first.
+        """Return the log of this run. Checks two names in each day, the newest day first.
 
         Raises `UnsafePath`, `InvalidValue`, `BackendUnavailable`.
         """
@@ -93,7 +93,7 @@ class RunTree:
         return None
 
     def get(self, run_id: str) -> RunFile:
-        """Return what `find` does. Raises `NotFound` without a log."""
+        """Return the log, as `find` does. Raises `NotFound` without a log."""
         found = self.find(run_id)
         if found is None:
             raise NotFound(paths.RUN, run_id)
@@ -111,7 +111,7 @@ class RunTree:
         return list(found.values())
 
     def snapshots(self) -> list[StateFile]:
-        """Return the snapshots, the one changed last first."""
+        """Return the snapshots, the last changed first."""
         found = []
         for entry in _entries(self.states):
             session_id = paths.session_of(entry.name)
@@ -122,9 +122,9 @@ class RunTree:
 
 
 def open_run(file: RunFile, most: int | None = None) -> int:
-    """Return a descriptor of a log to read from; of a packed one, of its bytes or the first ``most`` of them.
+    """Return a descriptor of a log to read from. For a packed log: of its bytes, or the first ``most`` of them.
 
-    Raises `NotFound` when it has vanished, `BackendUnavailable`.
+    Raises `NotFound` if it has vanished, `BackendUnavailable`.
     """
     try:
         descriptor = files.open_to_read(file.path, base=files.ROOT)
@@ -142,7 +142,7 @@ def open_run(file: RunFile, most: int | None = None) -> int:
 
 @contextmanager
 def openings(file: RunFile) -> Iterator[Callable[[], int]]:
-    """Lend a function that opens a log again and again. A packed one is unpacked once. Raises as `open_run`."""
+    """Yield a function that opens a log any number of times. A packed log is unpacked once. Raises as `open_run`."""
     if not file.is_packed:
         yield lambda: open_run(file)
         return
@@ -159,7 +159,7 @@ def _names(run_id: str) -> tuple[str, str]:
 
 
 def _inode(path: Path) -> int | None:
-    """That of a regular file; None for anything else. Raises `BackendUnavailable` where it cannot be told."""
+    """Return the inode of a regular file; None for any other kind. Raises `BackendUnavailable` if access is denied."""
     try:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -186,7 +186,7 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Return True if the entry is a directory. Raises `BackendUnavailable` where it cannot be told."""
+    """True if the entry is a directory. Raises `BackendUnavailable` if access is denied."""
     try:
         return entry.is_dir(follow_symlinks=False)
     except NotADirectoryError:  # replaced meanwhile
@@ -196,7 +196,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """True if the entry is a regular file, or if that cannot be told: its reader is told why."""
+    """True if the entry is a regular file, or if access is denied: opening it then raises the reason."""
     try:
         return entry.is_file(follow_symlinks=False)
     except OSError:
@@ -204,7 +204,10 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _snapshot(entry: os.DirEntry[str], session_id: str, path: Path) -> StateFile | None:
-    """None for what is no regular file. One that cannot be looked at counts: who opens it is told why."""
+    """Return the snapshot of an entry; None if it is not a regular file.
+
+    If access to it is denied, it is returned all the same: opening it then raises the reason.
+    """
     try:
         seen = entry.stat(follow_symlinks=False)
     except OSError:

@@ -1,4 +1,4 @@
-"""Checking logs of runs, and making clean copies of damaged ones."""
+"""Checks of run logs, and clean copies of damaged logs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from lastlight_state.files.run_log.tree import RunFile, RunTree
 
 
 class Checks:
-    """``store.run_log.checks``"""
+    """The checks of run logs: ``store.run_log.checks``."""
 
     def __init__(self, tree: RunTree) -> None:
         self._tree = tree
 
     @checked
     def validate(self, run: str | Path) -> Report:
-        """Check a log, by its run or by its path. Reads all of it, and writes nothing. Raises `NotFound`."""
+        """Check a log, given its run or its path. Reads all of it, and writes nothing. Raises `NotFound`."""
         file = self._file_at(run) if isinstance(run, Path) else self._tree.get(run)
         return Findings(RunReading(self._tree, file)).report(paths.day_parts_of(file.path))
 
     @checked
     def salvage(self, run_id: str, *, to: Path) -> Salvaged:
-        """Write the whole and recovered records of a damaged log to ``to``, byte for byte, one to a line.
+        """Write the whole and recovered records of a damaged log to ``to``, byte for byte, one per line.
 
-        Every other byte goes to ``<to>.rejects``. The log is untouched; a sound one is not copied. Raises `NotFound`,
-        `Conflict` for a packed log, `AlreadyExists` for a target that is there, `BackendUnavailable`.
+        Every other byte goes to ``<to>.rejects``. The log is not changed; a sound log is not copied. Raises `NotFound`,
+        `Conflict` for a packed log, `AlreadyExists` for an existing target, `BackendUnavailable`.
         """
         file = self._tree.get(run_id)
         if file.is_packed:

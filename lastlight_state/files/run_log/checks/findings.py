@@ -27,7 +27,7 @@ from lastlight_state.files.run_log.records import (
     is_custom,
 )
 
-# What checks of logs report.
+# Reports of checks of logs.
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
@@ -52,7 +52,7 @@ _WARNINGS, _NOTES = get_args(WarningCode), get_args(NoteCode)
 
 
 class Finding(Record):
-    """A finding about a log. ``line`` counts from 1; both are None where it concerns the file as a whole."""
+    """A finding about a log. ``line`` counts from 1. Position and line are None if it concerns the whole file."""
 
     code: str
     severity: Severity
@@ -62,9 +62,9 @@ class Finding(Record):
 
 
 class Report(Record):
-    """A check of a log. ``ok`` means that there are no errors.
+    """The result of a check of a log. ``ok`` is True if there are no errors.
 
-    ``findings`` are the first 1,000 of ``finding_count``, in file order; ``counts`` are all of them by code.
+    ``findings`` are the first 1,000 of ``finding_count``, in file order; ``counts`` has the number of all by code.
     """
 
     run_id: str
@@ -77,10 +77,10 @@ class Report(Record):
 
 
 class Salvaged(Record):
-    """The clean copy of a damaged log. A sound one has no copy, and nothing was written.
+    """The clean copy of a damaged log. A sound log has no copy, and nothing was written.
 
-    ``rejects`` holds every byte that is not in the copy. ``sections`` and ``section_bytes`` tell what the log consists
-    of: records, recovered ones, and damage by reason.
+    ``rejects`` has every byte that is not in the copy. ``sections`` and ``section_bytes`` count the parts of the log:
+    records, recovered records, and damage by reason.
     """
 
     run_id: str
@@ -92,7 +92,7 @@ class Salvaged(Record):
 
 
 def severity_of(code: str) -> Severity:
-    """Return how much a finding means. Codes that are neither warnings nor notes are errors."""
+    """Return the severity of a finding. Codes that are neither warnings nor notes are errors."""
     if code in _WARNINGS:
         return "warning"
     return "note" if code in _NOTES else "error"
@@ -100,7 +100,7 @@ def severity_of(code: str) -> Severity:
 
 FINDINGS_KEPT = 1_000
 
-#: Fields that later writers of the original add: no findings.
+#: Fields that later writers of the original program add; they are not findings.
 _ACCEPTED = {
     "model": {"fast", "source"},
     "input": {"session_key"},
@@ -109,7 +109,7 @@ _ACCEPTED = {
 
 
 class Findings:
-    """Looks through the records of a log in file order."""
+    """Collects the findings about a log's records, in file order."""
 
     def __init__(self, reading: RunReading) -> None:
         self._reading = reading
@@ -127,7 +127,7 @@ class Findings:
         self._last_status: str | None = None
 
     def report(self, day_of_path: tuple[str, str, str] | None) -> Report:
-        """Read the log, and report. ``day_of_path`` are its directories where it stands in a tree."""
+        """Read the log, and return the report. ``day_of_path`` are the day directories of a log in a tree."""
         reading = self._reading
         for placed in reading.placed():
             self._at = placed.line, placed.offset
@@ -179,7 +179,7 @@ class Findings:
             self._add("unnamespaced_type", f"type {record.type!r:.100}")
 
     def _look_at_record(self, record: RunRecord) -> None:
-        if record.run_id not in (self._reading.run_id, None):  # custom records alone may name none
+        if record.run_id not in (self._reading.run_id, None):  # only custom records may lack one
             self._add("run_id_mismatch", f"{record.type} is of another run")
         self._look_at_time(record)
         if self._has_end:
@@ -240,7 +240,7 @@ class Findings:
         self._last_event = seq
 
     def _close(self, day_of_path: tuple[str, str, str] | None) -> None:
-        """Add the findings that are known at the end only."""
+        """Add the findings that are known only at the end."""
         self._at = (None, None)
         if self._header is None:
             self._add("missing_header", "no header")

@@ -45,7 +45,7 @@ class Writing(NamedTuple):
 
 
 class Runs:
-    """``store.run_log.runs``"""
+    """The logs of runs: ``store.run_log.runs``."""
 
     def __init__(self, tree: RunTree, heads: Heads, lists: RunLists, writing: Writing) -> None:
         self._upkeep = Upkeep(tree, heads, lists, writing.lock_timeout)
@@ -56,11 +56,11 @@ class Runs:
 
     @checked
     def start(self, header: RunHeader, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
-        """Make the log of a new run and return its writer. Its file is there with its whole header, or not at all.
+        """Create the log of a new run and return its writer. The file appears with its whole header, or not at all.
 
         ``invoke_seq`` is the last invocation number of the session so far. ``on_error="report"`` logs and counts
-        failures of the file system, for runs that must go on without a disk. Raises `AlreadyExists`, `InvalidValue`
-        and `UnsafePath` for an id that is no UUIDv4 or a time without zone, `PayloadTooLarge`, `BackendUnavailable`.
+        failures of the file system, for runs that must go on without a disk. Raises `AlreadyExists`, `InvalidValue` and
+        `UnsafePath` for an id that is not a UUIDv4 or a time without zone, `PayloadTooLarge`, `BackendUnavailable`.
         """
         word("on_error", on_error, _ON_ERROR)
         number("invoke_seq", invoke_seq)
@@ -81,12 +81,12 @@ class Runs:
 
     @checked
     def reopen(self, run_id: str, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
-        """Return a writer that continues a log, after its writer has died or closed. Its numbers go on.
+        """Return a writer that continues a log after its writer has died or was closed. Its numbers go on.
 
-        ``invoke_seq`` is as in `start`. A torn last line is ended with a newline before the first append; nothing
-        else changes. A run with its ``run.end`` takes late tool outputs and ``x.`` records alone. Raises `NotFound`,
+        ``invoke_seq`` is as in `start`. A torn last line is ended with a newline before the first append; nothing else
+        changes. A run with its ``run.end`` accepts only late tool outputs and ``x.`` records. Raises `NotFound`,
         `LostRace` while another writer lives, `Conflict` for a packed log, `CorruptData` without a header,
-        `NewerSchema` for a version that is not ours, `BackendUnavailable`.
+        `NewerSchema` for another version, `BackendUnavailable`.
         """
         word("on_error", on_error, _ON_ERROR)
         number("invoke_seq", invoke_seq)
@@ -113,19 +113,19 @@ class Runs:
 
     @checked
     def read(self, run_id: str, *, types: Collection[str] | None = None, strict_version: bool = False) -> RunReading:
-        """Return the records of a run in file order, read while they are iterated. Raises `NotFound`.
+        """Return the records of a run in file order, read during iteration. Raises `NotFound`.
 
-        ``types`` keeps only records of these types. A version that is not ours is read as far as it can be;
+        ``types`` selects records of these types. A log of another version is read as far as possible;
         ``strict_version`` raises `NewerSchema` instead.
         """
         return RunReading(self._tree, self._tree.get(run_id), types=types, strict_version=strict_version)
 
     @checked
     def tail(self, run_id: str, *, after: str | None = None, limit: int = 1000) -> TailChunk:
-        """Return the records behind the cursor ``after``, at most ``limit`` (1 to 10,000).
+        """Return at most ``limit`` (1 to 10,000) records after the cursor ``after``.
 
-        At the end of a file there may be one more, without a newline. A line that is being written comes whole with
-        a later call. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
+        At the end of a file there may be one more, without a newline. A line that is still being written comes whole
+        with a later call. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
         """
         number("limit", limit, least=1, most=_MOST_IN_CHUNK)
         given = START if after is None else mark_of_text("after", after)
@@ -136,8 +136,8 @@ class Runs:
     def last(self, run_id: str, *, n: int = 50, before: str | None = None) -> TailChunk:
         """Return the last ``n`` (1 to 500) records, oldest first; with ``before``, the last ones before that cursor.
 
-        Give it the chunk's ``before`` to go further back, and its ``cursor`` to `tail` to go on. The cost depends on
-        these records, not on the file, unless it is packed. Errors as in `tail`.
+        Pass the chunk's ``before`` to go further back, and its ``cursor`` to `tail` to go on. The cost depends on these
+        records, not on the file, unless it is packed. Errors as in `tail`.
         """
         n = page_limit(n)
         given = None if before is None else mark_of_text("before", before)
@@ -146,7 +146,7 @@ class Runs:
 
     @contextmanager
     def _opened(self, run_id: str) -> Iterator[tuple[int, RunFile, bool]]:
-        """Open a run's log to read it. Yields the descriptor, the file, and whether the run's writer lives."""
+        """Open a run's log for reading. Yields the descriptor, the file, and the state of the run's writer."""
         file = self._tree.get(run_id)
         is_live = storage.liveness(self._tree.lock_path(run_id)) != "free"
         descriptor = open_run(file)
@@ -157,13 +157,13 @@ class Runs:
 
     @checked
     def find(self, run_id: str) -> RunEntry | None:
-        """Return the run as lists show it, or None. Raises `UnsafePath` for an id that cannot name a file."""
+        """Return the run's entry in lists, or None. Raises `UnsafePath` for an id that cannot name a file."""
         file = self._tree.find(run_id)
         return None if file is None else self._heads.entry(file)
 
     @checked
     def get(self, run_id: str) -> RunEntry:
-        """Return what `find` does. Raises `NotFound` without a log."""
+        """Return the run's entry, as `find` does. Raises `NotFound` without a log."""
         return self._heads.entry(self._tree.get(run_id))
 
     @checked
@@ -179,8 +179,8 @@ class Runs:
     ) -> RunPage:
         """Return a page of runs, the newest ``started_at`` first; equal ones by id. ``limit``: 1 to 500.
 
-        Runs from ``since`` on and before ``until``. It reads the first lines of the logs of the days that it passes,
-        once in a process, and the last lines of those on the page. Logs that cannot be opened are counted in
+        Runs from ``since`` on and before ``until``. It reads the first lines of the logs in the days that it passes,
+        once per process, and the last lines of those on the page. Logs that cannot be opened are counted in
         ``skipped``.
         """
         given = RunFilter(
@@ -193,23 +193,23 @@ class Runs:
 
     @checked
     def path(self, run_id: str) -> Path:
-        """Return the file of a run's log. Raises `NotFound`."""
+        """Return the path of a run's log. Raises `NotFound`."""
         return self._tree.get(run_id).path
 
     @checked
     def pack(self, run_id: str) -> bool:
-        """Put a gzip in the place of the log of a run that has ended. False if it is packed already.
+        """Replace the log of an ended run by a gzip file. Returns False if it is packed already.
 
-        The gzip is on disk and was read back before the log is removed; all readers read both. Raises `NotFound`,
+        The gzip is synced to disk and read back before the log is deleted; readers read both forms. Raises `NotFound`,
         `Conflict` for a run without its end or with a living writer, `BackendBusy`, `BackendUnavailable`.
         """
         return self._upkeep.pack(run_id)
 
     @checked
     def prune(self, *, ended_before: datetime, session_id: str | None = None, dry_run: bool = True) -> PruneReport:
-        """Remove the logs of runs that have ended, and whose last record is older than ``ended_before``.
+        """Delete the logs of ended runs whose last record is older than ``ended_before``.
 
-        With ``dry_run``, which is the default, nothing is removed. A run without its end is never removed, nor one
+        With ``dry_run``, which is the default, nothing is deleted. A run without its end is never deleted, nor a log
         that is being written. May be repeated after it was killed.
         """
         before = aware_utc("ended_before", ended_before)
@@ -236,7 +236,7 @@ class Runs:
 
 @contextmanager
 def _unless_kept(held: storage.LockFile) -> Iterator[None]:
-    """Let go of a lock when the block fails."""
+    """Release a lock if the block fails."""
     try:
         yield
     except BaseException:
@@ -245,7 +245,7 @@ def _unless_kept(held: storage.LockFile) -> Iterator[None]:
 
 
 def _chunk(descriptor: int, file: RunFile, given: Mark, limit: int, *, is_live: bool) -> TailChunk:
-    """Return the records behind a mark."""
+    """Return the records after a mark."""
     holds = given.holds(descriptor, file.path)
     size = os.fstat(descriptor).st_size
     reader = LineReader(descriptor, file.path, LineKind(Line, accepts(file.run_id)), start=given.offset if holds else 0)
@@ -301,7 +301,7 @@ def _records(lines: Iterable[Line]) -> tuple[RunRecord, ...]:
 
 
 def _is_record(line: Line) -> bool:
-    """True if the line has a type. An object without one is no record."""
+    """True if the line has a type. An object without a type is not a record."""
     return isinstance(line.value.get("type"), str)
 
 

@@ -1,4 +1,4 @@
-"""The first and the last lines of logs: what lists tell of a run."""
+"""The first and last lines of logs, from which lists describe a run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from lastlight_state.files.run_log.reading import Damage
 from lastlight_state.files.run_log.records import RunRecord, accepts, is_custom
 from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
 
-# What is told about runs without reading them whole.
+# Facts about runs that are found without reading whole logs.
 
 
 class RunEntry(Record):
-    """A run in a list: from the first lines of its log and from its last.
+    """A run in a list, described by the first and last lines of its log.
 
-    ``state`` is ``ended`` with a ``run.end``; without one ``running`` while its writer lives, else ``crashed``.
-    ``outcome`` is that of ``run.end``, ``input_preview`` has at most 200 characters. ``size_bytes`` are those of the
-    log, also where it is packed. ``schema_version`` is None without a header.
+    ``state`` is ``ended`` with a ``run.end``; without it ``running`` while its writer lives, else ``crashed``.
+    ``outcome`` is that of ``run.end``; ``input_preview`` has at most 200 characters. ``size_bytes`` is the log's size
+    before packing. ``schema_version`` is None without a header.
     """
 
     run_id: str
@@ -50,9 +50,9 @@ class RunPage(Page[RunEntry]):
 
 
 class PruneReport(Record):
-    """The logs that were removed, or would be with ``dry_run``, and their bytes on disk.
+    """The logs that were deleted, or would be with ``dry_run``, and their bytes on disk.
 
-    ``skipped`` counts logs that could not be read, and those that were being written.
+    ``skipped`` counts logs that could not be read, and logs that were being written.
     """
 
     run_ids: tuple[str, ...]
@@ -62,12 +62,13 @@ class PruneReport(Record):
 
 
 class TailChunk(Record):
-    """A chunk of a run's records. Pass ``cursor`` as ``after`` to `tail` for the next ones.
+    """A chunk of a run's records. Pass ``cursor`` as ``after`` to `tail` for the next chunk.
 
-    Pass ``before`` as ``before`` to `last` for the ones before them.
+    Pass ``before`` as ``before`` to `last` for the chunk before.
 
-    ``live`` says whether the run's writer lives, ``ended`` whether the log has its ``run.end``. ``at_end``: there was
-    nothing behind it. ``reset``: the cursor was of another file, or of one that was cut, so this begins at the start.
+    ``live`` is the state of the run's writer; ``ended`` is True if the log has its ``run.end``. ``at_end``: nothing
+    followed this chunk. ``reset``: the cursor belonged to another or a truncated file, so this chunk begins at the
+    start.
     """
 
     records: tuple[RunRecord, ...]
@@ -81,19 +82,19 @@ class TailChunk(Record):
 
 
 PREVIEW = 200
-#: Heads that are remembered. Headers are never rewritten.
+#: The most cached heads. Headers are never rewritten.
 _KEPT = 20_000
 _BLOCK_BYTES = 16 * 1024
-#: Of a packed log, unpacked to look for its first lines.
+#: The most bytes that are unpacked of a packed log for its first lines.
 _USUAL_HEAD = 256 * 1024
 _LARGEST_HEAD = 4 * 1024 * 1024
-#: Lines read for the input, which stands behind the header, and lines looked at if they are there.
+#: The most lines read for the input, which follows the header, and the lines checked if they exist.
 _USUAL_LINES, _FIRST_LINES = 2, 4
 STATES: dict[storage.Liveness, RunState] = {"held": "running", "free": "crashed", "unknown": "unknown"}
 
 
 class Head(NamedTuple):
-    """What the first lines tell."""
+    """The facts in the first lines of a log."""
 
     session_id: str | None
     started_at: datetime
@@ -111,7 +112,7 @@ class End(NamedTuple):
 
 
 class Heads:
-    """Reads the heads of logs, and keeps those that are complete."""
+    """Reads the heads of logs, and caches complete ones."""
 
     def __init__(self, tree: RunTree) -> None:
         self._tree = tree
@@ -119,7 +120,7 @@ class Heads:
         self._packed: dict[tuple[Path, int], RunEntry] = {}
 
     def of(self, file: RunFile) -> Head:
-        """Return the head of a log. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
+        """Return the head of a log. Raises `NotFound` if the log has vanished, `BackendUnavailable`."""
         key = file.path, file.inode
         known = self._known.get(key)
         if known is not None:
@@ -134,7 +135,7 @@ class Heads:
         return head
 
     def entry(self, file: RunFile) -> RunEntry:
-        """Return the run as lists show it. Raises as `of`. A packed log never changes, and is read once."""
+        """Return the run's entry in lists. Raises as `of`. A packed log never changes, so it is read once."""
         if not file.is_packed:
             return self._entry(file)
         key = file.path, file.inode
@@ -170,7 +171,7 @@ class Heads:
 
 
 def end_of(descriptor: int, file: RunFile, size: int) -> End:
-    """Return the end of a log, read backwards past late outputs and records of others behind ``run.end``."""
+    """Return the end of a log. Reads backwards, past late outputs and custom records after ``run.end``."""
     kind = LineKind(Line, accepts(file.run_id))
     last_ts: datetime | None = None
     before, is_first = size, True
@@ -197,7 +198,7 @@ def _read_head(file: RunFile, most: int | None) -> tuple[Head, bool]:
 
 
 def _first_lines(descriptor: int, file: RunFile) -> Iterator[JsonObject]:
-    """Yield the values of the first lines, as far as they are whole objects."""
+    """Yield the values of the first lines, as long as they are whole objects."""
     data, is_all = b"", False
     size = _BLOCK_BYTES
     while data.count(b"\n") < _USUAL_LINES and len(data) < _LARGEST_HEAD and not is_all:
@@ -222,17 +223,17 @@ def _head(file: RunFile, lines: list[JsonObject]) -> tuple[Head, bool]:
         header.get("schema_version"),
         None if start is None else preview_of(start.get("input")),
     )
-    return head, start is not None  # the header stands before it, or nowhere
+    return head, start is not None  # the header comes before it, or not at all
 
 
 def preview_of(given: Any, most: int = PREVIEW) -> str | None:
-    """Return the first characters of a run's input. Images among its parts are ``[image]``."""
+    """Return the first characters of a run's input. Images in its parts are shown as ``[image]``."""
     text = input_text(given)
     return None if text is None else text[:most]
 
 
 def input_text(given: Any) -> str | None:
-    """Return the text of a run's input: its text, or its parts joined."""
+    """Return the text of a run's input: its ``text``, or its parts joined."""
     if not isinstance(given, dict):
         return None
     if isinstance(given.get("text"), str):
@@ -242,9 +243,9 @@ def input_text(given: Any) -> str | None:
 
 
 def parts_text(parts: list[Any]) -> str:
-    """Return the parts of a message as one text, with nothing between them, as the original program joins them.
+    """Return the parts of a message as one text, joined without separator, as the original program does.
 
-    What is no text stands as its kind: ``[image]``, ``[document]``, ``[other:…]``.
+    A part that is not text is shown by its kind: ``[image]``, ``[document]``, ``[other:…]``.
     """
     return "".join(_part_text(part) for part in parts)
 

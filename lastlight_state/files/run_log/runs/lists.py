@@ -16,7 +16,7 @@ from lastlight_state.files.run_log.tree import RunFile, RunTree
 
 
 class RunFilter(NamedTuple):
-    """The request of a list. None asks for all."""
+    """The filters of a list. A filter of None matches all runs."""
 
     session_id: str | None = None
     state: RunState | None = None
@@ -24,16 +24,16 @@ class RunFilter(NamedTuple):
     until: datetime | None = None
 
     def asked(self) -> list[str | None]:
-        """Return the filters as a page token remembers them."""
+        """Return the filters in the form that a page token stores."""
         times = [None if moment is None else iso_text(moment) for moment in (self.since, self.until)]
         return ["runs", self.session_id, self.state, *times]
 
     def has_day(self, day: date) -> bool:
-        """Return whether runs of this day can pass."""
+        """True if runs of this day can match."""
         return (self.since is None or day >= self.since.date()) and (self.until is None or day <= self.until.date())
 
     def has(self, head: Head) -> bool:
-        """Return whether a run with this head passes."""
+        """True if a run with this head matches."""
         return (
             (self.session_id is None or head.session_id == self.session_id)
             and (self.since is None or head.started_at >= self.since)
@@ -42,7 +42,7 @@ class RunFilter(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """The place of a run in the list."""
+    """The sort key of a run in the list."""
 
     day: str
     started_at: str
@@ -50,7 +50,7 @@ class _Key(NamedTuple):
 
 
 def has_ended(entry: RunEntry, before: datetime) -> bool:
-    """Return whether the run's last record is of before that time, and its end is there."""
+    """True if the run's end is in the log, and its last record is older than that time."""
     return entry.state == "ended" and entry.last_ts is not None and entry.last_ts < before
 
 
@@ -80,12 +80,12 @@ class RunLists:
         return RunPage(items=tuple(items), next_page_token=token, skipped=walk.skipped)
 
     def ended(self, given: RunFilter, before: datetime) -> tuple[list[RunFile], int]:
-        """Return the logs of runs whose last record is of before that time, and how many could not be read."""
+        """Return the logs of ended runs with a last record before that time, and the number of unreadable logs."""
         entries, skipped = self.entries(given)
         return [file for file, entry in entries if has_ended(entry, before)], skipped
 
     def entries(self, given: RunFilter) -> tuple[list[tuple[RunFile, RunEntry]], int]:
-        """Return all logs that pass, the newest first, and how many could not be read."""
+        """Return all matching logs, the newest first, and the number of unreadable logs."""
         walk = _Walk(self._tree, self._heads, given)
         entries = [(file, walk.entry(file)) for _, file in walk.files(None)]
         return [(file, entry) for file, entry in entries if entry is not None], walk.skipped
@@ -102,7 +102,7 @@ class RunLists:
 
 
 class _Walk:
-    """One walk over the days. ``skipped`` counts logs that could not be read."""
+    """One pass over the days. ``skipped`` counts unreadable logs."""
 
     def __init__(self, tree: RunTree, heads: Heads, given: RunFilter) -> None:
         self.skipped = 0
@@ -111,7 +111,7 @@ class _Walk:
         self._given = given
 
     def files(self, after: _Key | None) -> Iterator[tuple[_Key, RunFile]]:
-        """Yield the logs that pass, the newest first, behind a key."""
+        """Yield the matching logs after a key, the newest first."""
         for day, directory in self._tree.days():
             text = day.isoformat()
             if not self._given.has_day(day) or (after is not None and text > after.day):
@@ -120,7 +120,7 @@ class _Walk:
             yield from sorted(found, reverse=True)
 
     def entry(self, file: RunFile) -> RunEntry | None:
-        """Return the run, or None if it cannot be read."""
+        """Return the run's entry, or None if it cannot be read."""
         try:
             return self._heads.entry(file)
         except NotFound:
@@ -133,7 +133,7 @@ class _Walk:
         for file in self._tree.runs_of(day, directory):
             try:
                 head = self._heads.of(file)
-            except NotFound:  # removed meanwhile
+            except NotFound:  # deleted meanwhile
                 continue
             except StateError:
                 self.skipped += 1

@@ -1,4 +1,4 @@
-"""Packing and removing the logs of runs that have ended."""
+"""Packs and deletes the logs of ended runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Upkeep:
-    """Packs and removes logs."""
+    """Packs and deletes logs."""
 
     def __init__(self, tree: RunTree, heads: Heads, lists: RunLists, lock_timeout: float) -> None:
         self._tree = tree
@@ -31,7 +31,7 @@ class Upkeep:
         self._lock_timeout = lock_timeout
 
     def pack(self, run_id: str) -> bool:
-        """Put a gzip in the place of a log. False if it is packed already."""
+        """Replace a log by a gzip file. Returns False if it is packed already."""
         self._tree.get(run_id)
         with self._alone(run_id):
             file = self._tree.get(run_id)
@@ -41,7 +41,7 @@ class Upkeep:
             return True
 
     def prune(self, before: datetime, session_id: str | None, *, dry_run: bool) -> PruneReport:
-        """Remove the logs of runs that ended before a time, or tell which they are."""
+        """Delete the logs of runs that ended before a time. With ``dry_run``, only list them."""
         found, skipped = self._lists.ended(RunFilter(session_id, until=before), before)
         gone: list[tuple[str, int]] = []
         for file in found:
@@ -58,11 +58,11 @@ class Upkeep:
         )
 
     def remove(self, file: RunFile, before: datetime) -> int | None:
-        """Remove a log; returns its bytes, or None for one that goes on, or that cannot be removed."""
+        """Delete a log. Returns its bytes, or None if the run goes on or the log cannot be deleted."""
         try:
             with self._alone(file.run_id):
                 now = self._tree.get(file.run_id)
-                if not has_ended(self._heads.entry(now), before):  # late records came since the look
+                if not has_ended(self._heads.entry(now), before):  # late records came after the first check
                     return None
                 size = size_of(now) or 0
                 with files.open_directory(now.path.parent, base=files.ROOT) as (held, _):
@@ -80,7 +80,7 @@ class Upkeep:
             with files.open_directory(file.path.parent, base=files.ROOT) as (held, _):
                 plain = open_run(file)
                 try:
-                    lock_lines(plain, file.path, self._lock_timeout)  # of programs that append without the run's lock
+                    lock_lines(plain, file.path, self._lock_timeout)  # for programs that append without the run's lock
                     _refuse_unended(plain, file)
                     _remove_leftovers(held, file.path.parent, target)
                     _pack_into(held, target, plain, file.path)
@@ -94,7 +94,7 @@ class Upkeep:
 
     @contextmanager
     def _alone(self, run_id: str) -> Iterator[None]:
-        """Hold the run as its writer would. Raises `Conflict` while one lives."""
+        """Hold the run's lock as its writer would. Raises `Conflict` while a writer lives."""
         held = storage.try_acquire(self._tree.lock_path(run_id))
         if held is None:
             raise Conflict(f"run {run_id!r} is being written", run_id=run_id)
@@ -108,7 +108,7 @@ def _refuse_unended(descriptor: int, file: RunFile) -> None:
 
 
 def _pack_into(held: int, target: str, plain: int, path: Path) -> None:
-    """Write the packed log under another name, read it back, and give it its own."""
+    """Write the packed log under a temporary name, read it back, and rename it."""
     temporary = _temporary(target)
     descriptor = os.open(temporary, _NEW, files.PRIVATE_FILE, dir_fd=held)
     try:
@@ -133,7 +133,7 @@ def _temporary(target: str) -> str:
 
 
 def _remove_leftovers(held: int, directory: Path, target: str) -> None:
-    """Remove what a packing left that was killed. Nobody else packs this run now."""
+    """Delete the leftovers of a killed packing. Nobody else packs this run now."""
     for left in directory.iterdir():
         if left.name.startswith(f".{target}.") and left.suffix == _UNFINISHED:
             with suppress(FileNotFoundError):
@@ -141,7 +141,7 @@ def _remove_leftovers(held: int, directory: Path, target: str) -> None:
 
 
 def size_of(file: RunFile) -> int | None:
-    """Return the bytes that a log takes on disk; None when it is gone."""
+    """Return the bytes of a log on disk; None if it has vanished."""
     try:
         return file.path.lstat().st_size
     except OSError:

@@ -1,6 +1,6 @@
 """Session states: one snapshot for each session, replaced whole, from which the session resumes.
 
-A snapshot never goes backwards: one that is older than the stored one, or of an earlier invocation, is refused.
+A snapshot never goes back in time: one that is older than the stored one, or of an earlier invocation, is refused.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from lastlight_state.files.run_log.states import files
 from lastlight_state.files.run_log.states.files import SessionEntry, SessionPage, SessionState
 from lastlight_state.files.run_log.tree import RunFile, RunTree, StateFile
 
-#: The database in which newer versions of the original program keep the states, and no file beside it.
+#: The database in which newer versions of the original program keep the states, without files beside it.
 INDEX = "state.db"
 
-# Snapshots as lists show them.
+# Snapshots in lists.
 
 _TEXT = 500
 _PATH_BYTES = 4096
 
 
 def normal(where: str, path: str) -> str:
-    """Return an absolute path without needless parts: ``/a/b/`` is ``/a/b``. Raises `InvalidValue`."""
+    """Return the absolute path in its normal form: ``/a/b/`` becomes ``/a/b``. Raises `InvalidValue`."""
     return posixpath.normpath(identifier(where, path, _PATH_BYTES))
 
 
 def entry_of(file: StateFile) -> SessionEntry | None:
-    """Return the snapshot as lists show it; one that cannot be read with its ``problem``. None if it has vanished."""
+    """Return the snapshot's entry in lists, with a ``problem`` if it cannot be read. None if it has vanished."""
     try:
         state = files.load(file.path, file.session_id)
     except StateError as error:
@@ -78,7 +78,7 @@ def workspace_of(meta: JsonObject | None) -> str | None:
 def _last_user_message(messages: tuple[JsonObject, ...]) -> str | None:
     for message in reversed(messages):
         text = _text_of(message.get("content")) if message.get("role") == "user" else None
-        if text:  # half of a surrogate pair cannot be shown
+        if text:  # half of a surrogate pair cannot be displayed
             return text[:_TEXT].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return None
 
@@ -89,21 +89,21 @@ def _text_of(content: Any) -> str | None:
     return parts_text(content) if isinstance(content, list) else None
 
 
-# A session's state made of the logs of its runs, for one whose snapshot is lost.
+# Rebuilds a session's state from the logs of its runs, if its snapshot is lost.
 
-#: The newest runs that are looked through for a prompt.
+#: The most recent runs that are searched for a prompt.
 _MOST_RUNS = 100
 
 
 class Reconstruction:
-    """Makes states of logs."""
+    """Rebuilds states from logs."""
 
     def __init__(self, tree: RunTree, lists: RunLists) -> None:
         self._tree = tree
         self._lists = lists
 
     def of(self, session_id: str) -> SessionState | None:
-        """Return the state after the last prompt of the session's newest run that has one."""
+        """Return the state after the last prompt, taken from the session's newest run that has one."""
         for file in self._lists.newest(session_id, _MOST_RUNS):
             state = self._after(session_id, file)
             if state is not None:
@@ -119,7 +119,7 @@ class Reconstruction:
                     request, response = record, None
                 elif isinstance(record, LlmResponse) and request is not None and record.seq == request.seq:
                     response = response or record
-        except NotFound:  # removed meanwhile
+        except NotFound:  # deleted meanwhile
             return None
         if request is None:
             return None
@@ -139,14 +139,14 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Saving(NamedTuple):
-    """How a snapshot is put."""
+    """The settings for storing a snapshot."""
 
     based_on: datetime | None = None
     force: bool = False
 
 
 class States:
-    """``store.run_log.states``"""
+    """The states of sessions: ``store.run_log.states``."""
 
     def __init__(self, tree: RunTree, clock: Clock, lock_timeout: float, reconstruction: Reconstruction) -> None:
         self._tree = tree
@@ -156,10 +156,10 @@ class States:
 
     @property
     def _own(self) -> RunTree:
-        """Return the tree, in which no other program keeps the states.
+        """Return the tree, if no other program keeps the states there.
 
-        Raises `Conflict` ``foreign_states`` below a database of the original program: that program reads no snapshot
-        beside it, so the two would part without a word.
+        Raises `Conflict` ``foreign_states`` below a database of the original program. That program reads no snapshot
+        beside its database, so its states and ours would silently differ.
         """
         if os.path.lexists(self._tree.sessions / INDEX):
             raise Conflict(
@@ -173,14 +173,14 @@ class States:
     def find(self, session_id: str) -> SessionState | None:
         """Return the snapshot, or None.
 
-        Raises `CorruptData` naming the reason for one that cannot be read, `NewerSchema`.
+        Raises `CorruptData` with the reason if it cannot be read, or `NewerSchema`.
         """
         paths.readable_id("session_id", session_id)
         return files.load(self._own.state_path(session_id), session_id)
 
     @checked
     def get(self, session_id: str) -> SessionState:
-        """Return what `find` does. Raises `NotFound` without a snapshot."""
+        """Return the snapshot. Raises `NotFound` without one, and the errors of `find`."""
         found = self.find(session_id)
         if found is None:
             raise NotFound(paths.STATE_TYPE, session_id)
@@ -188,28 +188,29 @@ class States:
 
     @checked
     def put(self, state: SessionState, *, based_on: datetime | None = None, force: bool = False) -> SessionState:
-        """Replace the session's snapshot, whole: fields that are not given are gone. Returns what is stored.
+        """Replace the session's snapshot as a whole: fields that are not given are gone.
 
-        ``updated_at`` None is stamped with the present, or behind the stored one where the clock went back. A snapshot
-        that is older than the stored one, has a lower ``invoke_seq`` or lacks one that is stored is `StaleVersion`,
-        and nothing is written; so is any save since ``based_on``, the ``updated_at`` that this one grew from.
-        ``force`` permits both, and replaces a damaged snapshot, which keeps the name ``<id>.json.bad-<time>``, with a
-        number where another has that name.
-        Raises `InvalidValue`, `PayloadTooLarge` past 64 MiB, `CorruptData`, `NewerSchema`, `BackendBusy`,
-        `BackendUnavailable`; then the stored one is as it was.
+        Returns the stored snapshot.
+
+        If ``updated_at`` is None, it becomes the present time, or just after the stored one if the clock went back. A
+        snapshot that is older than the stored one, has a lower ``invoke_seq``, or lacks one that is stored raises
+        `StaleVersion`, and nothing is written. So does a save after ``based_on``, the ``updated_at`` of the snapshot
+        that this one grew from. ``force`` permits both, and replaces a damaged snapshot. That one is kept as
+        ``<id>.json.bad-<time>``, with a number if the name is taken. Raises `InvalidValue`, `PayloadTooLarge` beyond 64
+        MiB, `CorruptData`, `NewerSchema`, `BackendBusy`, `BackendUnavailable`; then the stored snapshot is unchanged.
         """
         check(state)
         saving = Saving(None if based_on is None else aware_utc("based_on", based_on), flag("force", force))
-        files.encoded(state)  # so that what cannot be written is refused before anything is locked
+        files.encoded(state)  # so that an unwritable snapshot is refused before anything is locked
         with storage.acquire(self._own.state_lock_path(state.session_id), self._lock_timeout):
             return self._put(state, self._stored(state.session_id, force=saving.force), saving)
 
     @checked
     def update(self, session_id: str, change: Callable[[SessionState], SessionState]) -> SessionState:
-        """Read the snapshot, ``change`` it and put it, while no other save comes between. Returns what is stored.
+        """Read the snapshot, ``change`` it and store it, with no other save in between. Returns the stored snapshot.
 
-        The result is stamped with the present where ``change`` leaves ``updated_at`` as it was. Raises `NotFound`, and
-        as `put`.
+        If ``change`` leaves ``updated_at`` as it was, the result gets the present time. Raises `NotFound`, and the
+        errors of `put`.
         """
         paths.readable_id("session_id", session_id)
         with storage.acquire(self._own.state_lock_path(session_id), self._lock_timeout):
@@ -228,10 +229,10 @@ class States:
 
     @checked
     def list(self, *, workspace: str | None = None, limit: int = 50, page_token: str | None = None) -> SessionPage:
-        """Return a page of sessions, the one whose file changed last first; equal ones by id. ``limit``: 1 to 500.
+        """Return a page of sessions, the last changed file first; equal ones by id. ``limit``: 1 to 500.
 
-        ``workspace`` keeps those with this workspace root, compared as normal absolute paths. A snapshot that cannot
-        be read is listed with its ``problem``.
+        ``workspace`` selects those with this workspace root, compared as normal absolute paths. An unreadable snapshot
+        is listed with its ``problem``.
         """
         limit = page_limit(limit)
         wanted = None if workspace is None else normal("workspace", workspace)
@@ -252,17 +253,17 @@ class States:
 
     @checked
     def clear(self, session_id: str) -> bool:
-        """Delete the snapshot; returns whether there was one. The logs of the session's runs stay."""
+        """Delete the snapshot. Returns True if there was one. The logs of the session's runs stay."""
         paths.readable_id("session_id", session_id)
         with storage.acquire(self._own.state_lock_path(session_id), self._lock_timeout):
             return files.remove(self._own.state_path(session_id))
 
     @checked
     def reconstruct(self, session_id: str) -> SessionState | None:
-        """Return a state made of the session's logs, for one whose snapshot is lost; None if they have no prompt.
+        """Return a state rebuilt from the session's logs, if its snapshot is lost; None if they have no prompt.
 
-        It has the messages of the last prompt and its answer, without calls that have no result. Writes nothing, and
-        is marked in its ``meta``.
+        It has the messages of the last prompt and its answer, without calls that have no result. It is marked in its
+        ``meta``. Writes nothing.
         """
         paths.readable_id("session_id", session_id)
         return self._reconstruction.of(session_id)
@@ -301,7 +302,7 @@ class States:
 
 
 def check(state: SessionState) -> None:
-    """Refuse a snapshot that cannot be put. Raises `InvalidValue`."""
+    """Raise `InvalidValue` for a snapshot that cannot be stored."""
     paths.checked_id("session_id", group("state", state, SessionState).session_id)
     if state.run_id is not None:
         paths.readable_id("run_id", state.run_id)
@@ -312,7 +313,7 @@ def check(state: SessionState) -> None:
 
 
 def refuse_backwards(state: SessionState, stored: SessionState) -> None:
-    """Refuse a snapshot that is older than the stored one, or of an earlier invocation."""
+    """Raise `StaleVersion` for a snapshot older than the stored one, or of an earlier invocation."""
     is_older = stored.updated_at is not None and state.updated_at is not None and state.updated_at < stored.updated_at
     is_earlier = stored.invoke_seq is not None and (state.invoke_seq is None or state.invoke_seq < stored.invoke_seq)
     if is_older or is_earlier:

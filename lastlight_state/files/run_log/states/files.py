@@ -1,7 +1,7 @@
 """Files of snapshots: read whole, replaced whole.
 
-A snapshot is written under another name, brought to disk, and takes its path in one rename. At every instant the path
-names the whole old snapshot or the whole new one.
+A snapshot is written under a temporary name, synced to disk, and renamed to its path. At every moment the path names
+the whole old snapshot or the whole new one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from lastlight_state.files.run_log.storage import write_new
 
 
 class SessionState(Open):
-    """The snapshot from which a session resumes. Fields that are not named here are kept.
+    """The snapshot from which a session resumes. Fields that are not declared here are kept.
 
-    ``updated_at`` None is stamped by `States.put`. ``run_id`` is the last run, ``invoke_seq`` the last invocation.
+    If ``updated_at`` is None, `States.put` sets it. ``run_id`` is the last run, ``invoke_seq`` the last invocation.
     """
 
-    schema_version: Any = 1  # newer files may have any
+    schema_version: Any = 1  # newer files may have any value
     session_id: Text
     updated_at: Time = None
     run_id: Text | None = None
@@ -45,7 +45,7 @@ class SessionState(Open):
 
 
 class SessionEntry(Record):
-    """A session in a list. ``problem`` says why its snapshot cannot be read; then little else is known.
+    """A session in a list. ``problem`` says why its snapshot cannot be read; then most other fields are empty.
 
     ``last_user_message`` has at most 500 characters.
     """
@@ -67,12 +67,12 @@ class SessionPage(Page[SessionEntry]):
 
 MAX_BYTES = 64 * 1024 * 1024
 _MOST_DEPTH = 500
-#: Two halves of a surrogate pair as they are written, which are read as one character.
+#: The two halves of a surrogate pair as escapes, which are read as one character.
 _PAIR = re.compile(rb"(?<!\\)(?:\\\\)*\\ud[89ab][0-9a-f]{2}\\ud[c-f]")
 
 
 def load(path: Path, session_id: str) -> SessionState | None:
-    """Return the snapshot, None without a file.
+    """Return the snapshot; None without a file.
 
     Raises `CorruptData` with the reason, `NewerSchema`, `BackendUnavailable`.
     """
@@ -90,7 +90,7 @@ def load(path: Path, session_id: str) -> SessionState | None:
 
 
 def parsed(data: bytes, session_id: str) -> SessionState:
-    """Return the snapshot of a file's bytes. Raises as `load`."""
+    """Return the snapshot in a file's bytes. Raises as `load`."""
     try:
         value = load_line(data, keep_halves=True)
     except ValueError:
@@ -99,7 +99,7 @@ def parsed(data: bytes, session_id: str) -> SessionState:
 
 
 def state_of(value: Any, session_id: str) -> SessionState:
-    """Return the snapshot of a JSON value. Raises as `load`."""
+    """Return the snapshot in a JSON value. Raises as `load`."""
     if not isinstance(value, dict):
         raise _corrupt(session_id, "is not an object")
     version = value.get("schema_version", paths.VERSION)
@@ -117,7 +117,7 @@ def state_of(value: Any, session_id: str) -> SessionState:
 def encoded(state: SessionState) -> bytes:
     """Return the bytes of a snapshot.
 
-    Raises `InvalidValue` for what would not be read back as it is, `PayloadTooLarge`.
+    Raises `InvalidValue` for values that would be read back differently, and `PayloadTooLarge`.
     """
     value = state.to_json()
     for where, number in _floats(value, "state"):
@@ -132,14 +132,14 @@ def encoded(state: SessionState) -> bytes:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put these bytes in the file's place. For the holder of the session's lock, which has made the directory.
+    """Replace the file's content by these bytes. The caller holds the session's lock, and has made the directory.
 
     Raises `BackendUnavailable`.
     """
     temporary = f".{path.name}.tmp"
     try:
         with files.open_directory(path.parent, base=files.ROOT) as (held, _):
-            with suppress(FileNotFoundError):  # left behind by a put that was killed
+            with suppress(FileNotFoundError):  # left by a killed put
                 os.unlink(temporary, dir_fd=held)
             try:
                 write_new(held, temporary, data)
@@ -154,7 +154,7 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def set_aside(path: Path, suffix: str) -> None:
-    """Give a damaged snapshot another name, which no other has. For the holder of the session's lock.
+    """Rename a damaged snapshot to a free name. The caller holds the session's lock.
 
     Raises `BackendUnavailable`.
     """
@@ -166,7 +166,7 @@ def set_aside(path: Path, suffix: str) -> None:
 
 
 def remove(path: Path) -> bool:
-    """Delete the snapshot; returns whether there was one. Raises `BackendUnavailable`."""
+    """Delete the snapshot. Returns True if there was one. Raises `BackendUnavailable`."""
     try:
         with files.open_directory(path.parent, base=files.ROOT) as (held, _):
             os.unlink(path.name, dir_fd=held)
@@ -179,7 +179,7 @@ def remove(path: Path) -> bool:
 
 
 def _free(held: int, name: str) -> str:
-    """Return the name, or with the first number from 2 on that nothing in the directory has."""
+    """Return the name if it is free in the directory, else the name with the first free number from 2 on."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     return next(free for free in names if not _is_there(held, free))
 
@@ -193,7 +193,7 @@ def _is_there(held: int, name: str) -> bool:
 
 
 def _floats(root: JsonObject, where: str) -> Iterator[tuple[str, float]]:
-    """Yield the floats of a value, with their paths. What is no JSON, or a cycle, is left to the encoder."""
+    """Yield the floats of a value, with their paths. Cycles, and values that are not JSON, are left to the encoder."""
     stack: list[tuple[str, Any, int]] = [(where, root, 0)]
     while stack:
         path, value, depth = stack.pop()

@@ -1,7 +1,7 @@
 """RunWriter: appends the records of one run to its log.
 
-A call returns when its line is handed to the operating system, or raises; there is no queue. Its record is serialised
-before that, so that later changes to the caller's objects do not show.
+A call returns when its line was handed to the operating system, or raises; there is no queue. The record is serialised
+before the call returns, so later changes to the caller's objects have no effect.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from lastlight_state.locks import RLock
 
 _log = logging.getLogger(__name__)
 
-#: Records that ``sync="end"`` brings to disk, terminal statuses apart.
+#: Records that ``sync="end"`` syncs to disk, besides terminal statuses.
 _ENDS = (RunError, RunEnd)
 
 
 class Hold(NamedTuple):
-    """What a writer holds while it lives: the lock of the run, and its file."""
+    """The resources of a living writer: the lock of the run, and its file."""
 
     lock: LockFile
     lines: LineWriter
@@ -70,11 +70,11 @@ class Hold(NamedTuple):
 class RunWriter:
     """Writes the log of one run. Usable from several threads; a context manager.
 
-    ``ended`` says whether the log has its ``run.end``; then only late tool outputs and ``x.`` records follow, marked in
-    their ``meta``. ``failed_appends`` counts records that could not be written. Each method also takes ``ts``, the
-    time of the record, by default now. All raise `InvalidValue` for what breaks a rule or cannot be written, and then
-    nothing is written; `PayloadTooLarge` past 64 MiB; `Conflict` behind the end; `BackendBusy`, `BackendUnavailable`,
-    `UnsafePath`, `StoreClosed`. A record that failed is not repeated.
+    ``ended`` is True if the log has its ``run.end``; then only late tool outputs and ``x.`` records may follow, marked
+    in their ``meta``. ``failed_appends`` counts records that could not be written. Each method also takes ``ts``, the
+    record's time, by default now. All raise `InvalidValue` for a record that breaks a rule or cannot be written; then
+    nothing is written. They also raise `PayloadTooLarge` beyond 64 MiB, `Conflict` after the end, `BackendBusy`,
+    `BackendUnavailable`, `UnsafePath` and `StoreClosed`. A failed record is not retried.
     """
 
     def __init__(self, rules: Rules, hold: Hold) -> None:
@@ -89,12 +89,12 @@ class RunWriter:
 
     @property
     def ended(self) -> bool:
-        """True if the run has its end."""
+        """True if the run has ended."""
         return self._rules.ended
 
     @guarded
     def append(self, record: RunRecord) -> None:
-        """Write a record as it is: one that was read keeps its bytes. A custom one gets its run and time if needed."""
+        """Append a record. If it was read, its bytes are kept. A custom record gets the missing run id and time."""
         with self._lock:
             self._append(self._completed(group("record", record, Logged)))
 
@@ -107,14 +107,14 @@ class RunWriter:
         meta: JsonObject | None = None,
         ts: datetime | None = None,
     ) -> None:
-        """Write what the run was asked. Once."""
+        """Write the run's input. May be called once."""
         given = RunInput(text=input) if isinstance(input, str) else part("input", RunInput, input)
         session = {"session_id": self._rules.session_id} if self._rules.session_id is not None else {}
         self._put(RunStart, {**session, "input": given, "ui_context": ui_context}, meta, ts)
 
     @guarded
     def context(self, left_percent: float, *, meta: JsonObject | None = None, ts: datetime | None = None) -> None:
-        """Write how much of the model's context is left: a number from 0 to 100."""
+        """Write the percentage of the model's context that is left, from 0 to 100."""
         self._put(RunContext, {"context_left_percent": left_percent}, meta, ts)
 
     @guarded
@@ -126,7 +126,10 @@ class RunWriter:
         meta: JsonObject | None = None,
         ts: datetime | None = None,
     ) -> int:
-        """Write an event for display; returns its number. Numbers count up from 0; your own may leave gaps."""
+        """Write an event for display.
+
+        Returns its number. Numbers count up from 0; numbers that you give may leave gaps.
+        """
         with self._lock:
             seq = self._rules.last_event + 1 if seq is None else seq
             self._put(AgentEvent, {"seq": seq, "event": dict(event)}, meta, ts)
@@ -159,7 +162,7 @@ class RunWriter:
         meta: JsonObject | None = None,
         ts: datetime | None = None,
     ) -> int:
-        """Write the exact prompt of an invocation; returns its number, to be given to `llm_response`."""
+        """Write the exact prompt of an invocation. Returns its number, which `llm_response` needs."""
         given = part("input", LlmInput, input)
         asked = None if model is None else part("model", Model, model)
         with self._lock:
@@ -188,7 +191,7 @@ class RunWriter:
         meta: JsonObject | None = None,
         ts: datetime | None = None,
     ) -> None:
-        """Write how the run stands."""
+        """Write the status of the run."""
         self._put(RunStatus, {"status": status, "message": message}, meta, ts)
 
     @guarded
@@ -199,7 +202,7 @@ class RunWriter:
         meta: JsonObject | None = None,
         ts: datetime | None = None,
     ) -> None:
-        """Write what went wrong: an exception with its traceback, or the facts as they are."""
+        """Write an error: an exception with its traceback, or the given fields."""
         told = _told(error) if isinstance(error, BaseException) else part("error", RunErrorInfo, error)
         self._put(RunError, {"error": told}, meta, ts)
 
@@ -212,17 +215,17 @@ class RunWriter:
         meta: JsonObject | None = None,
         ts: datetime | None = None,
     ) -> None:
-        """Write the end of the run, with the final answer where there is one."""
+        """Write the end of the run, with the final answer if there is one."""
         self._put(RunEnd, {"outcome": outcome, "final": final}, meta, ts)
 
     def flush(self) -> None:
-        """Bring what was written to disk now (fsync)."""
+        """Sync all written records to disk now (fsync)."""
         with self._lock:
             self._refuse_if_closed()
             self._hold.lines.sync()
 
     def close(self) -> None:
-        """Close the log and let go of the run. Never writes an end by itself; closing again does nothing."""
+        """Close the log and release the run. Never writes an end by itself; closing again does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -240,7 +243,7 @@ class RunWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close. An exception is recorded first: as an error, or as a cancellation if it is one."""
+        """Close the log. An exception is recorded first: as an error, or as a cancellation if it is one."""
         try:
             if error is not None and not self._is_closed:
                 self._record_failure(error)
@@ -248,12 +251,12 @@ class RunWriter:
             self.close()
 
     def after_fork(self) -> None:
-        """Close the writer in a forked child, since the run stays its parent's."""
+        """Close the writer in a forked child, because the run stays its parent's."""
         self._lock = RLock()
         self._is_closed = True
 
     def _put(self, kind: type[Logged], fields: Mapping[str, Any], meta: JsonObject | None, ts: datetime | None) -> None:
-        """Write a record of these fields; those that are None are left out."""
+        """Write a record of these fields, leaving out those that are None."""
         given = {name: value for name, value in {**fields, "meta": meta}.items() if value is not None}
         with self._lock:
             now = self._hold.clock.now() if ts is None else ts
@@ -265,7 +268,7 @@ class RunWriter:
         self._write(record, self._line_of(record))
 
     def _completed(self, record: Any) -> Any:
-        """Return a custom record with the run and the time that it was not given."""
+        """Return a custom record, completed with the run id and the time if they are missing."""
         if not isinstance(record, CustomRecord) or record.raw is not None:
             return record
         now = {} if record.ts is not None else {"ts": self._hold.clock.now()}
@@ -286,7 +289,7 @@ class RunWriter:
             self._hold.lines.append([line], end=is_end)
         except BackendError as error:
             if self._hold.on_error == "report" or error.outcome == "unknown":
-                self._rules.count(record)  # its number may be in the file
+                self._rules.count(record)  # its number may already be in the file
             self._failed(error)
         else:
             self._rules.count(record)
@@ -298,7 +301,7 @@ class RunWriter:
         _log.warning("a record of run %s was not written: %s", self.run_id, error)
 
     def _record_failure(self, error: BaseException) -> None:
-        """Write the status, error and end of a run that an exception has ended, where they are not written yet."""
+        """Write the missing status, error and end of a run that an exception has ended."""
         outcome: RunOutcome = "error" if isinstance(error, Exception) else "cancelled"
         rules = self._rules
         try:

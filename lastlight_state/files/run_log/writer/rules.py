@@ -1,6 +1,6 @@
-"""What may be written next: the order of records and their numbers.
+"""Rules for the next record of a run: the order of records and their numbers.
 
-A rule is checked before a record is written and counted after it, so that a refused record leaves no gap.
+A rule is checked before a record is written and updated after it, so that a refused record leaves no gap.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from lastlight_state.files.run_log.records import (
 from lastlight_state.files.run_log.storage import SUFFIX, write_new
 from lastlight_state.reprs import shown
 
-# Publishing a new log: either there is no file, or one whose first line is its whole header.
+# Publishing of a new log: the file either does not exist, or its first line is its whole header.
 
-#: What file systems say that have no hard links.
+#: The errors of file systems that have no hard links.
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES})
 
 
 def publish(path: Path, run_id: str, line: bytes, *, sync: bool) -> None:
-    """Make the log with its first line. Raises `AlreadyExists`, `UnsafePath` for a link, `BackendUnavailable`.
+    """Create the log with its first line. Raises `AlreadyExists`, `UnsafePath` for a link, `BackendUnavailable`.
 
-    The line is written under another name and gets its own by an exclusive link. Where links are missing, the file is
-    made exclusively under its name.
+    The line is written under a temporary name, and the file gets its own name by a hard link, which fails if the name
+    exists. Without hard links, the file is created exclusively under its name.
     """
     try:
         with files.open_directory(path.parent, base=files.ROOT, create=True) as (held, changed):
@@ -89,12 +89,12 @@ def _exists(held: int, name: str) -> bool:
     return True
 
 
-#: Open requests that an error names.
+#: The most open requests that an error names.
 _NAMED = 20
 
 
 class Rules:
-    """The state of a run, as its log says."""
+    """The state of a run, according to its log."""
 
     def __init__(self, header: RunHeader, *, invoke_seq: int = 0) -> None:
         self.run_id = header.run_id
@@ -113,7 +113,7 @@ class Rules:
             self.count(record)
 
     def check(self, record: RunRecord) -> None:
-        """Refuse a record that may not be written now. Raises `InvalidValue`, `ReservedName`, `Conflict`."""
+        """Raise for a record that may not be written now: `InvalidValue`, `ReservedName` or `Conflict`."""
         if isinstance(record, RunHeader):
             raise InvalidValue("type", "a log has one header, which is written when the run starts")
         if self.ended and not isinstance(record, ToolOutput | CustomRecord):
@@ -181,7 +181,7 @@ class Rules:
 
 
 def _is_foreign(record: RunRecord) -> bool:
-    """Return whether it is of a type that is not known, and names no run."""
+    """True if the record has an unknown type and names no run."""
     return isinstance(record, UnknownRecord) and not isinstance(record.run_id, str)
 
 
@@ -191,7 +191,7 @@ def _must_grow(seq: int, last: int) -> None:
 
 
 def _check_type(record: CustomRecord | UnknownRecord) -> None:
-    """Refuse a type that is not of the form for others, unless the record was read from a file."""
+    """Refuse a type that is not of the form for other programs, unless the record was read from a file."""
     kind = record.type
     if is_custom(kind) if isinstance(record, CustomRecord) else record.raw is not None and kind != "header":
         return
