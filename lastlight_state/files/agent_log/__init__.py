@@ -1,7 +1,7 @@
-"""The agent's event logs: one append-only file of lines for each agent session, beside the database.
+"""The agent's event logs: an append-only line file for each agent session, beside the database.
 
-The database knows what runs and what to do next; a log keeps every event that the agent emitted, in order. They are
-joined by ``session_id`` alone. Logs are files: they take no part in transactions.
+The database knows what runs and what comes next; a log keeps every event that the agent emitted, in order. They share
+only a ``session_id``. Logs are files, so they take no part in transactions.
 """
 
 from __future__ import annotations

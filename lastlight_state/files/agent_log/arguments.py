@@ -1,4 +1,4 @@
-"""Argument groups of this domain."""
+"""Argument groups of the agent log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lastlight_state.reprs import shown
 
 Event: TypeAlias = Mapping[str, Any]
 OnError: TypeAlias = Literal["raise", "report"]
-#: Session types: texts that must all occur in the first prompt, and the type then. The first match counts.
+#: Session types: texts that must all occur in the first prompt, and the type to assign. The first match wins.
 SessionTypes: TypeAlias = Sequence[tuple[Sequence[str], str]]
 
 
 class Tokens(NamedTuple):
-    """Numbers of tokens by kind, as providers bill them."""
+    """Token counts by kind, as providers bill them."""
 
     input: int = 0
     output: int = 0
@@ -31,9 +31,9 @@ NO_TOKENS = Tokens()
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """The options for making lines of events.
+    """The options for translating events into lines.
 
-    The defaults write the first format; `later` writes the format of newer logs.
+    The defaults write the first format; `later` returns the options for newer logs.
     """
 
     thinking: Literal["drop", "keep"] = "drop"
@@ -51,13 +51,13 @@ class TranslationOptions:
 
     @classmethod
     def later(cls) -> Self:
-        """Return the format of newer logs."""
+        """Return the options for the format of newer logs."""
         return cls("keep", "finish", "first_event", "write", "write", "drop")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run of an agent.
+    """The outcome of an agent's run.
 
     ``subtype`` is ``success`` or an ``error_…`` word, ``stop_reason`` the provider's word. A field that is None is
     taken from the events of the run; without events, totals are 0 and the text is empty. ``error`` gets its own line.
@@ -83,7 +83,7 @@ def _is_error(word: Any) -> bool:
 
 @dataclass(frozen=True)
 class CommandRecord:
-    """A shell command that ran as a phase of its own. ``prompt`` defaults to the command, times to now."""
+    """A shell command that ran as a separate phase. ``prompt`` defaults to the command, times to now."""
 
     command: str
     exit_code: int

@@ -1,4 +1,4 @@
-"""Reads the fields of an agent's events, which may hold anything. Nothing here raises."""
+"""Reads the fields of an agent's events, which may contain anything. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Number: TypeAlias = int | float
 
 
 class Stamp(NamedTuple):
-    """Time and session id, with which almost every line ends."""
+    """Time and session id, the last keys of almost every line."""
 
     moment: datetime
     session_id: str
 
     def keys(self) -> dict[str, str]:
-        """Return the last keys of a line."""
+        """Return these keys for the end of a line."""
         return {"timestamp": iso_text(self.moment), "sessionId": self.session_id}
 
 
 class Totals(NamedTuple):
-    """Turns, cost and tokens of a run."""
+    """The turns, cost and tokens of a run."""
 
     turns: Number = 0
     cost_usd: Number = 0
@@ -42,7 +42,7 @@ class Totals(NamedTuple):
 
 
 def user(content: str | list[Envelope], stamp: Stamp) -> Envelope:
-    """Return a prompt or message of the user, or tool results."""
+    """Return the line of a user's prompt or message, or of tool results."""
     return {"type": "user", "message": {"role": "user", "content": content}} | stamp.keys()
 
 
@@ -53,7 +53,7 @@ def tool_result(tool_use_id: str, content: str, *, is_error: bool) -> Envelope:
 
 
 def assistant(content: list[Envelope], stamp: Stamp, *, model: str | None, tokens: Tokens | None = None) -> Envelope:
-    """Return a message of the agent. The usage is left out when all its tokens are 0."""
+    """Return the line of an agent's message. The usage is left out if all its tokens are 0."""
     message: Envelope = {"role": "assistant"}
     if model is not None:
         message["model"] = model
@@ -64,7 +64,7 @@ def assistant(content: list[Envelope], stamp: Stamp, *, model: str | None, token
 
 
 def usage(tokens: Tokens) -> Envelope:
-    """Return the usage of a message."""
+    """Return the usage of a message as a JSON object."""
     return {
         "input_tokens": tokens.input,
         "output_tokens": tokens.output,
@@ -74,14 +74,14 @@ def usage(tokens: Tokens) -> Envelope:
 
 
 def api_error(text: str, stamp: Stamp) -> Envelope:
-    """Return an error of the agent or its provider. It has no message."""
+    """Return the line of an error of the agent or its provider. It has no message."""
     return {"type": "assistant", "isApiErrorMessage": True, "error": text} | stamp.keys()
 
 
 def result(
     subtype: str, text: str, totals: Totals, moment: datetime, *, duration_ms: Number, stop_reason: str | None
 ) -> Envelope:
-    """Return the end of a run. It has no session id."""
+    """Return the line of the end of a run. It has no session id."""
     envelope = {
         "type": "result",
         "subtype": subtype,
@@ -97,7 +97,7 @@ def result(
 
 
 def is_record(value: Envelope) -> bool:
-    """Return whether an object found inside a damaged line is a whole record of an agent's log, not a part of one."""
+    """True if an object found in a damaged line is a whole record of an agent's log, not a part of one."""
     if not isinstance(value.get("type", value.get("role")), str) or not isinstance(value.get("timestamp"), str):
         return False
     return isinstance(value.get("sessionId"), str) or (value.get("type") == "result" and "num_turns" in value)
@@ -119,11 +119,11 @@ def parse_time(text: object) -> datetime | None:
         return None
 
 
-# The opaque cursor of a log: how far its file and those of its sub-agents have been read.
+# The opaque cursor of a log: the positions in its file and in those of its sub-agents.
 
 
 class Position(NamedTuple):
-    """The position in one file that is read, and its latest time so far, by which files are merged."""
+    """The position in one file, and the latest time up to there, by which files are merged."""
 
     mark: Mark = START
     latest: datetime | None = None
@@ -187,7 +187,7 @@ def moment_of(event: Event, now: datetime) -> datetime:
 
 
 def compact_json(value: Any) -> str:
-    """Return the value as JSON text in one line; as its ``repr`` if JSON cannot hold it."""
+    """Return the value as JSON text in one line, or its ``repr`` if JSON cannot hold it."""
     try:
         return dump_line(value)[:-1].decode()
     except InvalidValue:

@@ -1,4 +1,4 @@
-"""`AgentLog`: the face ``store.agent_log``."""
+"""`AgentLog`: the object ``store.agent_log``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lastlight_state.files.jsonl.writer import SyncWord
 
 
 class AgentLog:
-    """``store.agent_log``: the logs below a directory ``agent-sessions``. Creates nothing by itself.
+    """The logs below a directory ``agent-sessions``: ``store.agent_log``. Creates nothing by itself.
 
-    ``sync`` says when lines are flushed to disk, ``session_types`` how the first prompt decides a session's type, and
+    ``sync`` says when lines are synced to disk, ``session_types`` how the first prompt decides a session's type, and
     ``lock_timeout`` how many seconds a writer waits for another one.
     """
 

@@ -1,7 +1,7 @@
 """Sources: the open files of a session, read as one sequence of lines.
 
-Files are merged by time without changing the order inside a file: a line without a time, or with an earlier time than
-a line before it, counts as having that line's time.
+Files are merged by time without changing the order inside a file: a line without a time, or with an earlier time than a
+line before it, counts as having that line's time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lastlight_state.files.jsonl import files
 from lastlight_state.files.jsonl.cursor import BLOCK_BYTES, in_blocks, mark_at
 from lastlight_state.files.jsonl.reader import MAIN, LineReader
 
-# Searching messages for a text. Pure.
+# Searching messages for a text.
 
 _BEFORE, _BEHIND = 60, 120
 
@@ -63,13 +63,13 @@ def _hit(log: SessionFile, line: LogLine, part: int, message: dict[str, Any], sp
     )
 
 
-# All lines of a log, streamed.
+# A stream of all lines of a log.
 
 
 def scanned(log: SessionFile) -> Iterator[LogLine]:
-    """Yield the lines of the main log. Raises `NotFound` when it has vanished before the first.
+    """Yield the lines of the main log. Raises `NotFound` if it has vanished before the first line.
 
-    The file is closed between two blocks. One that was replaced meanwhile is `BackendUnavailable`.
+    The file is closed between two blocks. If it was replaced meanwhile, raises `BackendUnavailable`.
     """
     reader = LineReader(-1, log.path, LOG_LINES, block_bytes=BLOCK_BYTES)
     yield from in_blocks(log.path, lambda: open_log(log), reader.batch)
@@ -97,7 +97,7 @@ class Source:
         self._advance()
 
     def take(self, line: LogLine) -> LogLine:
-        """Return the next line, taken."""
+        """Return the next line and advance behind it."""
         self._taken_to = line.end
         self._latest = None if self.order is _EARLIEST else self.order
         self._advance()
@@ -108,14 +108,14 @@ class Source:
         return Position(mark_at(self._descriptor, self._path, self._stands_at()), self._latest)
 
     def issues(self) -> list[LogIssue]:
-        """Return the bad lines before that."""
+        """Return the bad lines before the current position."""
         stands_at = self._stands_at()
         return [LogIssue.at(issue, self.name) for issue in self.reader.issues if issue.offset < stands_at]
 
     def _stands_at(self) -> int:
         if self.next is None:
             return max(self._taken_to, self.reader.offset)
-        return self._taken_to if self.next.recovered else self.next.offset  # to read its damaged line once more
+        return self._taken_to if self.next.recovered else self.next.offset  # its damaged line is read once more
 
     def _advance(self) -> None:
         self.next = next(self._lines, None)
@@ -125,28 +125,28 @@ class Source:
 
 
 class Sources:
-    """The open files of a session. ``reset``: a given position was of another file, so all begin at the start."""
+    """The open files of a session. ``reset``: a given position belonged to another file, so all begin at the start."""
 
     def __init__(self, sources: list[Source], *, reset: bool) -> None:
         self.reset = reset
         self._sources = sources
 
     def peek(self) -> LogLine | None:
-        """Return the line that comes next, None at the end."""
+        """Return the next line without taking it; None at the end."""
         earliest = self._earliest()
         return earliest[1] if earliest else None
 
     def take(self) -> LogLine | None:
-        """Return the next line, None at the end."""
+        """Take and return the next line; None at the end."""
         earliest = self._earliest()
         return earliest[0].take(earliest[1]) if earliest else None
 
     def cursor(self) -> str:
-        """Return the cursor behind the lines taken."""
+        """Return the cursor after the taken lines."""
         return events.to_text({source.name: source.position() for source in self._sources})
 
     def issues(self) -> tuple[LogIssue, ...]:
-        """Return the bad lines met before it."""
+        """Return the bad lines before the cursor."""
         return tuple(issue for source in self._sources for issue in source.issues())
 
     @property

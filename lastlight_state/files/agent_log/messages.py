@@ -1,7 +1,7 @@
-"""Lines of every format as messages for display.
+"""Turns lines of every format into messages for display.
 
 A line may be an envelope of the present form, an older one whose ``message`` is text or JSON text, or a role line.
-Other lines (results, breadcrumbs, summaries, unknown types) give no message.
+Other lines (results, breadcrumbs, summaries, unknown types) yield no message.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parts_of(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def text_of(content: Any, *, joined_by: str = "\n") -> str:
-    """Return the text of a message's content: itself, or its text blocks."""
+    """Return the text of a message's content: the content itself, or its text blocks."""
     if isinstance(content, str):
         return content
     blocks = [block for block in content if _is(block, "text")] if isinstance(content, list) else []

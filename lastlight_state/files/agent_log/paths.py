@@ -36,7 +36,7 @@ class Cwd:
 
 @dataclass(frozen=True, slots=True)
 class Slug:
-    """A project directory by its name."""
+    """A project directory, given by its name."""
 
     name: str
 
@@ -53,12 +53,12 @@ def slug_for_cwd(cwd: str) -> str:
 
 
 def slug_of(place: Place) -> str:
-    """Return the checked slug of a place."""
+    """Return the slug of a place, checked to be one path component."""
     return checked_slug(slug_for_cwd(place.path) if isinstance(place, Cwd) else place.name)
 
 
 def checked_slug(slug: str) -> str:
-    """Return the slug, if it can be one component of a path; else `UnsafePath`."""
+    """Return the slug. Raises `UnsafePath` unless it can be one component of a path."""
     if not isinstance(slug, str):
         raise InvalidValue("slug", f"expected text, got {type(slug).__name__}")
     problem = component_problem(slug)
@@ -68,7 +68,10 @@ def checked_slug(slug: str) -> str:
 
 
 def checked_session_id(session_id: str) -> str:
-    """Return an id under which a log may be written. Raises `UnsafePath`, or `ReservedName` for sub-agents' names."""
+    """Return an id under which a log may be written.
+
+    Raises `UnsafePath`, or `ReservedName` for the names of sub-agents' logs.
+    """
     if not isinstance(session_id, str):
         raise InvalidValue("session_id", f"expected text, got {type(session_id).__name__}")
     if not is_safe_id(session_id):
@@ -79,7 +82,7 @@ def checked_session_id(session_id: str) -> str:
 
 
 def is_safe_id(session_id: str) -> bool:
-    """Return whether a log may be written under this id."""
+    """True if a log may be written under this id."""
     return SESSION_ID.fullmatch(session_id) is not None
 
 
@@ -92,7 +95,7 @@ def readable_id(session_id: str) -> str:
 
 
 def session_of(file_name: str) -> str | None:
-    """Return the session id of a main log's file name, None for the names of other files."""
+    """Return the session id in a main log's file name; None for other files."""
     if not file_name.endswith(LOG_SUFFIX) or file_name.startswith((AGENT_PREFIX, ".")):
         return None
     session_id = file_name.removesuffix(LOG_SUFFIX)

@@ -1,4 +1,4 @@
-"""Untruncated tool results: the whole texts of results that the log shows cut."""
+"""Untruncated tool results: the whole texts of results that the log shows cut off."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from lastlight_state.ids import new_id
 
 # Untruncated tool results on disk: files named by the hash of their content, in ``<session id>/raw/`` beside a log.
 #
-# A file is written under a temporary name, flushed to disk unless ``sync="os"``, and renamed, so that its name stands
-# for complete content. It never changes afterwards. Links are not followed.
+# A file is written under a temporary name, synced to disk unless ``sync="os"``, and renamed. So a file with the final
+# name is complete. It never changes afterwards. Links are not followed.
 
 SUFFIX = ".txt"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -33,19 +33,19 @@ _BLOCK_BYTES = 1024 * 1024
 
 
 def directory_of(log: Path) -> Path:
-    """Return the directory of the untruncated results of a log."""
+    """Return the directory of a log's untruncated results."""
     return log.with_suffix("") / paths.RAW
 
 
 def is_digest(sha256: object) -> bool:
-    """Return whether the text is 64 lower-case hex digits."""
+    """True if the text is 64 lower-case hex digits."""
     return isinstance(sha256, str) and _DIGEST.fullmatch(sha256) is not None
 
 
 def keep(log: Path, text: str, units: int, *, sync: SyncWord) -> dict[str, Any]:
     """Store a whole text, and return the reference for its block. Equal texts share one file.
 
-    Lone surrogates are kept as their three bytes. Raises `BackendUnavailable`, `UnsafePath` when ``raw`` is a link.
+    Lone surrogates are stored as their three bytes. Raises `BackendUnavailable`, and `UnsafePath` if ``raw`` is a link.
     """
     data = text.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(data).hexdigest()
@@ -63,7 +63,7 @@ def keep(log: Path, text: str, units: int, *, sync: SyncWord) -> dict[str, Any]:
 
 
 def digest_of(descriptor: int, path: Path) -> str:
-    """Return the hash of an open file's content, read in blocks. Raises `BackendUnavailable` when it cannot be read."""
+    """Return the hash of an open file's content, read in blocks. Raises `BackendUnavailable` if it cannot be read."""
     found = hashlib.sha256()
     offset = 0
     while block := read_at(descriptor, path, _BLOCK_BYTES, offset):
@@ -73,7 +73,7 @@ def digest_of(descriptor: int, path: Path) -> str:
 
 
 def kept(directory: Path) -> dict[str, int]:
-    """Digest and size of each file in the directory. Raises OSError if it cannot be read."""
+    """Yield digest and size of each file in the directory. Raises OSError if it cannot be read."""
     found: dict[str, int] = {}
     try:
         with _opened(directory) as at:
@@ -96,7 +96,7 @@ def _opened(directory: Path) -> Iterator[int]:
 
 
 def _size(directory: int, name: str) -> int | None:
-    """Return the size of a regular file, None for anything else."""
+    """Return the size of a regular file; None for anything else."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -129,20 +129,23 @@ _KIND = "raw_result"
 
 
 class Raw:
-    """``store.agent_log.raw``"""
+    """The untruncated tool results of logs: ``store.agent_log.raw``."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     @guarded
     def get(self, session_id: str, sha256: str, *, slug: str | None = None) -> bytes:
-        """Return the whole result with that hash. If it is missing or damaged, `NotFound` with a ``reason``."""
+        """Return the whole result with that hash. If it is missing or damaged, raises `NotFound` with a ``reason``."""
         with self.open(session_id, sha256, slug=slug) as file:
             return file.read()
 
     @guarded
     def open(self, session_id: str, sha256: str, *, slug: str | None = None) -> BinaryIO:
-        """Return the whole result as a file to read, checked before; the caller closes it. Errors as in `get`."""
+        """Return the whole result as an open file, after checking its hash; the caller closes it.
+
+        Errors as in `get`.
+        """
         if not is_digest(sha256):
             raise InvalidValue("sha256", "must be 64 lower-case hex digits")
         reason = "no such session"
@@ -165,13 +168,13 @@ class Raw:
 
     @guarded
     def list(self, session_id: str, *, slug: str | None = None) -> tuple[RawFile, ...]:
-        """Return the results kept for a session, ordered by hash. Raises `NotFound` for an unknown session."""
+        """Return the stored results of a session, ordered by hash. Raises `NotFound` for an unknown session."""
         log = self._sessions.get(session_id, slug=slug)
         return tuple(RawFile(sha256=digest, bytes=size) for digest, size in self._kept(log.path).items())
 
     @guarded
     def verify(self, session_id: str, *, slug: str | None = None) -> RawCheck:
-        """Compare the files with their names, and with the log's references. Reads all of them."""
+        """Compare the files' contents with their names, and the names with the log's references. Reads all of them."""
         log = self._sessions.get(session_id, slug=slug)
         kept = self._kept(log.path)
         sound = tuple(digest for digest in kept if self._is_sound(log.path, digest))

@@ -1,6 +1,6 @@
-"""Reading the logs of agent sessions: pages of lines and of messages, the last lines, all lines, new lines, search.
+"""Reads the logs of agent sessions: pages of lines or messages, last lines, all lines, new lines, search.
 
-No content of a file makes a reader fail: what is not a record is skipped and counted, with its place.
+No content of a file makes a reader fail: a line that is not a record is skipped and counted, with its position.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from lastlight_state.files.jsonl.reader import MAIN
 
 
 class Reader:
-    """``store.agent_log.reader``. If several projects have the id: that of ``slug``, or the one changed last."""
+    """Readers of logs: ``store.agent_log.reader``.
+
+    If several projects have the session id, ``slug`` selects one, by default the log that changed last.
+    """
 
     def __init__(self, sessions: Sessions, agents: AgentFiles) -> None:
         self._sessions = sessions
@@ -47,8 +50,8 @@ class Reader:
     ) -> LogPage:
         """Return a page of lines after the cursor ``after``, in file order. ``limit``: 1 to 500.
 
-        ``types`` keeps only lines of these types. ``include_agents`` merges the logs of sub-agents by time, never
-        changing the order inside a file. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
+        ``types`` selects lines of these types. ``include_agents`` merges the logs of sub-agents by time, never changing
+        the order inside a file. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
         """
         limit = page_limit(limit)
         wanted = None if types is None else frozenset([types] if isinstance(types, str) else types)
@@ -89,7 +92,7 @@ class Reader:
     def tail(self, session_id: str, *, n: int = 50, before: str | None = None, slug: str | None = None) -> LogPage:
         """Return the last ``n`` (1 to 500) lines, oldest first; with ``before``, the last ones before that cursor.
 
-        Give it the page's ``before`` to go further back, and the page's ``cursor`` to `read` or `follow` to go on. The
+        Pass the page's ``before`` to go further back, and the page's ``cursor`` to `read` or `follow` to go on. The
         cost depends on these lines, not on the file. Raises `NotFound`.
         """
         n = page_limit(n)
@@ -119,19 +122,20 @@ class Reader:
 
     @guarded
     def scan(self, session_id: str, *, slug: str | None = None) -> Iterator[LogLine]:
-        """Yield all lines of the main log, streamed. Raises `NotFound` at once."""
+        """Yield all lines of the main log as a stream. Raises `NotFound` at the call, not at the first line."""
         return scanned(self._sessions.get(session_id, slug=slug))
 
     @checked
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: Stop | None = None
     ) -> Iterator[LogLine | Reset]:
-        """Yield the lines of the main log after ``after``, then new ones as they come.
+        """Yield the lines of the main log after ``after``, then new ones as they are appended.
 
-        Waits for a log that is not there yet.
+        Waits for a log that does not exist yet.
 
-        A line is delivered when it is terminated. `Reset` says that the file was shrunk or replaced and begins again.
-        Looks every ``poll`` seconds until ``stop`` (a ``threading.Event``) is set. Leaving the loop closes the file.
+        A line is yielded when its newline was written. A `Reset` means that the file was truncated or replaced, and
+        that reading begins again. Polls every ``poll`` seconds until ``stop`` (a ``threading.Event``) is set. Leaving
+        the loop closes the file.
         """
         start = events.of_text("after", after).get(MAIN, Position())
         seconds("poll", poll)
@@ -140,12 +144,12 @@ class Reader:
             log = self._sessions.find(session_id)
             return log.path if log else None
 
-        locate()  # so that an unsafe id is refused now
+        locate()  # so that an unsafe id is refused at the call
         return follow(locate, LOG_LINES, after=start.mark, poll=poll, stop=stop, base=files.ROOT)
 
     @guarded
     def search(self, text: str, *, scope: ScopeFilter = "sandbox", sessions: int = 200, limit: int = 50) -> list[Hit]:
-        """Return messages that contain the text in any case, in the sessions changed last; one hit for each message.
+        """Return one hit for each message that contains the text in any case, from the sessions that changed last.
 
         Reads at most ``sessions`` (1 to 500) logs and returns at most ``limit`` (1 to 500) hits, each with 60
         characters before the text and 120 after it. Raises `InvalidValue` for an empty text.

@@ -1,7 +1,7 @@
 """Records of logs, their lines, messages, summaries and checks.
 
-`LogLine` is a named tuple and not a pydantic model: reading a log makes one for each line, and costs little more than
-parsing it.
+`LogLine` is a named tuple and not a pydantic model: reading a log makes one for each line, and a named tuple adds
+little to the cost of parsing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lastlight_state.files.jsonl.recovery import Reason
 
 
 class SessionFile(Record):
-    """A log file, as its directory shows it. ``safe`` is False for an id under which no log would be written."""
+    """A log file, as listed in its directory. ``safe`` is False for an id under which no log would be written."""
 
     id: str
     slug: str
@@ -31,22 +31,22 @@ class SessionFile(Record):
 
 
 class SessionPage(Page[SessionFile]):
-    """A page of log files. ``skipped`` counts dangling links and directories that cannot be read."""
+    """A page of log files. ``skipped`` counts dangling links and unreadable directories."""
 
     skipped: int = 0
 
 
 class LogLine(Line):
-    """A line of a log. ``raw`` are its exact bytes, without the newline; ``end`` is where the next one may begin.
+    """A line of a log. ``raw`` are its exact bytes, without the newline; ``end`` is the offset of the next line.
 
-    ``source`` is ``main`` or the name of a sub-agent's file; ``recovered`` lines were found inside a damaged one.
+    ``source`` is ``main`` or the name of a sub-agent's file. ``recovered`` is True for a line found in a damaged line.
     """
 
     __slots__ = ()
 
     @property
     def length(self) -> int:
-        """Return bytes of the line."""
+        """Return the number of bytes of the line."""
         return len(self.raw)
 
     @property
@@ -68,7 +68,7 @@ class LogLine(Line):
         return events.to_text({self.source: events.Position(mark, self.timestamp)})
 
 
-#: How the files of this domain are read.
+#: The kind of the files of agent logs.
 LOG_LINES = LineKind(LogLine, events.is_record)
 
 
@@ -82,16 +82,16 @@ class LogIssue(Record):
 
     @classmethod
     def at(cls, issue: Issue, source: str) -> LogIssue:
-        """Return an issue met in a file."""
+        """Return the issue for a damaged line in a file."""
         return cls.of({**issue._asdict(), "source": source})
 
 
 class _Reading(Record):
-    """What every page of a log tells about the file.
+    """The facts about the file in every page of a log.
 
     Pass ``cursor`` as ``after`` to read on, ``before`` as ``before`` of `tail` to read backwards. ``torn_tail``: the
-    file ends in the middle of a line, which may still be written. ``reset``: the given cursor was of another file, so
-    the page begins at the start.
+    file ends in the middle of a line, which may still be written. ``reset``: the given cursor belonged to another file,
+    so the page begins at the start.
     """
 
     cursor: str
@@ -109,9 +109,9 @@ class LogPage(_Reading):
 
 
 class LogMessage(Record):
-    """A message of a session, for display. (``source``, ``offset``, ``part``) is its lasting identity.
+    """A message of a session, for display. (``source``, ``offset``, ``part``) identifies it permanently.
 
-    ``content`` is text; role lines pass as they are, with whatever content they have, their other keys in ``extra``.
+    ``content`` is text. A role line keeps its content, whatever it is; its other keys are in ``extra``.
     """
 
     offset: int
@@ -165,9 +165,11 @@ class RunResult(Record):
 
 
 class LogUsage(Record):
-    """The usage of a log's agent runs, summed: the last result of each run, because a result holds running totals.
+    """The summed usage of a log's agent runs.
 
-    A result belongs to the run of the one before it if both began at the same time, or nothing but errors lies between.
+    Of each run, only the last result counts, because results hold running totals.
+
+    A result belongs to the same run as the one before it if both began at the same time, or if only errors lie between.
     """
 
     turns: float = 0
@@ -179,7 +181,7 @@ class LogUsage(Record):
     duration_ms: float = 0
 
     def plus(self, result: RunResult | None) -> LogUsage:
-        """Return the sums with this result."""
+        """Return these sums plus those of a result."""
         if result is None:
             return self
         return LogUsage.of({name: getattr(self, name) + getattr(result, name) for name in type(self).model_fields})
@@ -188,9 +190,9 @@ class LogUsage(Record):
 class AgentSessionSummary(Record):
     """A summary of a session, over its main log and those of its sub-agents.
 
-    ``started_at`` and ``last_message_at`` are the least and greatest times of all lines; without any, the file's
-    modification time and None. The first prompt has at most 500 characters, the last text at most 4,000. ``usage`` and
-    ``last_result`` are those of the main log.
+    ``started_at`` and ``last_message_at`` are the least and greatest times of all lines. Without any, they are the
+    file's modification time and None. The first prompt has at most 500 characters, the last text at most 4,000.
+    ``usage`` and ``last_result`` are those of the main log.
     """
 
     id: str
@@ -223,7 +225,7 @@ class RawFile(Record):
 
 
 class RawCheck(Record):
-    """Untruncated results compared with the log: sound, damaged, and names that only one of the two has."""
+    """A comparison of untruncated results with the log: sound, damaged, and names that only one of the two has."""
 
     sound: tuple[str, ...]
     damaged: tuple[str, ...]
@@ -232,12 +234,12 @@ class RawCheck(Record):
 
 
 class LogCheck(Record):
-    """A check of a log. ``lines`` counts all lines that are not blank, ``records`` what readers return.
+    """A check of a log. ``lines`` counts all lines that are not blank, ``records`` those that readers return.
 
-    ``recovered`` of them stand in damaged lines. ``issues`` are the first 1,000 of ``issue_count``. ``missing_raw`` are
-    hashes of untruncated results that the log refers to and that are not there, ``unreferenced_raw`` those of results
-    that are there and to which no line refers, ``repeated_results`` calls whose result stands there more than once; at
-    most 1,000 of each.
+    ``recovered`` counts the records in damaged lines. ``issues`` are the first 1,000 of ``issue_count``.
+    ``missing_raw`` are hashes of untruncated results that the log refers to but which do not exist.
+    ``unreferenced_raw`` are hashes of existing ones that no line refers to. ``repeated_results`` are tool calls whose
+    result occurs more than once. Each has at most 1,000 entries.
     """
 
     lines: int

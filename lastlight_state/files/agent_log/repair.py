@@ -1,4 +1,4 @@
-"""Checks a log, ends its torn tail, and removes it with its folder.
+"""Checks a log, ends its torn last line, and deletes it with its folder.
 
 Copies and replacements of damaged files are made by maintenance.
 """
@@ -22,35 +22,34 @@ from lastlight_state.files.agent_log.tree import open_log
 from lastlight_state.files.jsonl import files, repair
 from lastlight_state.files.jsonl.reader import MAIN, LineReader
 
-# Removal of a log with the folder beside it, under the lock of appends.
+# Deletion of a log with the folder beside it, under the lock of appends.
 #
-# Both go together or not at all: every file is judged before the first one goes. A writer that waits for the lock
-# finds that its path names another file, and begins a new one, so that no line that it appends is lost. Links are not
-# followed.
+# Both are deleted together or not at all: every file is checked before the first one is deleted. A writer that waits
+# for the lock then sees that its path names another file, and begins a new one, so that no appended line is lost. Links
+# are not followed.
 
-#: Says whether a file may go, by its path below the project directory and a descriptor to read it from.
+#: A function that decides whether a file may be deleted, by its path below the project directory and a descriptor.
 MayGo: TypeAlias = Callable[[str, int], bool]
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def judged(log: Path, may_go: MayGo) -> dict[str, int] | None:
-    """Return the files that `remove` would remove now, with their bytes.
+    """Return the files that `remove` would delete now, with their bytes. Waits for no lock.
 
-    None if one of them must stay. Waits for nobody.
-
-    A log that is not there has no files, but its folder may. Raises `BackendUnavailable`, `UnsafePath`.
+    Returns None if one of them must stay. A missing log has no files, but its folder may. Raises `BackendUnavailable`,
+    `UnsafePath`.
     """
     with _directory(log) as held:
         return {} if held is None else _judged(held, log, may_go)
 
 
 def remove(log: Path, may_go: MayGo, *, lock_timeout: float = files.LOCK_TIMEOUT) -> bool:
-    """Remove the log and its folder, if all of their files may go. Returns whether they are gone.
+    """Delete the log and its folder, if all of their files may be deleted. Returns True if they are gone.
 
-    False also for a log that somebody replaces at this moment, and where the file system has no locks. Files that
-    appear in the folder meanwhile stay. May be repeated after a kill. Raises `BackendBusy` when a writer holds the
-    lock for too long, `BackendUnavailable`, `UnsafePath`.
+    Returns False also for a log that is being replaced at this moment, and on a file system without locks. Files that
+    appear in the folder meanwhile stay. May be repeated after a kill. Raises `BackendBusy` if a writer holds the lock
+    for too long, `BackendUnavailable`, `UnsafePath`.
     """
     with _directory(log) as held:
         if held is None:
@@ -68,7 +67,7 @@ def remove(log: Path, may_go: MayGo, *, lock_timeout: float = files.LOCK_TIMEOUT
 
 @contextmanager
 def _directory(log: Path) -> Iterator[int | None]:
-    """Open the log's directory, None if it is not there. Raises errors of this library in the block."""
+    """Open the log's directory; None if it does not exist. The block raises errors of this library."""
     try:
         with ExitStack() as stack:
             held: int | None = None
@@ -81,7 +80,7 @@ def _directory(log: Path) -> Iterator[int | None]:
 
 @contextmanager
 def _locked(log: Path, held: int, timeout: float) -> Iterator[bool]:
-    """Keep others from appending; whether the lock is that of the file which has the name now, if there is one."""
+    """Keep others from appending. Yields True if the locked file is the one at the path now, or if there is none."""
     try:
         descriptor = os.open(log.name, _READ, dir_fd=held)
     except FileNotFoundError:
@@ -110,7 +109,7 @@ def _judged(held: int, log: Path, may_go: MayGo) -> dict[str, int] | None:
 
 
 def _files(held: int, log: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield everything of a log that is no directory: its path, its name, and the directory that it is in."""
+    """Yield each entry of a log that is not a directory: its path, its name, and a descriptor of its directory."""
     folder = _folder_of(log)
     if _mode(held, log.name) is not None:
         yield log.name, log.name, held
@@ -124,7 +123,7 @@ def _files(held: int, log: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def _size_if(path: str, name: str, at: int, may_go: MayGo) -> int | None:
-    """Return the bytes of a regular file that may go, None of what must stay."""
+    """Return the bytes of a regular file that may be deleted; None for an entry that must stay."""
     if not stat.S_ISREG(_mode(at, name) or 0):
         return None
     descriptor = os.open(name, _READ, dir_fd=at)
@@ -135,14 +134,14 @@ def _size_if(path: str, name: str, at: int, may_go: MayGo) -> int | None:
 
 
 def _remove_folder(held: int, folder: str, found: dict[str, int]) -> None:
-    """Remove these files and the directories that are empty then."""
+    """Delete these files, and the directories that are empty then."""
     with suppress(FileNotFoundError):
         for path, folders, names, at in os.fwalk(folder, topdown=False, onerror=_raise, dir_fd=held):
             for name in names:
                 if f"{path}/{name}" in found:
                     os.unlink(name, dir_fd=at)
             for name in folders:
-                with suppress(OSError):  # something has appeared in it
+                with suppress(OSError):  # a new file has appeared in it
                     os.rmdir(name, dir_fd=at)
     with suppress(OSError):
         os.rmdir(folder, dir_fd=held)
@@ -153,7 +152,7 @@ def _folder_of(log: Path) -> str:
 
 
 def _mode(at: int, name: str) -> int | None:
-    """Return what stands under a name; None for nothing."""
+    """Return the mode of the entry with this name; None if there is none."""
     with suppress(FileNotFoundError):
         return os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
     return None
@@ -167,7 +166,7 @@ MOST_NAMED = 1_000
 
 
 class LogRepair:
-    """``store.agent_log.repair``"""
+    """Checks and repairs of logs: ``store.agent_log.repair``."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -176,7 +175,7 @@ class LogRepair:
     def check(self, session_id: str, *, slug: str | None = None) -> LogCheck:
         """Check a session's main log. Reads all of it, and writes nothing. Raises `NotFound`.
 
-        A torn tail alone is no issue: the line may still be written.
+        A torn last line alone is not an issue, because it may still be written.
         """
         log = self._sessions.get(session_id, slug=slug)
         before = _kept(log)
@@ -202,7 +201,9 @@ class LogRepair:
 
     @guarded
     def seal(self, session_id: str, *, slug: str | None = None) -> bool:
-        """End a torn tail with a newline, under the lock of its writers; returns whether there was one. Idempotent.
+        """End a torn last line with a newline, under the lock of its writers.
+
+        Returns True if there was one. Idempotent.
 
         Nothing else in the file changes. Raises `NotFound`, `BackendBusy`, `BackendUnavailable`.
         """
@@ -210,7 +211,7 @@ class LogRepair:
 
 
 class _LineCounts:
-    """Counts of a log's lines."""
+    """The counts of a log's lines."""
 
     def __init__(self) -> None:
         self.sound = 0
@@ -229,7 +230,7 @@ class _LineCounts:
 
 
 def _kept(log: SessionFile) -> set[str]:
-    """Return the hashes of the untruncated results that are there. Each is stored before the line that refers to it."""
+    """Return the hashes of the stored untruncated results. Each is stored before the line that refers to it."""
     directory = raw.directory_of(log.path)
     try:
         return set(raw.kept(directory))

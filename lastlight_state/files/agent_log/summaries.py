@@ -1,4 +1,4 @@
-"""Summaries of sessions, kept in memory so that of a grown log only the new bytes are read."""
+"""Summaries of sessions, cached in memory, so that only new bytes of a grown log are read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _COUNTED = frozenset({"user", "assistant", "tool"})
 
 @dataclass
 class Tally:
-    """Counts, and first and last values, of the lines so far. Session types are found in ``prompt_blocks``."""
+    """Counts of the lines so far, and their first and last values. The session type is found in ``prompt_blocks``."""
 
     first_at: datetime | None = None
     last_at: datetime | None = None
@@ -55,7 +55,7 @@ class Tally:
     agent_ids: tuple[str, ...] = ()
     result_count: int = 0
     last_result: RunResult | None = None
-    #: What the runs before the one of the last result used, and whether anything but errors came since that result.
+    #: The usage of the runs before the last result's run, and whether anything but errors followed that result.
     earlier: LogUsage = NOTHING
     went_on: bool = False
     error_count: int = 0
@@ -120,7 +120,7 @@ class Tally:
 
 
 def _same_run(last: RunResult, result: RunResult) -> bool:
-    """Return whether two results have the same beginning, to the millisecond that rounding takes."""
+    """True if two results have the same start, within the millisecond of rounding."""
     if last.timestamp is None or result.timestamp is None:
         return False
     passed = (result.timestamp - last.timestamp) / _MILLISECOND
@@ -159,7 +159,7 @@ class _Scan:
     torn_tail: bool = False
 
     def copy(self) -> _Scan:
-        """Return a copy to continue with, so that holders of this one are not affected."""
+        """Return a copy to continue with, so that this object stays unchanged for others."""
         return replace(self, tally=replace(self.tally))
 
 
@@ -223,7 +223,7 @@ class Summaries:
         return "chat" if log.scope == "chat" else "agent"
 
     def _scanned(self, path: Path, descriptor: int) -> _Scan:
-        """Return a scan of the file up to its end, for the caller to change. Closes the file."""
+        """Return a scan of the file up to its end, which the caller may change. Closes the file."""
         try:
             found = os.fstat(descriptor)
             known, identity = self._scans.find(path), (found.st_dev, found.st_ino)
@@ -242,7 +242,7 @@ class Summaries:
         if reader.offset != scan.mark.offset:
             scan.mark = mark_at(descriptor, path, reader.offset)
         self._scans.put(path, scan)
-        scan = scan.copy()  # the unterminated end counts now, and again when it is terminated
+        scan = scan.copy()  # a last line without newline counts now, and again when it is complete
         scan.torn_tail = reader.torn_tail
         if last:
             scan.tally.add(last.value)
@@ -257,7 +257,7 @@ _KIND = "agent_session"
 
 
 class Sessions:
-    """``store.agent_log.sessions``. Nothing but `summary` and `summaries` reads a log."""
+    """The sessions: ``store.agent_log.sessions``. Only `summary` and `summaries` read logs."""
 
     def __init__(self, tree: LogTree, summaries: Summaries) -> None:
         self._tree = tree
@@ -265,12 +265,12 @@ class Sessions:
 
     @guarded
     def find(self, session_id: str, *, slug: str | None = None) -> SessionFile | None:
-        """Return the session's log, or None. Of several, the one changed last."""
+        """Return the session's log, or None. If there are several, the one that changed last."""
         return next(iter(self.locations(session_id, slug=slug)), None)
 
     @guarded
     def get(self, session_id: str, *, slug: str | None = None) -> SessionFile:
-        """Return what `find` does. Raises `NotFound` without a log."""
+        """Return the session's log, as `find` does. Raises `NotFound` without a log."""
         found = self.find(session_id, slug=slug)
         if found is None:
             raise NotFound(_KIND, session_id)
@@ -278,7 +278,7 @@ class Sessions:
 
     @guarded
     def locations(self, session_id: str, *, slug: str | None = None) -> tuple[SessionFile, ...]:
-        """Return all logs of this id, the one changed last first: an id may be in several project directories.
+        """Return all logs of this id, the last changed first: several project directories may have the id.
 
         Raises `UnsafePath` for an id or slug that cannot name a file.
         """
@@ -291,9 +291,9 @@ class Sessions:
     def list(
         self, *, scope: ScopeFilter = "all", slug: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> SessionPage:
-        """Return a page of session logs, the one changed last first; equal times by slug and id. ``limit``: 1 to 500.
+        """Return a page of session logs, the last changed first; equal times by slug and id. ``limit``: 1 to 500.
 
-        Logs under ids that this library would not write have ``safe=False``. Entries that cannot be read are counted in
+        Logs under ids that this library would not write have ``safe=False``. Unreadable entries are counted in
         ``skipped``.
         """
         limit = page_limit(limit)
@@ -317,12 +317,15 @@ class Sessions:
 
     @guarded
     def summary(self, session_id: str, *, slug: str | None = None) -> AgentSessionSummary:
-        """Return the summary of the session. Of a log summarised before, only new lines are read. Raises `NotFound`."""
+        """Return the summary of the session.
+
+        If it was summarised before, only new lines are read. Raises `NotFound`.
+        """
         return self._summaries.of(self.get(session_id, slug=slug))
 
     @guarded
     def summaries(self, files: Iterable[SessionFile]) -> tuple[AgentSessionSummary, ...]:
-        """Return the summaries of these sessions, in their order; files that vanished meanwhile are left out."""
+        """Return the summaries of these sessions, in their order. Vanished files are left out."""
         found = (self._summaries.find(log) for log in files)
         return tuple(summary for summary in found if summary)
 

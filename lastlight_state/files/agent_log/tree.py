@@ -24,7 +24,7 @@ PROJECTS = "projects"
 
 
 def open_log(log: SessionFile) -> int:
-    """Return a descriptor of a log to read from. Raises `NotFound` when it has vanished, `BackendUnavailable`."""
+    """Return a descriptor of a log to read from. Raises `NotFound` if it has vanished, `BackendUnavailable`."""
     try:
         return files.open_to_read(log.path, base=files.ROOT)
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def open_log(log: SessionFile) -> int:
 
 
 class FoundLog(NamedTuple):
-    """A log file with its sort key: newest change first, then slug and id. Times in milliseconds."""
+    """A log file with its sort key: latest change first, then slug and id. Times in milliseconds."""
 
     age: int  # negative time of the last change
     slug: str
@@ -64,18 +64,18 @@ class FoundLog(NamedTuple):
 class LogTree:
     """The logs below a directory ``agent-sessions``. Directories that are links out of the tree are not entered.
 
-    The directory itself may be reached through links; where they lead is looked up once, here.
+    The directory itself may be reached through links, which are resolved once, here.
     """
 
     def __init__(self, root: Path) -> None:
         self.projects = files.real(root) / PROJECTS
 
     def path_to_write(self, slug: str, session_id: str) -> Path:
-        """Return the path of a log that is to be written; nothing is created. Raises `UnsafePath`, `ReservedName`."""
+        """Return the path of a log to write, creating nothing. Raises `UnsafePath`, `ReservedName`."""
         return self.directory_to_write(slug) / (paths.checked_session_id(session_id) + paths.LOG_SUFFIX)
 
     def directory_to_write(self, slug: str) -> Path:
-        """Return where the files of a project directory are to be written; nothing is created. Raises `UnsafePath`."""
+        """Return the path of a project directory to write into, creating nothing. Raises `UnsafePath`."""
         directory = self._directory(paths.checked_slug(slug))
         if directory is None:
             raise UnsafePath("slug", f"{slug!r} leads out of {self.projects}")
@@ -104,7 +104,7 @@ class LogTree:
         return found, len(entries) - len(found)
 
     def logs(self, slug: str) -> tuple[list[FoundLog], int]:
-        """Return the main logs of a project directory, and how many entries could not be read."""
+        """Return the main logs of a project directory, and the number of unreadable entries."""
         found: list[FoundLog] = []
         seen = 0
         try:
@@ -122,7 +122,7 @@ class LogTree:
         return found, seen - len(found)
 
     def agent_files(self, log: SessionFile) -> Iterator[tuple[Path, bool]]:
-        """Yield files that may be sub-agents' logs of a session, and whether they lie in its own directory."""
+        """Yield files that may be sub-agents' logs of a session, and whether they are in its own directory."""
         own = log.path.with_suffix("") / paths.SUBAGENTS
         for directory, is_own in ((own, True), (log.path.parent, False)):
             try:
@@ -138,7 +138,7 @@ class LogTree:
         return directory is not None and os.path.isdir(directory)  # noqa: PTH112 - never raises
 
     def _directory(self, slug: str) -> Path | None:
-        """Return where a project directory really is; None for one that is a link out of the tree."""
+        """Return the real path of a project directory; None for a link out of the tree."""
         directory = Path(os.path.realpath(self.projects / slug))
         return directory if directory.parent == self.projects else None
 
@@ -161,7 +161,7 @@ def _found(slug: str, session_id: str, look: Callable[[], os.stat_result]) -> Fo
 # They are the files in the session's directory ``subagents``, and those beside its log whose first dated record names
 # the session. The first record of a file never changes, so it is read once.
 
-_FIRST_BYTES = 64  # to recognise a file by
+_FIRST_BYTES = 64  # which identify a file
 
 
 class AgentFiles:
@@ -182,7 +182,7 @@ class AgentFiles:
     def _owner(self, path: Path) -> str | None:
         try:
             descriptor = files.open_to_read(path, base=files.ROOT)
-        except OSError:  # vanished, a link, or unreadable: belongs to no session
+        except OSError:  # vanished, a link, or unreadable: counts for no session
             return None
         try:
             known = self._owners.find(path)
@@ -211,7 +211,7 @@ MOST = 1_000
 
 
 class Recent(Generic[K, V]):
-    """At most `MOST` values by key; the least recently used is forgotten first. Thread-safe, also after a fork."""
+    """A cache of at most `MOST` values by key, which drops the least recently used. Thread-safe, also after a fork."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[K, V] = OrderedDict()
@@ -219,12 +219,12 @@ class Recent(Generic[K, V]):
         files.renew_after_fork(self)
 
     def find(self, key: K) -> V | None:
-        """Return the value of a key, or None."""
+        """Return the cached value of a key, or None."""
         with self._lock:
             return self._values.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value as the most recently used."""
+        """Cache a value as the most recently used."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
@@ -232,5 +232,5 @@ class Recent(Generic[K, V]):
                 self._values.popitem(last=False)
 
     def after_fork(self) -> None:
-        """Replace, in a forked child, the lock, which a thread of the parent may have held."""
+        """Replace the lock in a forked child, because a thread of the parent may have held it."""
         self._lock = Lock()

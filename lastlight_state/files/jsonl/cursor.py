@@ -100,7 +100,7 @@ def read_tail(
 def _backwards(
     descriptor: int, path: Path, end: int, max_line_bytes: int, size: int
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """Yield the lines before ``end``, last one first: offset, length, bytes (None if too long), whether newline-ended."""
+    """Yield the lines before ``end``, last one first: offset, length, bytes (None if too long), if it has a newline."""
     later: list[bytes] = []  # parts of the current line, last one first
     held, is_ended = 0, False
     while end > 0:

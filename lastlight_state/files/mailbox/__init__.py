@@ -1,7 +1,7 @@
-"""Mailboxes: everything that passes between one host and the agent of one session, in two SQLite files.
+"""Mailboxes: all messages between one host and the agent of one session, in two SQLite files.
 
-Each file has one writing side, so that they work across container, VM and network mounts. The files are those of the
-original program, which can sit on either side.
+Only one side writes each file, so they work across container, VM and network mounts. The files are those of the
+original program, which can be on either side.
 """
 
 from __future__ import annotations

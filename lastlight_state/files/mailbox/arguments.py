@@ -25,7 +25,7 @@ class When:
     """The time at which an inbound message is worked on.
 
     ``recurrence`` is a cron pattern, read in the IANA zone ``timezone``. ``trigger=False`` is context that wakes no
-    agent; ``on_wake=True`` is delivered on an agent's first poll alone.
+    agent; ``on_wake=True`` is delivered only on an agent's first poll.
     """
 
     process_after: datetime | None = None
@@ -37,7 +37,7 @@ class When:
 
 @dataclass(frozen=True)
 class WhenChange:
-    """The changes to the time of a task. None clears; what is not given stays."""
+    """The changes to the time of a task. None clears a field; fields that are not given stay."""
 
     process_after: datetime | UnsetType | None = UNSET
     recurrence: str | UnsetType | None = UNSET
@@ -55,7 +55,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Deliver:
-    """The time at which an outbound message is sent. ``recurrence`` is kept, and no host acts on it."""
+    """The time at which an outbound message is sent. ``recurrence`` is stored, but no host acts on it."""
 
     after: datetime | None = None
     recurrence: str | None = None
@@ -63,7 +63,7 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file of a message: its wished name, and its bytes or the path of them."""
+    """A file of a message: its desired name, and its bytes or their path."""
 
     name: str
     data: bytes | Path
@@ -97,7 +97,7 @@ class NewDestination:
 
 @dataclass(frozen=True)
 class StalePolicy:
-    """The limits from which an agent counts as stuck, and of the context that waits for it.
+    """The limits for treating an agent as stuck, and for the context that waits for it.
 
     A tool in ``timed_tools`` may be silent for as long as it declared. ``max_context`` None keeps all context.
     """

@@ -1,4 +1,4 @@
-"""`Mailboxes`: the face ``store.mailbox``."""
+"""`Mailboxes`: the object ``store.mailbox``."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from lastlight_state.files.mailbox.reports import PruneReport, SweepReport
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
-#: When the agent of a session was started; None where it is not running.
+#: The start time of a session's agent; None if it is not running.
 Running: TypeAlias = Callable[[str, str], datetime | None]
 
-#: Of how many mailboxes it is kept what was found in them: some two thousand bytes each.
+#: The most mailboxes whose sweep results are cached, some two thousand bytes each.
 _MOST_IDLE = 50_000
 
 #: The modes of directories and of files, by the setting `mailbox_mode`.
@@ -48,9 +48,9 @@ MODES = {"private": (0o700, 0o600), "group": (0o770, 0o660)}
 
 
 class Mailboxes:
-    """``store.mailbox``: a pair of files for each session, between its host and its agent.
+    """The mailboxes: ``store.mailbox``. Each session has a pair of files, between its host and its agent.
 
-    They are files below ``root``: no part of the database, nor of its transactions.
+    They are files below ``root``, not part of the database or of its transactions.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Mailboxes:
         self._settings = settings or Settings()
         self._clock = kept(clock)
         self._metrics = metrics or Metrics()
-        #: What calls of the host have found in the mailboxes that they met last.
+        #: The cached results of the host's calls on the mailboxes used most recently.
         self._idle: OrderedDict[tuple[str, str], Idle] = OrderedDict()
 
     def create(self, group: str, session: str) -> HostMailbox:
-        """Make the mailbox of a new session, whole or not at all; the host's side of it. Raises `AlreadyExists`."""
+        """Create the mailbox of a new session, whole or not at all. Returns its host's side. Raises `AlreadyExists`."""
         place = Place.below(self.root, group, session)
         creation.remove_leftovers(place.path.parent, self._clock.now())
         directory_mode, file_mode = MODES[self._settings.mailbox_mode]
@@ -77,7 +77,7 @@ class Mailboxes:
         return self.host(group, session)
 
     def ensure(self, group: str, session: str) -> HostMailbox:
-        """Return the host's side of a mailbox, which is made if it is missing. What another program made is adopted."""
+        """Return the host's side of a mailbox, creating it if it is missing. Adopts a mailbox of another program."""
         place = Place.below(self.root, group, session)
         directory_mode, file_mode = MODES[self._settings.mailbox_mode]
         try:
@@ -91,7 +91,9 @@ class Mailboxes:
         return self.host(group, session)
 
     def host(self, group: str, session: str) -> HostMailbox:
-        """Return the host's side. Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is no database.
+        """Return the host's side.
+
+        Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is not a database.
 
         Creates nothing. The agent's file reads as empty while it is empty or lacks a table.
         """
@@ -102,7 +104,7 @@ class Mailboxes:
         return HostMailbox(pair)
 
     def agent(self, group: str, session: str, *, instance: str | None = None) -> AgentMailbox:
-        """Return the agent's side, as `AgentMailbox.open`. Raises as `host`."""
+        """Return the agent's side, like `AgentMailbox.open`. Raises as `host`."""
         place = Place.below(self.root, group, session)
         return AgentMailbox(
             state.joined(Pair.opened("agent", place, self._settings, self._clock, self._metrics), instance)
@@ -127,7 +129,7 @@ class Mailboxes:
         *,
         policy: StalePolicy = DEFAULT_POLICY,
     ) -> _Reports:
-        """Run `HostSweep.run` for each of these groups and sessions. One that fails has its error in its report."""
+        """Run `HostSweep.run` for each of these groups and sessions. If one fails, its report has the error."""
         asked = _pairs(sessions)
         valid.callback("running", running)
         rule = queries.policy(policy)
@@ -136,11 +138,13 @@ class Mailboxes:
     def prune(
         self, group: str, session: str, *, dry_run: bool = True, policy: StalePolicy = DEFAULT_POLICY
     ) -> PruneReport:
-        """Remove the whole mailbox of a session, also what was not settled or delivered. By default it only tells.
+        """Delete the whole mailbox of a session, unsettled and undelivered messages included.
+
+        By default it only reports.
 
         The report counts its messages, receipts, and the bytes of its folder. Raises `Conflict` while its agent seems
-        to run, by a heartbeat younger than ``policy.silent_after`` or a live claim; `NotFound`; `CorruptData` where a
-        file cannot be read. See to it that nobody starts its agent meanwhile.
+        to run, by a heartbeat younger than ``policy.silent_after`` or a live claim. Raises `NotFound`, and
+        `CorruptData` if a file cannot be read. Make sure that nobody starts its agent meanwhile.
         """
         is_dry = valid.flag("dry_run", dry_run)
         rule = queries.policy(policy)
@@ -166,7 +170,7 @@ class Mailboxes:
             return SweepReport(group=group, session=session, errors=(str(error),))
 
     def _unchanged(self, group: str, session: str, started: datetime | None, policy: StalePolicy) -> SweepReport | None:
-        """Return the report of a mailbox that is as the last sweep left it; None where its files must be opened."""
+        """Return the report of a mailbox unchanged since the last sweep; None if its files must be opened."""
         idle = self._idle.get((group, session))
         if idle is None:
             return None
@@ -174,11 +178,11 @@ class Mailboxes:
         return standing.unchanged(idle, since, policy, self._clock.now())
 
     def _note(self, group: str, session: str, idle: Idle) -> None:
-        """Keep what is found in a mailbox, in place of what was kept first."""
+        """Cache the results of a mailbox, dropping the oldest ones if there are too many."""
         known = self._idle
         known[group, session] = idle
         while len(known) > _MOST_IDLE:
-            with suppress(KeyError):  # another thread does it, too
+            with suppress(KeyError):  # another thread does the same
                 known.popitem(last=False)
 
     def _sessions(self, group: str | None) -> _Names:
@@ -192,7 +196,7 @@ _Names: TypeAlias = list[tuple[str, str]]
 
 
 def fill(path: Path, name: str, **noted: str) -> None:
-    """Make the tables that a database file of this name has and this one lacks. ``noted`` is noted in it."""
+    """Create the missing tables of a database file of this name. ``noted`` is stored in it."""
     declared = models.OUTBOUND if name == OUTBOUND_DB else models.INBOUND
     backend = open_backend(path, Options(across_mounts=True))
     try:
@@ -210,7 +214,7 @@ def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> No
 
 
 def _pairs(sessions: Any) -> list[tuple[str, str]]:
-    """Return groups and sessions. Raises `InvalidValue`."""
+    """Return groups and sessions as pairs of names. Raises `InvalidValue`."""
     if isinstance(sessions, str) or not isinstance(sessions, Iterable):
         raise InvalidValue("sessions", f"expected pairs of a group and a session, got {type(sessions).__name__}")
     given = list(sessions)
@@ -250,6 +254,6 @@ def _info(root: Path, group: str, session: str) -> MailboxInfo:
 def _size(path: Path) -> int | None:
     try:
         found = path.lstat()
-    except OSError:  # missing, or removed meanwhile
+    except OSError:  # missing, or deleted meanwhile
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None

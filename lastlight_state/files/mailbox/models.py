@@ -1,8 +1,8 @@
 """The tables of the two files of a mailbox.
 
-Names, types and order are those of the original program, whose files and ours are interchangeable; columns of ours come
-after them and may be NULL. Nothing but the number's parity is checked by the database: the original may write words
-that we do not know, and an acknowledgement may name a message that the other file no longer has.
+Names, types and order are those of the original program, so that its files and ours are interchangeable. Our own
+columns come after them and may be NULL. The database checks only the parity of numbers: the original program may write
+words that we do not know, and an acknowledgement may name a message that the other file no longer has.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ DESTINATION_TYPES = words(DestinationType)
 ACK_STATUSES = words(AckStatus)
 #: The outcomes that a receipt may have.
 RECEIPTS = ("delivered", "failed")
-#: Statuses of messages that are still worked on, and of settled ones. Others may have stored any other word.
+#: Statuses of unsettled and of settled messages. Other programs may have stored any other word.
 LIVE, ENDED = ("pending", "paused"), ("completed", "failed")
 
-#: Kinds of things, as errors name them.
+#: The names of objects in errors.
 MAILBOX, MESSAGE, TASK, DESTINATION, STATE = "mailbox", "message", "task", "destination", "agent state"
 
-#: What lists are ordered by, beside the columns that they show.
+#: The columns that lists are ordered by, besides the columns that they show.
 PLACE = "place"
 
-#: The shape that this library gives the files, noted in ``mailbox_meta``.
+#: The version of our file layout, stored in ``mailbox_meta``.
 LAYOUT = "1"
 
-#: Bounds that are fixed, in bytes of UTF-8 unless said otherwise. The others are in `Settings.limits`.
+#: Fixed limits, in bytes of UTF-8 unless stated otherwise. The others are in `Settings.limits`.
 ID_BYTES = ROUTING_BYTES = 512
 KIND_CHARACTERS = 64
 CONTENT_DEPTH = 64
@@ -53,59 +53,60 @@ ERROR_BYTES = 4096
 MOST_SENT = 500
 MOST_POLLED = 100
 
-#: The delay before a message is tried again, doubled with each try.
+#: The delay before a message is retried, doubled with each try.
 FIRST_DELAY = timedelta(seconds=5)
-#: The longest that a call waits for messages, and that an agent may be silent.
+#: The longest that a call waits for messages, and the longest that an agent may be silent.
 LONGEST_WAIT, LONGEST_SILENCE = timedelta(days=1), timedelta(days=366)
 #: The longest lease of a delivery.
 LONGEST_LEASE = timedelta(days=1)
-#: Tries of an inbound message, and of a delivery, before they fail.
+#: The number of tries of an inbound message, and of a delivery, before they fail.
 MOST_TRIES, MOST_ATTEMPTS = 5, 3
 EXHAUSTED, CANCELLED, EXPIRED, COMPLETED, FAILED = "exhausted", "cancelled", "expired", "completed", "failed"
 
 ONE_SECOND, ONE_MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
-# Times in the files, as text. Pure.
+# Times in the files, as text.
 #
-# Others write them with or without a zone (then it is UTC), with a blank or a ``T``, to the second or finer. They are
-# compared as instants, never as text. The original compares some columns as text; those get the form it compares with.
+# Other programs write them with or without a zone (then they are UTC), with a blank or a ``T``, to the second or finer.
+# They are compared as times, never as text. The original program compares some columns as text, so these are written in
+# the form that it compares with.
 
 
 def plain_text(moment: datetime) -> str:
-    """Return ``2026-02-03 12:34:56.789``, in UTC: the form that the original compares as text."""
+    """Return a time as ``2026-02-03 12:34:56.789``, in UTC: the form that the original program compares as text."""
     return iso_text(moment)[:-1].replace("T", " ")
 
 
 def instant(text: str | None) -> datetime | None:
-    """Return the instant of a text, in UTC. None for None, and for what is no time."""
+    """Return the time in a text, in UTC; None for None, and for a text that is not a time."""
     return spelled(text.strip()) if isinstance(text, str) else None
 
 
 def is_unreadable(text: str | None) -> bool:
-    """Return whether a text stands where a time should, and is none."""
+    """True if a column for a time has a text that is not a time."""
     return text is not None and instant(text) is None
 
 
 def is_due(text: str | None, now: datetime) -> bool:
-    """Return whether the time has come. What is no time has come: otherwise its message would wait for ever."""
+    """True if the time has come. A text that is not a time counts as due: otherwise its message would wait for ever."""
     moment = instant(text)
     return moment is None or moment <= now
 
 
-# Numbers of messages: even ones are the host's, odd ones the agent's, and all grow over both files. Pure.
+# Numbers of messages: the host's are even, the agent's odd, and all grow over both files.
 
-#: Readers of other languages hold numbers as doubles.
+#: The limit for numbers: other languages read them as doubles.
 GREATEST = 2**53 - 1
 
 
 def side_of(seq: int) -> Side:
-    """Return whose message has this number."""
+    """Return the side whose message has this number."""
     return "agent" if seq % 2 else "host"
 
 
 def next_number(side: Side, highest: int) -> int:
-    """Return the smallest number of this side above ``highest``. Raises `InvalidValue` where there is none."""
+    """Return the smallest number of this side above ``highest``. Raises `InvalidValue` if there is none."""
     found = highest + 1 if side_of(highest + 1) == side else highest + 2
     if found > GREATEST:
         raise InvalidValue("seq", f"must be at most {GREATEST}")
@@ -137,7 +138,9 @@ def _only_row() -> tuple[Any, ...]:
 
 
 def _meta(metadata: sa.MetaData) -> sa.Table:
-    """Return what a side knows about its file: ``layout``, ``highest_seq``, ``settled_seq``, ``agent_instance`` …"""
+    """Return the table of values about a side's file: ``layout``, ``highest_seq``, ``settled_seq``, ``agent_instance``
+    …
+    """
     return sa.Table("mailbox_meta", metadata, _text("key", primary_key=True), _needed("value"))
 
 
@@ -248,21 +251,21 @@ OUT_META = _meta(OUTBOUND)
 
 
 def unknown_word(column: sa.ColumnElement[Any], known: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a column holds none of these words. They are written into the SQL.
+    """Return the condition that a column contains none of these words, which are written into the SQL.
 
-    SQLite 3.53 drops ``IS NULL`` where the column is ``NOT NULL``, and then finds no index with that condition.
+    SQLite 3.53 drops ``IS NULL`` if the column is ``NOT NULL``, and then finds no index with that condition.
     """
     listed: list[sa.ColumnElement[str]] = [sa.literal_column(f"'{word}'") for word in sorted(known)]
     return sa.func.coalesce(column, sa.literal_column("''")).not_in(listed)
 
 
 _in = MESSAGES_IN.c
-#: The order of lists, in which what others stored without a number or a time has a place, too.
+#: The order of lists. Rows of other programs without a number or a time have a place in it, too.
 IN_PLACE: Any
 OUT_PLACE: Any
 IN_PLACE, OUT_PLACE = (sa.func.coalesce(table.c.seq, sa.literal_column("0")) for table in (MESSAGES_IN, MESSAGES_OUT))
 TASK_PLACE: Any = sa.func.coalesce(_in.process_after, sa.literal_column("''"))
-#: Tasks that are not settled.
+#: Unsettled tasks.
 LIVE_TASK: Any = sa.text("kind = 'task' AND status IN ('pending', 'paused')")
 _pending, _recurring = sa.text("status = 'pending'"), sa.text("recurrence IS NOT NULL")
 
@@ -283,7 +286,7 @@ sa.Index(
     sqlite_where=sa.text("status = 'failed'"),
 )
 sa.Index("idx_delivered_unknown", DELIVERED.c.message_out_id, sqlite_where=unknown_word(DELIVERED.c.status, RECEIPTS))
-#: One live message of a series, whoever writes. Left out of a file whose rows contradict it.
+#: Permits one live message of a series, whoever writes. Left out of a file whose rows contradict it.
 LIVE_SERIES = sa.Index(
     "uq_messages_in_live_series",
     _in.series_id,

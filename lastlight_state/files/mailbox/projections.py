@@ -14,7 +14,7 @@ class RoutingColumns(TypedDict):
 
 
 class HeadRow(TypedDict):
-    """What is looked at to decide about an inbound message, without its content."""
+    """The columns that decide about an inbound message, without its content."""
 
     id: str
     seq: int | None
@@ -33,7 +33,7 @@ class HeadRow(TypedDict):
 
 
 class InSummaryRow(HeadRow, RoutingColumns):
-    """The columns of a `MessageInSummary`. Lists are in the order of ``place``, which no record has."""
+    """The columns of a `MessageInSummary`. Lists are sorted by ``place``, which no record has."""
 
     source_session_id: str | None
     platform_message_id: str | None
@@ -44,7 +44,7 @@ class InSummaryRow(HeadRow, RoutingColumns):
 
 
 class WaitingRow(TypedDict):
-    """What is looked at to decide about an outbound message."""
+    """The columns that decide about an outbound message."""
 
     id: str
     seq: int | None
@@ -58,7 +58,7 @@ class WaitingRow(TypedDict):
 
 
 class OutSummaryRow(WaitingRow):
-    """The columns of a `MessageOutSummary`. Lists are in the order of ``place``, which no record has."""
+    """The columns of a `MessageOutSummary`. Lists are sorted by ``place``, which no record has."""
 
     recurrence: str | None
     thread_id: str | None
@@ -66,7 +66,7 @@ class OutSummaryRow(WaitingRow):
 
 
 class ValueRow(TypedDict):
-    """A value that a side noted."""
+    """A value that a side stored about its file."""
 
     value: str
 
@@ -92,7 +92,7 @@ class SizedRow(TypedDict):
 
 
 class SettledRow(SizedRow):
-    """A settled message, and the times that it has."""
+    """A settled message, and its times."""
 
     timestamp: str
     process_after: str | None
@@ -101,21 +101,21 @@ class SettledRow(SizedRow):
 
 
 class ReceiptTime(TypedDict):
-    """A receipt, and when it was written."""
+    """A receipt, and the time when it was written."""
 
     message_out_id: str
     delivered_at: str
 
 
 class OddNumber(TypedDict):
-    """A message whose number is not one of its side."""
+    """A message whose number does not belong to its side."""
 
     id: str
     seq: str
 
 
 class LiveTwice(TypedDict):
-    """A series that has several live messages."""
+    """A series with several live messages."""
 
     id: str
     series_id: str
@@ -128,13 +128,13 @@ class InId(TypedDict):
 
 
 class StrangeWord(TypedDict):
-    """A row whose word is not known: its key, and the word as text."""
+    """A row with an unknown word: its key, and the word as text."""
 
     id: str
     word: str | None
 
 
 class AckedId(TypedDict):
-    """The message that an acknowledgement names."""
+    """The id of the message that an acknowledgement names."""
 
     message_id: str

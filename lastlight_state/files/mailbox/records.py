@@ -26,7 +26,7 @@ _TIMES_IN = ("timestamp", "process_after", "settled_at")
 
 
 class MessageInSummary(Record):
-    """An inbound message as lists show it, without its content. ``status`` is as stored, also where we know no such."""
+    """An inbound message in lists, without its content. ``status`` is the stored word, even an unknown one."""
 
     id: str
     seq: int | None
@@ -65,7 +65,7 @@ class MessageInSummary(Record):
 
 
 class MessageIn(MessageInSummary):
-    """An inbound message. Content that is no JSON is None, with ``malformed`` set and its text in ``raw``."""
+    """An inbound message. If its content is not JSON, it is None, ``malformed`` is set and ``raw`` has the text."""
 
     content: Any
     raw: str | None
@@ -77,7 +77,7 @@ class MessageIn(MessageInSummary):
 
 
 class MessageOutSummary(Record):
-    """An outbound message as lists show it, without its content."""
+    """An outbound message in lists, without its content."""
 
     id: str
     seq: int | None
@@ -100,7 +100,7 @@ class MessageOutSummary(Record):
 
 
 class MessageOut(MessageOutSummary):
-    """An outbound message. Content that is no JSON is None, with ``malformed`` set and its text in ``raw``."""
+    """An outbound message. If its content is not JSON, it is None, ``malformed`` is set and ``raw`` has the text."""
 
     content: Any
     raw: str | None
@@ -129,10 +129,10 @@ class Delivery(Record):
 
 
 class DueMessage(Record):
-    """An outbound message that this caller is to send, before its lease ends.
+    """An outbound message that this caller must send before its lease expires.
 
-    ``in_doubt``: an earlier attempt ended without an answer, so that it may have been sent. ``message.id`` serves as
-    the key by which a platform tells repetitions. ``problem`` says why it cannot be sent at all.
+    ``in_doubt``: an earlier attempt ended without an answer, so the message may have been sent. ``message.id`` can
+    serve as the key by which a platform detects repetitions. ``problem`` says why it cannot be sent at all.
     """
 
     message: MessageOut
@@ -144,7 +144,7 @@ class DueMessage(Record):
 
 
 class MessageRef(Record):
-    """A message by its number. ``delivery`` is how an outbound one stands; None for an inbound one."""
+    """A message found by its number. ``delivery`` is the delivery of an outbound message; None for an inbound one."""
 
     seq: int
     side: str
@@ -164,7 +164,7 @@ class Ensured(Record, Generic[T]):
 class Batch(Record):
     """Messages for an agent, in the order of their numbers.
 
-    ``unreadable_times`` are ids whose ``process_after`` is no time; they count as due.
+    ``unreadable_times`` are ids whose ``process_after`` is not a time; they count as due.
     """
 
     messages: tuple[MessageIn, ...]
@@ -182,13 +182,13 @@ class Task(MessageIn):
 
     @property
     def prompt(self) -> str | None:
-        """Return what the agent is asked to do: the whole content where another program wrote plain text."""
+        """Return the prompt for the agent: the whole content if another program wrote plain text."""
         text = self.raw if self.malformed else self.content
         return text.get("prompt") if isinstance(text, dict) else text if isinstance(text, str) else None
 
     @property
     def script(self) -> str | None:
-        """Return what runs before the agent is asked."""
+        """Return the script that runs before the agent is prompted."""
         return self.content.get("script") if isinstance(self.content, dict) else None
 
 
@@ -197,7 +197,7 @@ class TaskSummary(MessageInSummary):
 
 
 class Claim(Record):
-    """A message that an agent works on. ``claimed_at`` is None where the file does not tell."""
+    """A message that an agent works on. ``claimed_at`` is None if the file does not record it."""
 
     message_id: str
     seq: int | None
@@ -245,14 +245,14 @@ class OutboxFile(Record):
 
 
 class OutboxFiles(Record):
-    """The files of an outbound message that can be read, and those that cannot, with the reason."""
+    """The files of an outbound message that can be read, and the unreadable ones, with the reason."""
 
     files: tuple[OutboxFile, ...]
     skipped: tuple[tuple[str, str], ...]
 
 
 class MailboxInfo(Record):
-    """A session's mailbox as lists show it."""
+    """A session's mailbox in lists."""
 
     group: str
     session: str
@@ -264,9 +264,9 @@ class MailboxInfo(Record):
 
 
 class MailboxStatus(Record):
-    """The numbers of what waits in a mailbox.
+    """The numbers of pending messages in a mailbox.
 
-    ``unknown_words`` counts rows with a status, a delivery or a type that is not known; `verify` names them.
+    ``unknown_words`` counts rows with an unknown status, delivery or type; `verify` names them.
     """
 
     pending: int

@@ -1,4 +1,4 @@
-"""What calls that work through a mailbox tell: starts, sweeps, drains and prunes."""
+"""Results of calls that process a whole mailbox: starts, sweeps, drains and prunes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StartReport(Record):
 class SyncReport(Record):
     """The numbers of messages settled by acknowledgements, and of acknowledgements without a message.
 
-    ``unknown`` counts messages that were acknowledged with a word that is not known. They fail once that agent is gone.
+    ``unknown`` counts messages that were acknowledged with an unknown word. They fail once that agent is gone.
     """
 
     completed: int = 0
@@ -35,9 +35,9 @@ class AdvanceReport(Record):
 
 
 class ReleaseReport(Record):
-    """The numbers of claims freed for another try, and of messages that have had all their tries.
+    """The numbers of claims freed for another try, and of messages whose tries are used up.
 
-    ``unknown`` counts messages that failed because the agent acknowledged them with a word that is not known.
+    ``unknown`` counts messages that failed because the agent acknowledged them with an unknown word.
     """
 
     released: int = 0
@@ -46,7 +46,7 @@ class ReleaseReport(Record):
 
 
 class Assessment(Record):
-    """The advice to a host: ``ok``, ``wake`` (there is due work and no agent) or ``stop`` (the agent is stuck)."""
+    """The advice to a host: ``ok``, ``wake`` (work is due and no agent runs) or ``stop`` (the agent is stuck)."""
 
     action: str
     reason: str | None = None
@@ -56,7 +56,7 @@ class Assessment(Record):
 
 
 class SweepReport(Record):
-    """The result of one sweep of a session, step by step. A step that failed is None, and ``errors`` names it."""
+    """The result of one sweep of a session, step by step. A failed step is None, and ``errors`` names it."""
 
     group: str
     session: str
@@ -78,9 +78,10 @@ class DrainReport(Record):
 
 
 class PruneReport(Record):
-    """The messages that were removed, or would be with ``dry_run``.
+    """The messages that were deleted, or would be with ``dry_run``.
 
-    ``size_bytes`` are those of their contents and files. ``receipts`` are of messages of the agent that are gone.
+    ``size_bytes`` is the size of their contents and files. ``receipts`` counts deleted receipts of messages that the
+    agent had removed.
     """
 
     messages: int = 0

@@ -1,7 +1,7 @@
-"""SessionLines: turns events into log lines, and tells which session each belongs to. Touches no file.
+"""SessionLines: turns events into log lines, and finds the session of each line. Touches no file.
 
-The pinned session decides the file. A ``session`` event pins its session, else the first event with a session id does.
-Changes can be taken back with `restore` until `keep` is called.
+The lines go to the pinned session's file. A ``session`` event pins its session; without one, the first event with a
+session id does. Changes can be undone with `restore` until `keep` is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lastlight_state.files.agent_log.arguments import Event, Outcome, Translatio
 from lastlight_state.files.agent_log.events import Envelope, Stamp
 from lastlight_state.files.agent_log.writer.translate import Mark, Translator
 
-#: Stands for the type of an event that has none.
+#: The type that is counted for an event without one.
 MALFORMED = "(malformed)"
 
 
@@ -28,7 +28,7 @@ class Pin(NamedTuple):
     slug: str | None
 
 
-#: Lines for one file.
+#: The lines for one file.
 Batch: TypeAlias = list[Envelope]
 
 
@@ -57,27 +57,27 @@ class SessionLines:
         self._saved = self._state()
 
     def keep(self) -> None:
-        """Keep all changes so far."""
+        """Make all changes so far permanent."""
         if self._passed_over:
             self.ignored.update(self._passed_over)
             self._passed_over.clear()
         self._saved = self._state()
 
     def restore(self) -> None:
-        """Take back all changes since `keep`."""
+        """Undo all changes since `keep`."""
         self.pin, self._translator, mark, _ = self._saved
         self._translator.back_to(mark)
         self._passed_over.clear()
         self.ask_again()
 
     def ask_again(self) -> None:
-        """Return a prompt that was returned since `keep` once more before the next line: it was not written."""
+        """Return again, before the next line, a prompt that was returned since `keep` but could not be written."""
         self._prompted = set(self._saved.prompted)
 
     def take(self, events: Iterable[Any], clock: Clock) -> Iterator[Batch]:
         """Yield the lines of the events, one batch for each file. Raises `UnsafePath`, `ReservedName`.
 
-        While a batch is being handled, the pin is that of its lines: the next event is taken afterwards.
+        While the caller handles a batch, the pin is that of the batch's lines; the next event is read afterwards.
         """
         batch: Batch = []
         for event in events:
@@ -90,7 +90,7 @@ class SessionLines:
         yield batch
 
     def _pin_for(self, event: Any) -> Pin | None:
-        """Return the session that the event belongs to."""
+        """Return the session to which the event belongs."""
         if not isinstance(event, Mapping):
             return self.pin
         if event.get("type") != "session":
@@ -102,14 +102,14 @@ class SessionLines:
         return Pin(paths.checked_session_id(told), self._slug_for(event))
 
     def _is_other(self, pin: Pin | None) -> bool:
-        """Return whether this is another session than the pinned one."""
+        """True if this is another session than the pinned one."""
         return self.pin is not None and pin is not None and pin.session_id != self.pin.session_id
 
     def _go_to(self, pin: Pin | None) -> None:
         """Pin this session for the next lines."""
         if self._is_other(pin):
-            self._translator = Translator(self._options, self._model)  # with totals of its own
-        elif pin and self.pin in self._prompted:  # the same session, now with its place
+            self._translator = Translator(self._options, self._model)  # with new totals
+        elif pin and self.pin in self._prompted:  # the same session, whose place is now known
             self._prompted.add(pin)
         self.pin = pin
 
@@ -137,7 +137,7 @@ class SessionLines:
         return []
 
     def of_end(self, outcome: Outcome, now: datetime, *, error: str | None = None) -> list[Envelope]:
-        """Return the lines that end the run and are not written yet; no lines without a session."""
+        """Return the missing lines of a run's end; empty without a session."""
         if self.pin is None:
             return []
         stamp = Stamp(now, self.pin.session_id)
@@ -151,7 +151,7 @@ class SessionLines:
         return prompt + lines
 
     def unwritten_prompt(self, moment: datetime) -> list[Envelope]:
-        """Return the line of the prompt, if it is known where to."""
+        """Return the line of the unwritten prompt, if its session and place are known."""
         return self._prompt_line(moment) if self.pin is not None and self.pin.slug is not None else []
 
     def _prompt_line(self, moment: datetime) -> list[Envelope]:

@@ -1,7 +1,7 @@
 """SessionWriter: writes an agent's events to the log of its session.
 
-A call returns when its lines are handed to the operating system, or raises; there is no queue. A call that raises can
-be repeated as it is, because its changes are taken back. Lines may stay only after a failed write with
+A call returns when its lines were handed to the operating system, or raises; there is no queue. A call that raises can
+be repeated unchanged, because its changes are undone. Lines may stay only after a failed write with
 ``outcome="unknown"``, and after a `feed_many` that went on to another session.
 """
 
@@ -28,24 +28,24 @@ from lastlight_state.files.jsonl import files, files as jsonl_files
 from lastlight_state.files.jsonl.writer import LineWriter, SyncWord
 from lastlight_state.locks import RLock
 
-# The display cap of tool results.
+# The length limit of displayed tool results.
 #
-# Lengths are in UTF-16 code units, as earlier programs counted, so that a cut text has the same bytes as theirs. The
-# whole text is stored beside the log.
+# Lengths are in UTF-16 code units, as in earlier programs, so that a cut text has the same bytes as theirs. The whole
+# text is stored beside the log.
 
 CAP_UNITS = 65_536
 _UNIT_BYTES = 2
 
 
 class Cut(NamedTuple):
-    """The cut text, and the length of the whole in UTF-16 code units."""
+    """A cut text, and the whole text's length in UTF-16 code units."""
 
     shown: str
     units: int
 
 
 def cut_for_display(text: str) -> Cut | None:
-    """Return the shown form of a text above the cap, None for one that stays as it is.
+    """Return the shortened form of a text above the limit; None for a shorter text.
 
     A character beyond U+FFFF counts two and is never split: then one unit fewer is shown.
     """
@@ -101,12 +101,12 @@ class SessionWriter:
 
     @property
     def session_id(self) -> str | None:
-        """Return the id of the session that lines go to; None before it is known."""
+        """Return the id of the session that lines go to; None until it is known."""
         return self._session.pin.session_id if self._session.pin else None
 
     @property
     def slug(self) -> str | None:
-        """Return the project directory of the session; None before it is known."""
+        """Return the project directory of the session; None until it is known."""
         return self._session.pin.slug if self._session.pin else None
 
     @property
@@ -120,23 +120,25 @@ class SessionWriter:
 
     @property
     def ignored(self) -> Mapping[str, int]:
-        """Number of events that gave no line, by type: unknown, malformed, or before a session was known."""
+        """Return the number of events that gave no line, by type: unknown, malformed, or before a session was known."""
         return Counter(self._session.ignored)
 
     def feed(self, event: Event) -> int:
-        """Write the lines of an event and return how many. Unknown and malformed events are counted in ``ignored``.
+        """Write the lines of an event.
+
+        Returns their number. Unknown and malformed events are counted in ``ignored``.
 
         NaN and infinities are written as null, NUL and lone surrogates as escapes.
 
         Raises `UnsafePath` and `ReservedName` for a session id that cannot name a log, `InvalidValue` if no place is
-        known or a value cannot be written, such as two keys of one text, `PayloadTooLarge` past 64 MiB, `BackendBusy`,
-        `BackendUnavailable`, `StoreClosed`.
+        known or a value cannot be written, such as two keys with the same text, `PayloadTooLarge` beyond 64 MiB,
+        `BackendBusy`, `BackendUnavailable`, `StoreClosed`.
         """
         return self.feed_many((event,))
 
     @guarded
     def feed_many(self, events: Iterable[Event]) -> int:
-        """Feed several events, as `feed` does one. All lines for one file are written at once."""
+        """Write several events, each as `feed` does. All lines for one file are written at once."""
         with self._lock:
             before = self.lines_written
             with self._unit():
@@ -146,7 +148,7 @@ class SessionWriter:
 
     @guarded
     def append(self, lines: Iterable[Mapping[str, Any]]) -> int:
-        """Write lines as they are, after the prompt if that is not written yet; returns how many were written.
+        """Write lines unchanged, after the prompt if that is not written yet. Returns the number of written lines.
 
         Each line must have a text ``type`` or ``role``; unknown types are allowed. Errors as in `feed`.
         """
@@ -159,7 +161,7 @@ class SessionWriter:
 
     @checked
     def finish(self, outcome: Outcome) -> str | None:
-        """Write the error and result lines that end the run, unless they are written already; returns the session id.
+        """Write the missing error and result lines that end the run. Returns the session id.
 
         Returns None and writes nothing if no session is known.
         """
@@ -170,9 +172,10 @@ class SessionWriter:
 
     @checked
     def finish_failed(self, fallback_id: str, outcome: Outcome, *, error: str | None = None) -> str:
-        """Finish, like `finish`, a run that may have died before its session was known: then under ``fallback_id``.
+        """Finish a run that may have died before its session was known. Its lines then go under ``fallback_id``.
 
-        Returns the session id to store with the execution. Raises `UnsafePath` if the fallback cannot name a log.
+        Otherwise like `finish`. Returns the session id to store with the execution. Raises `UnsafePath` if the fallback
+        cannot name a log.
         """
         with self._lock:
             with self._unit():
@@ -181,15 +184,15 @@ class SessionWriter:
             return self.session_id or fallback_id
 
     def sync(self) -> None:
-        """Flush the written lines to disk now (fsync)."""
+        """Sync the written lines to disk now (fsync)."""
         with self._lock, self._unit():
             if self._line_writer:
                 self._line_writer.sync()
 
     def close(self) -> None:
-        """Write the prompt if there was no line to write, and close the log file. Closing again does nothing.
+        """Write the prompt if no line was written, and close the log file. Closing again does nothing.
 
-        The prompt needs a session id and a place. Where it cannot be written, the file is closed all the same.
+        The prompt needs a session id and a place. If it cannot be written, the file is closed all the same.
         """
         with self._lock:
             if self._is_closed:
@@ -211,12 +214,12 @@ class SessionWriter:
         self.close()
 
     def after_fork(self) -> None:
-        """Replace, in a forked child, the lock, which a thread of the parent may have held."""
+        """Replace the lock in a forked child, because a thread of the parent may have held it."""
         self._lock = RLock()
 
     @contextmanager
     def _unit(self) -> Iterator[None]:
-        """Around one call: keeps its changes if its lines were written, or takes them back."""
+        """Run one call: its changes are kept if its lines were written, and undone otherwise."""
         if self._is_closed:
             raise StoreClosed(f"the log writer of session {self.session_id!r} is closed")
         try:
@@ -235,7 +238,7 @@ class SessionWriter:
 
     def _write(self, lines: list[Envelope]) -> None:
         if lines:
-            self._has_begun = True  # also where the first write fails: its caller knows
+            self._has_begun = True  # also if the first write fails: its caller gets the error
             data = [dump_line(line) for line in lines]
             self._writer_of(self._known_path()).append(data, end=any(line.get("type") == "result" for line in lines))
             self.lines_written += len(data)
@@ -265,7 +268,7 @@ class SessionWriter:
         return self._looked_up[1]
 
     def _shown(self, line: Envelope) -> Envelope:
-        """Return the line with long tool results cut for display. Their whole texts are stored beside the log first."""
+        """Return the line with long tool results shortened. Their whole texts are first stored beside the log."""
         content = line["message"]["content"] if line.get("type") == "user" else None
         for block in content if isinstance(content, list) else ():
             cut = cut_for_display(block["content"])

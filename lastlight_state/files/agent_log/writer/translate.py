@@ -1,7 +1,7 @@
-"""Translator: an agent's events in, lines out. Pure: no files, no clock.
+"""Translator: turns an agent's events into lines. Uses no files and no clock.
 
-It remembers the run so far: its tool calls, the usage summed over its messages, the errors written, and whether a
-result line ends it. A caller whose write failed can go back to an earlier state.
+It records the run so far: its tool calls, the usage summed over its messages, the errors written, and whether a result
+line ends it. A caller whose write failed can go back to an earlier state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lastlight_state.files.agent_log.arguments import (
 from lastlight_state.files.agent_log.events import Envelope, Number, Stamp, Totals
 from lastlight_state.reprs import shown
 
-# Breadcrumbs: what happened around the messages, as lines that a dashboard may show. Pure.
+# Breadcrumbs: lines for events around the messages, which a dashboard may show.
 
 _LONGEST_REASON, _KEPT_OF_LONGER = 200, 197
 _EXTENSION_FIELDS = ("status", "mode", "provider", "toolCount", "reason")
@@ -71,7 +71,7 @@ def _auto_retry_end(event: Event, stamp: Stamp) -> Envelope:
     return _note("auto_retry_end", f"❌ Auto-retry gave up after{attempts} attempt(s): {_in_one_line(error)}", stamp)
 
 
-#: By type of event: its line, or None when it is malformed.
+#: By type of event: the function that returns its line, or None if the event is malformed.
 BREADCRUMBS: Mapping[str, Callable[[Event, Stamp], Envelope | None]] = {
     "extension_status": _extension_status,
     "skills_status": _skills_status,
@@ -96,7 +96,7 @@ def _in_one_line(reason: str) -> str:
     return line if len(line) <= _LONGEST_REASON else line[:_KEPT_OF_LONGER] + "…"
 
 
-# A shell command as the events of a session that ran it. Pure.
+# The events of a session that ran one shell command.
 
 TOOL = "bash"
 NO_OUTPUT = "(no output)"
@@ -105,7 +105,7 @@ NO_OUTPUT = "(no output)"
 def events_of(
     command: CommandRecord, session_id: str, call_id: str, started_at: datetime, finished_at: datetime
 ) -> list[Event]:
-    """Return the session, the call, its result, a text that says how it went, and the totals: one turn, no cost."""
+    """Return the session, the call, its result, a text about the outcome, and the totals: one turn, no cost."""
     has_failed = command.exit_code != 0
     started, finished = iso_text(started_at), iso_text(finished_at)
     call = {"type": "toolCall", "id": call_id, "name": TOOL, "arguments": {"command": command.command}}
@@ -136,7 +136,7 @@ _FAILED_STOPS = frozenset({"error", "aborted"})
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The run so far. ``result`` is the subtype of the result line, if that is the last line written."""
+    """The state of the run so far. ``result`` is the subtype of the result line, if that is the last line written."""
 
     started_at: datetime | None = None
     turns: int = 0
@@ -154,13 +154,13 @@ Mark: TypeAlias = tuple[Progress, int]
 
 
 class Translator:
-    """The lines of one session's events."""
+    """Translates the events of one session."""
 
     def __init__(self, options: TranslationOptions, model: str | None) -> None:
         self._options = options
         self._model = model
         self._progress = Progress()
-        self._calls: dict[str, None] = {}  # ids of tool calls; a dict, because the last ones can be taken back
+        self._calls: dict[str, None] = {}  # ids of tool calls; a dict, because the last ones can be removed again
         self._rules: Mapping[str, Callable[[Event, Stamp], list[Envelope] | None]] = {
             "message_end": self._message_end,
             "tool_execution_end": self._tool_execution_end,
@@ -169,17 +169,17 @@ class Translator:
         }
 
     def mark(self) -> Mark:
-        """Return the present state, for `back_to`."""
+        """Return the present state, to be passed to `back_to`."""
         return self._progress, len(self._calls)
 
     def back_to(self, mark: Mark) -> None:
-        """Go back to the state of the mark."""
+        """Restore the state that `mark` returned."""
         self._progress, calls = mark
         while len(self._calls) > calls:
             self._calls.popitem()
 
     def begin(self, moment: datetime) -> None:
-        """Note when the first event happened."""
+        """Record the time of the first event."""
         if self._progress.started_at is None:
             self._note(started_at=moment)
 
@@ -195,7 +195,7 @@ class Translator:
         return rule(event, stamp) if rule else None
 
     def written(self, envelope: Envelope) -> None:
-        """Note a line that goes into the file, also one that is not from an event."""
+        """Record a line that goes into the file, even if it is not from an event."""
         if envelope.get("type") == "result":
             self._note(result=str(envelope.get("subtype")), has_failed=False)
             return
@@ -205,7 +205,7 @@ class Translator:
             self._note(errors=(*self._progress.errors, envelope["error"]))
 
     def closing(self, outcome: Outcome, stamp: Stamp, *, error: str | None = None) -> list[Envelope]:
-        """Return the lines that end the run and are not written yet: its errors, then its result."""
+        """Return the missing lines of the run's end: its errors, then its result."""
         known = self._progress.errors
         texts = [text for text in dict.fromkeys((error, outcome.error)) if text and text not in known]
         lines = [events.api_error(text, stamp) for text in texts]
@@ -228,7 +228,7 @@ class Translator:
         return [events.assistant(blocks, stamp, model=self._model, tokens=tokens)]
 
     def _block(self, block: Any) -> Envelope | None:
-        """Return a block of an assistant's message as it stands in the line; None for a block that is dropped."""
+        """Return the line's form of a block of an assistant's message; None for a block that is dropped."""
         if not isinstance(block, Mapping):
             return None
         kind = block.get("type")
@@ -299,7 +299,7 @@ class Translator:
         )
 
     def _totals(self) -> Totals:
-        """Return the sums over the messages if they told tokens, else the snapshot, which a compaction sets to zero."""
+        """Return the sums over the messages if they have token counts, else the snapshot, which compaction resets to 0."""
         summed = self._progress
         snapshot = summed.snapshot or Totals(turns=summed.turns)
         if not any(summed.tokens):

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class AgentMailbox(Mailbox):
-    """A session's mailbox as its agent has it. It writes ``outbound.db`` and reads ``inbound.db``."""
+    """A session's mailbox from the agent's side. It writes ``outbound.db`` and reads ``inbound.db``."""
 
     #: Messages to work on.
     inbox: Part[AgentInbox] = Part("lastlight_state.files.mailbox.agent.inbox.AgentInbox")
     #: Messages that the agent sends.
     outbox: Part[AgentOutbox] = Part("lastlight_state.files.mailbox.agent.outbox.AgentOutbox")
-    #: Where messages go.
+    #: The places that messages go to.
     routing: Part[AgentRouting] = Part("lastlight_state.files.mailbox.agent.outbox.AgentRouting")
-    #: What the agent keeps over restarts.
+    #: Values that the agent keeps over restarts.
     state: Part[AgentState] = Part("lastlight_state.files.mailbox.agent.state.AgentState")
 
     @classmethod
@@ -44,34 +44,34 @@ class AgentMailbox(Mailbox):
     ) -> Self:
         """Return the mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
 
-        ``instance`` is what `start` gave to the agent's main process: a helper process that joins with it writes as
-        long as that agent has not been replaced. Without it writes are not fenced. With ``strict``, `CorruptData` also
-        names the first thing that `verify` finds.
+        ``instance`` is the number that `start` returned to the agent's main process: a helper process that passes it
+        can write until that agent is replaced. Without it, writes are not fenced. With ``strict``, `CorruptData` also
+        reports the first thing that `verify` finds.
         """
         mailbox = cls(state.joined(Pair.opened("agent", Place.of(Path(folder)), settings, clock), instance))
         return mailbox._strict() if strict else mailbox
 
     @property
     def instance(self) -> str | None:
-        """Return the life of the agent that this object writes for."""
+        """Return the agent instance for which this object writes."""
         return self._pair.instance
 
     def start(self) -> StartReport:
-        """Begin the agent's life: once in its main process, before it polls.
+        """Begin a new agent instance. Call it once in the agent's main process, before it polls.
 
-        Frees what a dead predecessor had claimed; completed and failed acknowledgements stay. A predecessor that is
-        still alive can write no more: its writes are `ClaimLost`. The next poll also gives messages with ``on_wake``.
+        Frees the claims of a dead predecessor; completed and failed acknowledgements stay. A predecessor that is still
+        alive can write no more: its writes raise `ClaimLost`. The next poll also returns messages with ``on_wake``.
         """
         return state.start(self._pair)
 
     def beat(self) -> bool:
-        """Say that the agent is alive, by the time of a file; whether that was possible. Never raises."""
+        """Set the heartbeat file's time to show that the agent is alive. Returns False if that failed. Never raises."""
         return creation.beat(self._pair.place.path, self._pair.clock.now())
 
     def tool_started(self, name: str, timeout: timedelta | None = None) -> None:
-        """Note the tool in use, and for how long it may be silent."""
+        """Record the tool in use, and how long it may be silent."""
         state.tool_started(self._pair, name, timeout)
 
     def tool_finished(self) -> None:
-        """Note that no tool is in use."""
+        """Record that no tool is in use."""
         state.tool_finished(self._pair)

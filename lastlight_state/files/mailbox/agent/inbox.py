@@ -1,7 +1,7 @@
-"""Messages for the agent: polling, claiming, and saying what came of them.
+"""Messages for the agent: polling, claiming, and reporting the outcome.
 
-The agent writes acknowledgements into its own file; the host reads them there. A claim is made while the write lock of
-that file is held, so that two processes of the agent never take the same message.
+The agent writes acknowledgements into its own file; the host reads them there. A claim is made under that file's write
+lock, so that two processes of the agent never take the same message.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.records import Batch, MessageIn
 from lastlight_state.files.mailbox.rows import AcksRow
 
-#: What the host sends for the agent's own bookkeeping; a poll passes it over unless told otherwise.
+#: The kind of messages for the agent's own bookkeeping; a poll skips them unless asked for.
 _SKIPPED = ("system",)
 
 
 class AgentInbox(MailboxPart):
-    """``agent.inbox``"""
+    """The agent's inbox: ``agent.inbox``."""
 
     def peek(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
         """Return the messages that `take` would claim. Writes nothing."""
@@ -46,11 +46,11 @@ class AgentInbox(MailboxPart):
         return found
 
     def take(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
-        """Claim the messages that are to be worked on next, in the order of their numbers.
+        """Claim the messages to work on next, in the order of their numbers.
 
-        Due messages that wake the agent come first, the oldest before all. If there is one, the rest of ``limit`` (1 to
-        100) is filled with the newest context; otherwise the batch is empty. Messages that others hold, and kinds that
-        are skipped, take no place of another. One that cannot be read is acknowledged as failed.
+        Due messages that wake the agent come first, the oldest first. If there is one, the rest of ``limit`` (1 to 100)
+        is filled with the newest context; otherwise the batch is empty. Messages that are claimed already, and skipped
+        kinds, do not count towards ``limit``. An unreadable message is acknowledged as failed.
         """
         poll = self._poll(limit, skip_kinds)
         look = self._pair.look(("take", poll.skip_kinds, poll.first_poll, self._pair.instance), poll.now)
@@ -65,7 +65,7 @@ class AgentInbox(MailboxPart):
         return found
 
     def claim(self, *ids: str) -> tuple[str, ...]:
-        """Claim these messages; those that this call won. Ones that are held or settled already are left out.
+        """Claim these messages. Returns those that this call claimed; claimed or settled ones are left out.
 
         Raises `NotFound` for an unknown id; then none is claimed.
         """
@@ -76,18 +76,18 @@ class AgentInbox(MailboxPart):
         return self._writing(lambda unit: self._claimed(unit, asked, now))
 
     def complete(self, *ids: str) -> None:
-        """Say that these messages are done, all or none. Again changes nothing.
+        """Acknowledge these messages as completed, all or none. Repeating it changes nothing.
 
-        Raises `LostRace` for one that has failed, and `NotFound`.
+        Raises `LostRace` for a message that has failed, and `NotFound`.
         """
         self._settle(_ids(ids), "completed", None)
 
     def fail(self, message_id: str, *, error: str) -> None:
-        """Say that a message could not be worked on. Raises `LostRace` for one that is completed, and `NotFound`."""
+        """Acknowledge a message as failed. Raises `LostRace` for a completed message, and `NotFound`."""
         self._settle([queries.message_id(message_id)], "failed", queries.error_text(error))
 
     def release(self, *ids: str) -> None:
-        """Give claims of this agent back; the messages can be taken again at once. Claims of others stay."""
+        """Release claims of this agent, so that the messages can be taken again at once. Ignores claims of others."""
         asked = _ids(ids)
         if not asked:
             return
@@ -99,7 +99,7 @@ class AgentInbox(MailboxPart):
         )
 
     def get(self, message_id: str) -> MessageIn:
-        """Return the message, also one that is settled. Raises `NotFound`."""
+        """Return the message, even if it is settled. Raises `NotFound`."""
         found = self.find(message_id)
         if found is None:
             raise valid.not_found(MESSAGE, message_id)
@@ -120,7 +120,7 @@ class AgentInbox(MailboxPart):
         return self._both(lambda both: self._response(both, asked, now))
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
-        """Wait until `peek` has a message, at most ``timeout``; whether it has one."""
+        """Wait up to ``timeout`` until `peek` returns a message. Returns True if it does."""
         limit = TimeLimit(valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds())
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
         while not limit.look(lambda: self.peek(limit=1).messages):
@@ -131,7 +131,7 @@ class AgentInbox(MailboxPart):
         return True
 
     def _chosen(self, both: BothFiles, poll: Poll) -> tuple[Batch, list[HeadRow]]:
-        """Return the batch, and the messages before it that cannot be read."""
+        """Return the batch, and the unreadable messages before its last one."""
         found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
         if found:
             more, also = _read(both, poll, messages.context(both), poll.limit - len(found))
@@ -206,7 +206,7 @@ class AgentInbox(MailboxPart):
         return Poll(self._now(), most, kinds, first_poll=self._pair.first_poll)
 
     def _heads(self, asked: Sequence[str], others: Sequence[str] = ()) -> dict[str, HeadRow]:
-        """Return the messages that are asked for, and those of the others that are there. Raises `NotFound`."""
+        """Return the requested messages, and the existing ones of ``others``. Raises `NotFound`."""
         rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, [*asked, *others]))
         heads = {row["id"]: row for row in rows}
         for message_id in asked:
@@ -239,7 +239,7 @@ def _acks(unit: Unit, heads: Collection[HeadRow]) -> dict[str, AcksRow]:
 def _read(
     both: BothFiles, poll: Poll, walk: Iterable[HeadRow], limit: int
 ) -> tuple[list[tuple[HeadRow, MessageIn]], list[HeadRow]]:
-    """Return the first ``limit`` messages that the poll may have, and the damaged ones before the last."""
+    """Return the first ``limit`` messages that match the poll, and the damaged ones before the last."""
     heads = messages.open_to(poll, both, walk)
     found: list[tuple[HeadRow, MessageIn]] = []
     damaged: list[HeadRow] = []
@@ -251,14 +251,14 @@ def _read(
 
 
 def _is_own_claim(ack: AcksRow | None, head: HeadRow, instance: str | None) -> bool:
-    """Return whether this life of the agent claimed the message, also where the host has freed it meanwhile."""
+    """True if this agent instance claimed the message, even if the host has freed it meanwhile."""
     if ack is None or ack["status"] != "processing" or not messages.is_of(ack, head):
         return False
     return instance is not None and ack["claimed_by"] == instance
 
 
 def _place(message: MessageIn) -> Any:
-    """Return the order of messages: those without a number first, by time and id."""
+    """Return the sort key of messages: those without a number first, by time and id."""
     stamp = "" if message.timestamp is None else message.timestamp.isoformat()
     return (0, stamp, message.id) if message.seq is None else (1, message.seq, message.id)
 

@@ -1,4 +1,4 @@
-"""Messages that the agent sends: the host delivers them."""
+"""Messages that the agent sends and the host delivers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lastlight_state.files.mailbox.reports import PruneReport
 from lastlight_state.files.mailbox.rows import DeliveredRow, DestinationsRow, SessionRoutingRow
 from lastlight_state.ids import new_id
 
-# Removes delivered messages from the agent's file.
+# Deletion of delivered messages from the agent's file.
 
 _out = models.MESSAGES_OUT.c
 
@@ -45,10 +45,10 @@ _REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_OUT).where(_out.id.
 
 
 class AgentPruner(Pruner):
-    """Removes what was delivered before a time. What has failed stays, because the host may queue it again."""
+    """Deletes messages delivered before a time. Failed ones stay, because the host may queue them again."""
 
     def run(self, before: datetime, *, dry_run: bool) -> PruneReport:
-        """Remove it, or with ``dry_run`` tell how much it is."""
+        """Delete the messages. With ``dry_run``, only count them."""
         found = self.walk(Rule("id", partial(self._delivered, before), self._remove), dry_run=dry_run)
         return PruneReport(messages=len(found), size_bytes=sum(row["size"] for row in found), dry_run=dry_run)
 
@@ -70,7 +70,7 @@ def _is_old(receipt: DeliveredRow, before: datetime) -> bool:
     return receipt["status"] == "delivered" and pruning.is_before(receipt["delivered_at"], before)
 
 
-# Where the agent's messages go. Each call reads what the host says at that moment.
+# The places for the agent's messages. Each call reads the host's present settings.
 
 _DEFAULT = TolerantSelect(models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)), row=SessionRoutingRow)
 _ALL = TolerantSelect(
@@ -79,16 +79,16 @@ _ALL = TolerantSelect(
 
 
 class AgentRouting(MailboxPart):
-    """``agent.routing``"""
+    """The places for the agent's messages: ``agent.routing``."""
 
     def find_default(self) -> Routing | None:
-        """Return where messages go that say nothing, or None."""
+        """Return the place of messages without a destination, or None."""
         row = self._look(lambda look: look.row(_DEFAULT))
         found = None if row is None else Routing(row["channel_type"], row["platform_id"], row["thread_id"])
         return None if found == Routing() else found
 
     def resolve(self, to: str) -> Destination:
-        """Return the destination of this name, which the host may remove at any time. Raises `NotFound`."""
+        """Return the destination of this name. Raises `NotFound`; the host may remove a destination at any time."""
         name = valid.sought("to", to)
         rows = self._look(lambda look: look.keyed(messages.DESTINATION_BY_NAME, [name]))
         if not rows:
@@ -101,7 +101,7 @@ class AgentRouting(MailboxPart):
 
 
 class DeliverColumns(TypedDict):
-    """The time of delivery of a message, as columns."""
+    """The columns for a message's time of delivery."""
 
     deliver_after: str | None
     recurrence: str | None
@@ -118,13 +118,13 @@ class OutPart(DeliverColumns, RoutingColumns):
 
 
 class OutDraft(OutPart):
-    """The row of a message to store, which has no number yet."""
+    """The row of a message to store, without its number."""
 
     content: str
 
 
 class AgentOutbox(MailboxPart):
-    """``agent.outbox``"""
+    """The agent's outbox: ``agent.outbox``."""
 
     def send(
         self,
@@ -137,11 +137,11 @@ class AgentOutbox(MailboxPart):
         deliver: Deliver = AT_ONCE,
         files: Sequence[Attachment] = (),
     ) -> MessageOut:
-        """Store a message for the host to deliver; its ``seq`` is the number that the agent knows it by.
+        """Store a message for the host to deliver. The agent refers to it by its number ``seq``.
 
-        ``routing`` is a place, the name of a destination, or nothing: then the session's default. ``files`` are kept
-        below ``outbox/<id>/`` and named in the content, which must be an object then. Raises `NotFound` for an unknown
-        destination, `AlreadyExists` for an id that is taken; then nothing is stored.
+        ``routing`` is a place, the name of a destination, or by default the session's default. ``files`` are stored
+        below ``outbox/<id>/`` and named in the content, which must then be an object. Raises `NotFound` for an unknown
+        destination, `AlreadyExists` for a taken id; then nothing is stored.
         """
         row: OutPart = {
             "id": f"msg-{new_id()}" if message_id is None else queries.message_id(message_id),
@@ -163,18 +163,19 @@ class AgentOutbox(MailboxPart):
             return self._stored({**row, "content": text}, staged)
 
     def edit(self, seq: int, *, text: str) -> MessageOut:
-        """Send the new text of the message with this number. The host delivers it after that message.
+        """Send a new text for the message with this number. The host delivers it after that message.
 
-        If that message could not be delivered, neither is this. Raises `NotFound` for an unknown number.
+        If that message could not be delivered, the new text is not delivered either. Raises `NotFound` for an unknown
+        number.
         """
         return self._about(seq, {"operation": "edit", "text": valid.content("text", text, models.CONTENT_TEXT_BYTES)})
 
     def react(self, seq: int, *, emoji: str) -> MessageOut:
-        """Send a reaction to the message with this number, as `edit`. Raises `NotFound` for an unknown number."""
+        """Send a reaction to the message with this number, like `edit`. Raises `NotFound` for an unknown number."""
         return self._about(seq, {"operation": "reaction", "emoji": valid.identifier("emoji", emoji)})
 
     def resolve_seq(self, seq: int) -> MessageRef:
-        """Return the message with this number, of either side. Raises `NotFound`."""
+        """Return the message with this number, from either side. Raises `NotFound`."""
         number = messages.checked(seq)
         return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
 
@@ -196,17 +197,20 @@ class AgentOutbox(MailboxPart):
         return self._page_as(sql.LIST, MessageOutSummary.of, None, limit, page_token)
 
     def delivery(self, message_id: str) -> Delivery:
-        """Return what came of a message: ``pending`` until the host says. Raises `NotFound` for an unknown message."""
+        """Return the delivery of a message: ``pending`` until the host reports.
+
+        Raises `NotFound` for an unknown message.
+        """
         asked = self.get(message_id).id
         rows = self._look(lambda look: look.keyed(messages.DELIVERED_BY_ID, [asked]))
         return Delivery.of(rows[0]) if rows else Delivery(message_out_id=asked, status="pending")
 
     def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
-        """Remove messages that were delivered before a time, with their files.
+        """Delete messages that were delivered before a time, with their files.
 
-        With ``dry_run``, which is the default, nothing is removed. What an undelivered message is about is kept, and
-        what has failed. May be repeated after it was killed. Raises `NotFound`, `CorruptData` where the host's file
-        cannot be read.
+        With ``dry_run``, which is the default, nothing is deleted. Failed messages stay, and so do messages that an
+        undelivered one refers to. May be repeated after it was killed. Raises `NotFound`, and `CorruptData` if the
+        host's file cannot be read.
         """
         before = aware_utc("settled_before", settled_before)
         return AgentPruner(self._pair).run(before, dry_run=valid.flag("dry_run", dry_run))
@@ -223,7 +227,7 @@ class AgentOutbox(MailboxPart):
         return Routing(to.channel_type, to.platform_id)
 
     def _about(self, seq: int, content: dict[str, Any]) -> MessageOut:
-        """Return a message about another one, which goes where that one went."""
+        """Return a message that refers to another one and has the same destination."""
         target = self.resolve_seq(seq)
         content["messageId"] = target.platform_message_id or target.id
         return self._stored(

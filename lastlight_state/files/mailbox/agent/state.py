@@ -1,4 +1,7 @@
-"""The rows of an agent: its life, for one process at a time, its stored values, and its acknowledgements."""
+"""The rows of an agent: its instance, its stored values, and its acknowledgements.
+
+One process at a time may write them.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,10 @@ from lastlight_state.files.mailbox.reports import StartReport
 from lastlight_state.files.mailbox.rows import AcksRow, MessagesOutRow, SessionStateRow
 from lastlight_state.ids import new_id
 
-# Removes acknowledgements of messages that the host has settled or removed, so that they follow the live work.
+# Deletion of acknowledgements whose messages the host has settled or removed, so that their number follows the live
+# work.
 
-#: The most that one call removes, and how many are looked at for each message that is settled: more than it adds.
+#: The most rows that one call deletes, and the rows checked for each settled message: more than it adds.
 _MOST, _EACH = 200, 7
 
 _ack = models.ACKS.c
@@ -38,19 +42,19 @@ _EARLIER = (
     .limit(bind("limit", sa.column("limit", sa.Integer)))
     .subquery()
 )
-#: The acknowledgements of these messages, and settled ones after a place.
+#: The acknowledgements of these messages, and settled ones after a key.
 _WITH_EARLIER = Family(
     "id",
     lambda ids: sa.union_all(sa.select(*_ack).where(_ack.message_id.in_(ids)), sa.select(*_EARLIER.c)),
     AcksRow,
 )
-#: Where that walk has come to, where none of its rows can be read.
+#: The key reached so far, for the case that none of its rows can be read.
 _LAST = prepared(sa.select(sa.func.max(_EARLIER.c.message_id)))
 _DELETE = Family("id", lambda ids: sa.delete(models.ACKS).where(_ack.message_id.in_(ids)))
 
 
 def tidy(unit: Unit, pair: Pair) -> int:
-    """Remove at most 200; how many were. Nothing is removed while the host's file cannot be read."""
+    """Delete at most 200 acknowledgements. Returns their number. Deletes none while the host's file cannot be read."""
     found = unit.sound(_SETTLED)[0]
     if not found:
         return 0
@@ -65,7 +69,7 @@ def tidy(unit: Unit, pair: Pair) -> int:
 
 
 def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, AcksRow], list[AcksRow]]:
-    """Return the acknowledgements of these messages by id, and a few settled ones of others, other ones each time."""
+    """Return the acknowledgements of these messages by id, and a few settled ones of others, in turn."""
     after, limit = pair.own.tidied_to or "", min(_EACH * len(ids), _MOST)
     statement, values = _WITH_EARLIER.of(ids)
     found, in_all = unit.sound(statement, {**values, "after": after, "limit": limit})
@@ -73,7 +77,7 @@ def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, 
     earlier = [ack for ack in found if ack["message_id"] not in of_these]
     place = max((ack["message_id"] for ack in earlier), default=None)
     if in_all < limit:
-        place = ""  # at the end from the beginning again
+        place = ""  # at the end, start again at the beginning
     elif place is None:
         place = unit.value(_LAST, {"after": after, "limit": limit})
     pair.own.tidied_to = place if isinstance(place, str) else ""
@@ -92,7 +96,7 @@ def unneeded(acks: Sequence[AcksRow], heads: Mapping[str, HeadRow]) -> list[str]
 
 
 def forget(unit: Unit, ids: Sequence[str]) -> None:
-    """Remove the acknowledgements of these messages."""
+    """Delete the acknowledgements of these messages."""
     if ids:
         unit.change(*_DELETE.of(ids))
 
@@ -145,12 +149,12 @@ DELETE_STATE = prepared(sa.delete(models.SESSION_STATE).where(_state.key == bind
 
 # Values that an agent keeps over restarts, such as the conversation that it continues.
 
-#: Where the original kept the one conversation that it knew.
+#: The key under which the original program kept its only conversation.
 _LEGACY = "sdk_session_id"
 
 
 class AgentState(MailboxPart):
-    """``agent.state``"""
+    """The agent's stored values: ``agent.state``."""
 
     def get(self, key: str) -> str:
         """Return the value. Raises `NotFound`."""
@@ -170,7 +174,7 @@ class AgentState(MailboxPart):
         self._writing(lambda unit: unit.change(PUT_STATE, row), repeatable=True)
 
     def clear(self, key: str) -> bool:
-        """Remove the value; whether there was one."""
+        """Delete the value. Returns True if there was one."""
         asked = {"key": valid.sought("key", key)}
         return self._writing(lambda unit: unit.change(DELETE_STATE, asked)) > 0
 
@@ -181,7 +185,7 @@ class AgentState(MailboxPart):
     def continuation(self, provider: str) -> str | None:
         """Return the conversation with this provider that is to be continued, or None.
 
-        A conversation that the original noted is taken over by the first provider that has none; otherwise forgotten.
+        A conversation stored by the original program goes to the first provider without one; otherwise it is dropped.
         """
         slot = _slot(provider)
         if self.find(_LEGACY) is not None:
@@ -194,7 +198,7 @@ class AgentState(MailboxPart):
         self.put(_slot(provider), value)
 
     def clear_continuation(self, provider: str) -> bool:
-        """Forget the conversation with this provider; whether there was one."""
+        """Delete the conversation with this provider. Returns True if there was one."""
         return self.clear(_slot(provider))
 
     def _row(self, key: str, value: str) -> SessionStateRow:
@@ -227,14 +231,14 @@ _PUT_TOOL = prepared(
 
 
 def joined(pair: Pair, instance: str | None) -> Pair:
-    """Return the pair, whose writes are fenced by this life of the agent."""
+    """Return the files, with writes fenced by this agent instance."""
     pair.instance = None if instance is None else valid.identifier("instance", instance)
     pair.own.admit = lambda unit: _admit(unit, pair)
     return pair
 
 
 def start(pair: Pair) -> StartReport:
-    """Begin a new life. All later writes of earlier ones are refused."""
+    """Begin a new instance. All later writes of earlier instances are refused."""
 
     def work(unit: Unit) -> tuple[str, int]:
         lives = _number(queries.find(unit, pair.declared, _INSTANCE)) + 1
@@ -250,7 +254,7 @@ def start(pair: Pair) -> StartReport:
 
 
 def tool_started(pair: Pair, name: str, timeout: timedelta | None) -> None:
-    """Note the tool in use."""
+    """Record the tool in use."""
     millis = None if timeout is None else int(valid.duration("timeout", timeout) / timedelta(milliseconds=1))
     now = iso_text(pair.clock.now())
     tool = valid.identifier("name", name)
@@ -258,7 +262,7 @@ def tool_started(pair: Pair, name: str, timeout: timedelta | None) -> None:
 
 
 def tool_finished(pair: Pair) -> None:
-    """Note that no tool is in use."""
+    """Record that no tool is in use."""
     now = iso_text(pair.clock.now())
     _put_tool(pair, current_tool=None, tool_declared_timeout_ms=None, tool_started_at=None, updated_at=now)
 
@@ -268,7 +272,7 @@ def _put_tool(pair: Pair, **values: object) -> None:
 
 
 def _admit(unit: Unit, pair: Pair) -> None:
-    """Refuse a write of an agent that another has replaced. Raises `ClaimLost`."""
+    """Raise `ClaimLost` for a write of an agent that another has replaced."""
     if pair.instance is None:
         return
     stored = queries.find(unit, pair.declared, _INSTANCE)
@@ -284,6 +288,6 @@ def _admit(unit: Unit, pair: Pair) -> None:
 
 
 def _number(instance: str | None) -> int:
-    """Return the number of a life; 0 where others wrote something else."""
+    """Return the number of an instance; 0 if another program stored anything else."""
     first = (instance or "").partition("-")[0]
     return int(first) if first.isascii() and first.isdigit() else 0

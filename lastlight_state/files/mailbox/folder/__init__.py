@@ -1,4 +1,4 @@
-"""Names and paths of mailboxes. `Place` looks at directories; nothing here opens a file.
+"""Names and paths of mailboxes. `Place` checks directories; nothing here opens a file.
 
 ::
 
@@ -30,16 +30,16 @@ from lastlight_state.reprs import shown
 from lastlight_state.special_files import DIRECTORY, mismatch_at
 
 INBOUND_DB, OUTBOUND_DB, HEARTBEAT, INBOX, OUTBOX = "inbound.db", "outbound.db", ".heartbeat", "inbox", "outbox"
-#: How the names of folders begin that are being made, and those that are being removed. No session has such a name.
+#: The prefixes of folders that are being created or deleted. No session has such a name.
 MADE, GONE = ".new-", ".gone-"
-#: How the names of folders begin that are digests of ids.
+#: The prefix of folders whose names are digests of ids.
 DIGEST = "id-"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MESSAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 
 
 def checked_name(where: str, name: Any) -> str:
-    """Return the id of an agent group or session. Raises `UnsafePath` for what cannot be the name of its folder."""
+    """Return the id of an agent group or session. Raises `UnsafePath` if it cannot be the name of its folder."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UnsafePath(
             where, f"must be 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit: {shown(name, 80)}"
@@ -48,7 +48,7 @@ def checked_name(where: str, name: Any) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a folder of this name may be a group or session."""
+    """True if a folder of this name may be a group or session."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -83,7 +83,7 @@ def outbox_dir(root: Path, group: str, session: str) -> Path:
 
 
 def message_folder(message_id: str) -> str:
-    """Return the name of a message's folder of attachments: its id, or a digest of an id that is no safe name."""
+    """Return the name of a message's folder of attachments: its id, or a digest if the id is not a safe name."""
     if _MESSAGE.fullmatch(message_id) and not message_id.startswith(DIGEST):
         return message_id
     return f"{DIGEST}{hashlib.sha256(message_id.encode()).hexdigest()}"
@@ -101,7 +101,7 @@ class Place:
     def below(cls, root: Path, group: str, session: str) -> Place:
         """Return the folder of a session below this root, which may be reached through links.
 
-        Nothing below it may be one.
+        No directory below the root may be a link.
         """
         checked_name("agent_group_id", group)
         checked_name("session_id", session)
@@ -122,7 +122,7 @@ class Place:
 
     @property
     def key(self) -> str:
-        """Return how errors name the session."""
+        """Return the session's name in errors."""
         return f"{self.group}/{self.session}"
 
     @property
@@ -136,7 +136,7 @@ class Place:
         return self.path / OUTBOUND_DB
 
     def refuse_missing(self) -> None:
-        """Raise `NotFound` unless both files are there."""
+        """Raise `NotFound` unless both files exist."""
         for file in (self.inbound, self.outbound):
             if not is_regular(file):
                 with translated(self.path):
@@ -153,7 +153,7 @@ class Place:
 
 
 def is_regular(path: Path) -> bool:
-    """Return whether there is a regular file of this name. A link to one is none."""
+    """True if there is a regular file of this name. A link to one does not count."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:

@@ -1,7 +1,7 @@
-"""Files of messages: brought to disk before their message is stored, and found there afterwards.
+"""Files of messages: synced to disk before their message is stored, and found there afterwards.
 
-Whoever shares the folder may be hostile. Every directory is opened relative to the one above, no link is followed,
-files are made under new names only, and nothing but regular files is read or removed.
+Others who share the folder may be hostile. So every directory is opened relative to the one above, no link is followed,
+files are created only under new names, and only regular files are read or deleted.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from lastlight_state.reprs import shown
 from lastlight_state.settings import Limits
 from lastlight_state.special_files import mismatch, open_binary, opened
 
-# The files that a message is sent with: their names, and what its content says of them. Pure.
+# The files with which a message is sent: their names, and their entries in the content.
 
 _NAME_BYTES = 200
 _DRIVE = 2
-#: The longest ending that is kept of a name that is not.
+#: The longest file extension that is kept when a name is replaced.
 _ENDING = 10
 
 
 def checked(attachment: Any) -> Attachment:
-    """Return a file as a caller gives it."""
+    """Return a caller's file, checked."""
     given = valid.group("attachment", attachment, Attachment)
     if not isinstance(given.data, bytes | Path):
         raise InvalidValue("attachment.data", f"expected bytes or a path, got {type(given.data).__name__}")
@@ -47,7 +47,7 @@ def checked(attachment: Any) -> Attachment:
 
 
 def refuse_large(files: Sequence[Attachment], limits: Limits) -> None:
-    """Refuse more files, larger ones, or more bytes in all than a message may have, wherever their bytes stand."""
+    """Refuse more files, larger ones, or more bytes in all than a message may have, whether given as bytes or paths."""
     if len(files) > limits.attachments:
         raise PayloadTooLarge("attachments", limit=limits.attachments, actual=len(files), unit="files")
     sizes = [_size(file) for file in files]
@@ -59,7 +59,7 @@ def refuse_large(files: Sequence[Attachment], limits: Limits) -> None:
 
 
 def is_safe(name: Any) -> bool:
-    """Return whether a file may have this name, on any system that people are likely to open it on."""
+    """True if a file may have this name on all common systems."""
     if not isinstance(name, str) or name in {"", ".", ".."} or name != name.strip():
         return False
     if any(character in "/\\" or not character.isprintable() for character in name):
@@ -68,7 +68,7 @@ def is_safe(name: Any) -> bool:
 
 
 def names(wished: Iterable[Any]) -> list[tuple[str, bool]]:
-    """Return the name that each file gets, and whether it is the wished one. No two are the same."""
+    """Return the name of each file, and whether it is the desired one. All names differ."""
     found: list[tuple[str, bool]] = []
     taken: set[str] = set()
     for number, wish in enumerate(wished, 1):
@@ -87,7 +87,7 @@ def with_files(content: Any, found: Sequence[str]) -> dict[str, Any]:
 
 
 def embedded(content: Any) -> list[tuple[int, Attachment]]:
-    """Return the files whose bytes stand in the content of an inbound message as base64, by their place in its list."""
+    """Return the files in an inbound message's content as base64, by their index in its list."""
     entries = content.get("attachments") if isinstance(content, dict) else None
     found = []
     for place, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -99,9 +99,9 @@ def embedded(content: Any) -> list[tuple[int, Attachment]]:
 def described(
     content: Any, embedded_at: Sequence[int], given: Sequence[Attachment], kept: Sequence[tuple[str, bool]], folder: str
 ) -> Any:
-    """Return the content of an inbound message, with the name and place of each file instead of its bytes.
+    """Return the content of an inbound message, with each file's name and place instead of its bytes.
 
-    ``kept`` are the names of the embedded files and then those of the given ones.
+    ``kept`` are the names of the embedded files, followed by those of the given ones.
     """
     if not kept:
         return content
@@ -145,7 +145,7 @@ def _decoded(place: int, data: Any) -> bytes:
 
 
 def _ending(wish: Any) -> str:
-    """Return the ending of a name that is not kept, where it is harmless."""
+    """Return the extension of a replaced name, if it is harmless."""
     ending = PurePosixPath(wish).suffix if isinstance(wish, str) else ""
     return ending if len(ending) <= _ENDING and ending[1:].isascii() and ending[1:].isalnum() else ""
 
@@ -179,7 +179,7 @@ class MessageFolder:
 
 
 def folder(session: Path, box: str, message_id: str, *, strict: bool = False) -> MessageFolder:
-    """Return the folder of a message. With ``strict`` an id that is no safe name is `UnsafePath`."""
+    """Return the folder of a message. With ``strict``, an id that is not a safe name raises `UnsafePath`."""
     name = message_folder(message_id)
     if strict and name != message_id:
         raise UnsafePath("id", f"must be a safe name when the message has files: {shown(message_id, 80)}")
@@ -187,7 +187,7 @@ def folder(session: Path, box: str, message_id: str, *, strict: bool = False) ->
 
 
 class Staged:
-    """Files on disk under names that nobody looks for. They are put into place while their message is stored."""
+    """Files on disk under temporary names. They are renamed while their message is stored."""
 
     def __init__(self, target: MessageFolder, names: Sequence[tuple[str, str]]) -> None:
         self._target = target
@@ -195,9 +195,9 @@ class Staged:
         self._placed: list[str] = []
 
     def place(self, undo: list[Callable[[], None]] | None) -> None:
-        """Give the files their names. Those that a killed call left there are replaced.
+        """Rename the files to their final names. Replaces files that a killed call left there.
 
-        Call it with the lock of the message's file. ``undo`` gets what to do if the transaction is rolled back.
+        Call it with the lock of the message's file. ``undo`` collects the callbacks for a rollback of the transaction.
         """
         if undo is not None:
             undo.append(self.withdraw)
@@ -214,19 +214,19 @@ class Staged:
             raise line_files.failure(error, self._target.path) from error
 
     def withdraw(self) -> None:
-        """Remove the names that were given."""
+        """Delete the final names again."""
         names, self._placed = self._placed, []
         if names:
             _remove(self._target, names)
 
     def discard(self) -> None:
-        """Remove the hidden names, and the folder if nothing is left in it."""
+        """Delete the temporary names, and the folder if it is empty."""
         _remove(self._target, [hidden for hidden, _ in self._names])
 
 
 @contextmanager
 def staged(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> Iterator[Staged]:
-    """Bring the files to disk, each with the name that it is to have. On an exception nothing of them is left."""
+    """Sync the files to disk, each with its final name. On an exception none of them is left."""
     made = Staged(target, [(f"{_STAGED}{new_id()}", name) for name, _ in wanted])
     try:
         _write(made, target, [file for _, file in wanted])
@@ -241,7 +241,7 @@ def staged(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> I
 def stored(target: MessageFolder, listed: Sequence[object], limits: Limits) -> OutboxFiles:
     """Return the files of a message that its content lists.
 
-    What is missing, a link or no file is skipped, with the reason.
+    A missing file, a link, or anything that is not a regular file is skipped, with the reason.
     """
     found: list[OutboxFile] = []
     skipped: list[tuple[str, str]] = []
@@ -260,9 +260,9 @@ def stored(target: MessageFolder, listed: Sequence[object], limits: Limits) -> O
 
 
 def clear(target: MessageFolder, *, staged: bool = True) -> None:
-    """Remove a message's files and its folder as far as possible. A failure is logged.
+    """Delete a message's files and its folder as far as possible. A failure is logged.
 
-    Without ``staged``, files stay that a call is about to store.
+    Without ``staged``, files that a call is about to store are kept.
     """
     try:
         with jsonl_files.open_directory(target.path, base=target.session) as (held, _):
@@ -276,7 +276,7 @@ def clear(target: MessageFolder, *, staged: bool = True) -> None:
 
 
 def size(target: MessageFolder) -> int:
-    """Return the bytes of a message's files; 0 where they cannot be read."""
+    """Return the bytes of a message's files; 0 if they cannot be read."""
     try:
         with jsonl_files.open_directory(target.path, base=target.session) as (held, _):
             found = [os.stat(name, dir_fd=held, follow_symlinks=False) for name in _listed(held)]
@@ -324,7 +324,7 @@ def _remove(target: MessageFolder, names: Sequence[str]) -> None:
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=held)
         with jsonl_files.open_directory(target.path.parent, base=target.session) as (held, _), suppress(OSError):
-            os.rmdir(target.name, dir_fd=held)  # unless something else is in it
+            os.rmdir(target.name, dir_fd=held)  # unless it contains other entries
     except FileNotFoundError:
         return
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The folder of a session: made under another name first, so that nobody meets half of one; removed; its heartbeat."""
+"""The folder of a session: creation under a temporary name, so that nobody sees half of it; deletion; heartbeat."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from lastlight_state.files.mailbox.folder import (
 from lastlight_state.files.mailbox.models import MAILBOX
 from lastlight_state.ids import new_id
 
-# Removing the folder of a session, and folders that calls left which were killed.
+# Deleting the folder of a session, and folders that killed calls left.
 
-#: After this time a hidden folder was left by somebody who is dead.
+#: The age at which a hidden folder counts as left by a killed call.
 _LONG = timedelta(hours=1)
 
 
 def size(place: Place) -> int:
     """Return the bytes of all regular files of the session.
 
-    No link is followed; what vanishes meanwhile counts nothing.
+    No link is followed; files that vanish meanwhile count as 0.
     """
     total = 0
     for folder, _, names in os.walk(place.path):
@@ -50,9 +50,9 @@ def size(place: Place) -> int:
 
 
 def remove(place: Place) -> None:
-    """Remove the folder: it is gone under its name at once, then file by file. Raises `BackendUnavailable`.
+    """Delete the folder: first its name, at once, then its files one by one. Raises `BackendUnavailable`.
 
-    A call that is killed in between leaves a hidden folder, which `remove_leftovers` takes away.
+    A call that is killed in between leaves a hidden folder, which `remove_leftovers` deletes.
     """
     gone = place.path.with_name(f"{GONE}{new_id()}")
     try:
@@ -64,21 +64,21 @@ def remove(place: Place) -> None:
 
 
 def remove_leftovers(group: Path, now: datetime) -> None:
-    """Remove what killed calls left in the folder of a group, as far as possible, once it is an hour old."""
+    """Delete folders that killed calls left in a group's folder, once they are an hour old, as far as possible."""
     before = (now - _LONG).timestamp()
-    with suppress(OSError):  # another call removes the same
+    with suppress(OSError):  # another call deletes the same folder
         for path in group.iterdir():
             if path.name.startswith((MADE, GONE)) and not path.is_symlink() and path.lstat().st_mtime < before:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-# Folders of attachments whose message was never stored, because its writer was killed in between.
+# Folders of attachments whose message was never stored, because the writer was killed in between.
 
 
 def old_folders(session: Path, before: datetime) -> list[str]:
-    """Return names of folders below ``inbox`` that nothing has touched since ``before``. Links are passed over.
+    """Return names of folders below ``inbox`` that were not changed since ``before``. Links are passed over.
 
-    So are folders whose name is a digest, because it does not say which message it belongs to.
+    Folders named by a digest are passed over, too, because a digest does not say which message they belong to.
     """
     try:
         held = files.listable(session / INBOX, base=session)
@@ -92,7 +92,7 @@ def old_folders(session: Path, before: datetime) -> list[str]:
 
 
 def remove_leftover(session: Path, name: str) -> bool:
-    """Remove the files in such a folder, and the folder if nothing else is in it; whether it is gone."""
+    """Delete the files in such a folder, and the folder if it is then empty. Returns True if it is gone."""
     target = attachments.MessageFolder(session, INBOX, name)
     attachments.clear(target)
     return not os.path.lexists(target.path)
@@ -101,16 +101,16 @@ def remove_leftover(session: Path, name: str) -> bool:
 def _is_old(held: int, name: str, before: datetime) -> bool:
     try:
         found = os.stat(name, dir_fd=held, follow_symlinks=False)
-    except OSError:  # removed meanwhile
+    except OSError:  # deleted meanwhile
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_mtime < before.timestamp()
 
 
-# The heartbeat: a file whose time of change the agent sets. It is never a write to a database.
+# The heartbeat: a file whose modification time the agent sets. It never writes to a database.
 
 
 def beat(folder: Path, now: datetime) -> bool:
-    """Set the heartbeat to ``now``; whether that was possible. Follows no link."""
+    """Set the heartbeat to ``now``. Returns False if that failed. Follows no link."""
     try:
         descriptor = files.opened_file(folder / HEARTBEAT, os.O_WRONLY | os.O_CREAT)
     except OSError:
@@ -126,7 +126,7 @@ def beat(folder: Path, now: datetime) -> bool:
 
 
 def last_beat(folder: Path) -> datetime | None:
-    """Return when the agent last set it; None if it never did, or if something else has the name."""
+    """Return the time that the agent set last; None if it set none, or if another kind of file has the name."""
     try:
         found = (folder / HEARTBEAT).lstat()
     except OSError:
@@ -136,20 +136,20 @@ def last_beat(folder: Path) -> datetime | None:
     return of_file(found.st_mtime_ns)
 
 
-#: Makes the tables in an empty file that is to have a name.
+#: A function that creates the tables in an empty file that is to get a name.
 Fill = Callable[[Path, str], None]
 
 
 def create(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> None:
-    """Make the folder with both files, and bring it to disk. Raises `AlreadyExists`, `BackendUnavailable`.
+    """Create the folder with both files, synced to disk. Raises `AlreadyExists`, `BackendUnavailable`.
 
-    ``fill`` makes the tables of a database file.
+    ``fill`` creates the tables of a database file.
     """
     appear(place, lambda made: _fill(made, fill, directory_mode, file_mode))
 
 
 def appear(place: Place, furnish: Callable[[Path], object]) -> None:
-    """Make the folder with what ``furnish`` puts into it under another name. Raises as `create`."""
+    """Create the folder under a temporary name, let ``furnish`` fill it, and rename it. Raises as `create`."""
     if os.path.lexists(place.path):
         raise AlreadyExists(MAILBOX, place.key)
     group = place.path.parent
@@ -159,7 +159,7 @@ def appear(place: Place, furnish: Callable[[Path], object]) -> None:
             made.mkdir(mode=files.PRIVATE_DIRECTORY)
         try:
             furnish(made)
-            made.rename(place.path)  # onto an empty folder or nothing
+            made.rename(place.path)  # replaces nothing, or an empty folder
             for directory in (group, *changed):
                 files.sync_directory(directory)
         finally:
@@ -171,7 +171,7 @@ def appear(place: Place, furnish: Callable[[Path], object]) -> None:
 
 
 def complete(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> None:
-    """Add the files and folders that a session lacks. Those that are there are left alone."""
+    """Add the files and folders that a session lacks. Existing ones are left alone."""
     try:
         for name in (OUTBOUND_DB, INBOUND_DB):
             if not is_regular(place.path / name):
@@ -195,11 +195,11 @@ def _fill(folder: Path, fill: Fill, directory_mode: int, file_mode: int) -> None
 
 def _add_folder(path: Path, mode: int) -> None:
     path.mkdir(mode=files.PRIVATE_DIRECTORY)
-    path.chmod(mode)  # of which the process's mask would take a part away
+    path.chmod(mode)  # because the process's umask would remove a part of the mode
 
 
 def _add_database(folder: Path, name: str, fill: Fill, file_mode: int) -> None:
-    """Add a database that appears whole: another process may add the same one."""
+    """Add a database, complete from the beginning. Another process may add the same one."""
     made = folder / f"{MADE}{new_id()}"
     _empty_file(made, file_mode)
     try:

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class HostMailbox(Mailbox):
-    """A session's mailbox as its host has it. It writes ``inbound.db`` and reads ``outbound.db``."""
+    """A session's mailbox from the host's side. It writes ``inbound.db`` and reads ``outbound.db``."""
 
     #: Messages for the agent.
     inbox: Part[HostInbox] = Part("lastlight_state.files.mailbox.host.inbox.HostInbox")
     #: Scheduled and recurring work for the agent.
     tasks: Part[HostTasks] = Part("lastlight_state.files.mailbox.host.tasks.HostTasks")
-    #: Messages of the agent, and their delivery.
+    #: Messages from the agent, and their delivery.
     outbox: Part[HostOutbox] = Part("lastlight_state.files.mailbox.host.outbox.HostOutbox")
-    #: What the agent acknowledged, and whether it is stuck.
+    #: The agent's acknowledgements, and whether it is stuck.
     sweep: Part[HostSweep] = Part("lastlight_state.files.mailbox.host.sweep.HostSweep")
-    #: Where the agent may send.
+    #: The places to which the agent may send.
     routing: Part[HostRouting] = Part("lastlight_state.files.mailbox.host.routing.HostRouting")
 
     @classmethod
@@ -44,7 +44,7 @@ class HostMailbox(Mailbox):
     ) -> Self:
         """Return the mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
 
-        With ``strict``, `CorruptData` also names the first thing that `verify` finds.
+        With ``strict``, `CorruptData` also reports the first thing that `verify` finds.
         """
         mailbox = cls(Pair.opened("host", Place.of(Path(folder)), settings, clock))
         return mailbox._strict() if strict else mailbox

@@ -1,4 +1,4 @@
-"""Messages that the host has for the agent."""
+"""Messages from the host for the agent."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from lastlight_state.files.mailbox.reports import PruneReport
 from lastlight_state.ids import new_id
 
 _ORIGIN = Origin()
-#: Inside the class ``list`` is the method.
+#: The builtin type: inside the class, ``list`` is a method.
 _Messages: TypeAlias = list[MessageIn]
 
 
 class OriginColumns(TypedDict):
-    """The origin of a message, as columns."""
+    """The columns for a message's origin."""
 
     timestamp: str
     platform_message_id: str | None
@@ -41,7 +41,7 @@ class OriginColumns(TypedDict):
 
 
 class WhenColumns(TypedDict):
-    """The time at which a message is worked on, as columns."""
+    """The columns for the time at which a message is worked on."""
 
     process_after: str | None
     recurrence: str | None
@@ -51,7 +51,7 @@ class WhenColumns(TypedDict):
 
 
 class InDraft(RoutingColumns, OriginColumns, WhenColumns):
-    """The row of a message to store, which has no number yet."""
+    """The row of a message to store, without its number."""
 
     id: str
     kind: str
@@ -67,7 +67,7 @@ class InDraft(RoutingColumns, OriginColumns, WhenColumns):
 
 
 class HostInbox(MailboxPart):
-    """``host.inbox``"""
+    """The host's inbox: ``host.inbox``."""
 
     def send(
         self,
@@ -82,8 +82,8 @@ class HostInbox(MailboxPart):
     ) -> MessageIn:
         """Store a message for the agent.
 
-        The files of ``attachments``, and those that the content has as base64 in ``attachments[].data``, are kept below
-        ``inbox/<id>/``; the stored content names them. Raises `AlreadyExists` for an id that is taken; then nothing is
+        The files of ``attachments``, and those that the content has as base64 in ``attachments[].data``, are stored
+        below ``inbox/<id>/``; the stored content names them. Raises `AlreadyExists` for a taken id; then nothing is
         stored, and no file is left.
         """
         return self.send_many([NewMessage(kind, content, message_id, routing, when, origin, attachments)])[0]
@@ -99,9 +99,9 @@ class HostInbox(MailboxPart):
         origin: Origin | None = None,
         attachments: Sequence[Attachment] = (),
     ) -> Ensured[MessageIn]:
-        """Store a message unless it is there: for platforms that deliver more than once.
+        """Store a message unless it exists already: for platforms that deliver more than once.
 
-        Raises `AlreadyExists`, which carries the ``stored`` message, if its kind, routing or content is another.
+        Raises `AlreadyExists`, which carries the ``stored`` message, if its kind, routing or content differs.
         """
         given = NewMessage(kind, content, queries.message_id(message_id), routing, when, origin, attachments)
         found = self.find(message_id)
@@ -153,12 +153,15 @@ class HostInbox(MailboxPart):
         return self._page_as(sql.LIST, MessageInSummary.of, given, limit, page_token)
 
     def count_due(self, *, skip_kinds: Collection[str] = ("system",)) -> int:
-        """Return how many messages an agent would be woken for: due, of these kinds, and not acknowledged."""
+        """Return the number of messages that would wake an agent: due, of these kinds, and not acknowledged."""
         poll = Poll(self._now(), models.MOST_POLLED, queries.kinds("skip_kinds", skip_kinds))
         return self._both(lambda both: sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))))
 
     def fail(self, message_id: str, *, error: str) -> MessageIn:
-        """Settle a message that is not settled. Raises `LostRace` with the ``status`` it has, and `NotFound`."""
+        """Settle an unsettled message as failed.
+
+        Raises `LostRace` with its ``status`` if it is settled, and `NotFound`.
+        """
         text, now = queries.error_text(error), self._now()
         return self._writing(lambda unit: self._failed(unit, message_id, text, now))
 
@@ -171,7 +174,7 @@ class HostInbox(MailboxPart):
         return changed
 
     def find_return_path(self, *, in_reply_to: str | None, peer_group: str) -> str | None:
-        """Return the session for an answer to another agent: of the message it answers, else of the peer's newest."""
+        """Return the session for an answer to another agent: of the answered message, else of the peer's newest one."""
         asked = {"peer": valid.sought("peer_group", peer_group)}
         if in_reply_to is not None:
             found = self.find(in_reply_to)
@@ -181,16 +184,16 @@ class HostInbox(MailboxPart):
         return path
 
     def resolve_seq(self, seq: int) -> MessageRef:
-        """Return the message with this number, of either side. Raises `NotFound`."""
+        """Return the message with this number, from either side. Raises `NotFound`."""
         number = messages.checked(seq)
         return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
 
     def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
-        """Remove messages that were settled before a time, with their files, and receipts of messages that are gone.
+        """Delete messages settled before a time, with their files, and receipts whose messages are gone.
 
-        With ``dry_run``, which is the default, nothing is removed. A series that goes on is kept whole, and so is what
-        an undelivered message names. May be repeated after it was killed. Raises `NotFound`, `CorruptData` where the
-        agent's file cannot be read.
+        With ``dry_run``, which is the default, nothing is deleted. A series that goes on is kept whole, and so are
+        messages that an undelivered one names. May be repeated after it was killed. Raises `NotFound`, and
+        `CorruptData` if the agent's file cannot be read.
         """
         before = aware_utc("settled_before", settled_before)
         return HostPruner(self._pair).run(before, dry_run=valid.flag("dry_run", dry_run))
@@ -212,7 +215,7 @@ class HostInbox(MailboxPart):
 
 
 class _Draft:
-    """A message that is about to be stored: its row, and its files."""
+    """A message to store: its row, and its files."""
 
     def __init__(self, message: NewMessage, room: HostInbox) -> None:
         pair, settings = room._pair, room._settings
@@ -239,18 +242,18 @@ class _Draft:
         }
 
     def equals(self, found: MessageIn) -> bool:
-        """Return whether the stored message is the same."""
+        """True if the stored message is the same."""
         same = MessageIn.of({**self.row, "seq": None})
         return (same.kind, same.routing, same.content) == (found.kind, found.routing, found.content)
 
     def stage(self, stack: ExitStack) -> None:
-        """Bring its files to disk."""
+        """Sync its files to disk, under temporary names."""
         if self._files:
             wanted = [(name, file) for (name, _), file in zip(self._names, self._files, strict=True)]
             self._staged = stack.enter_context(attachments.staged(self._folder, wanted))
 
     def store(self, unit: Unit, seq: int) -> MessageIn:
-        """Store it under a number. Raises `AlreadyExists`."""
+        """Store the message under a new number. Raises `AlreadyExists`."""
         stored = unit.row(sql.INSERT, {**self.row, "seq": seq})
         if stored is None:
             raise AlreadyExists(MESSAGE, self.id)

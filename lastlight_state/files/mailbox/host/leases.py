@@ -1,4 +1,4 @@
-"""Which outbound messages are due, and taking them. Works of a unit on the host's file, with a look at the agent's."""
+"""Finds due outbound messages and leases them. Runs in a unit on the host's file, and also reads the agent's."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class LeaseRequest(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """How the message stands that another one is about, and the platform's id of it."""
+    """The delivery status of the message to which another one refers, and its id on the platform."""
 
     state: Literal["none", "waiting", "failed", "known"]
     platform_id: str | None = None
 
 
 def is_any_due(both: BothFiles, now: datetime, horizon: Horizon) -> bool:
-    """Return whether `take` would find something. ``horizon`` meets the times that may change that."""
+    """True if `take` would return a message. ``horizon`` records the times that may change that."""
     for found in deliveries.unsettled(both):
         if _is_due(found, now) and _target(found.head, both).state != "waiting":
             return True
@@ -49,7 +49,7 @@ def is_any_due(both: BothFiles, now: datetime, horizon: Horizon) -> bool:
 
 
 def take(unit: Unit, pair: Pair, both: BothFiles, wish: LeaseRequest) -> list[DueMessage]:
-    """Lease due messages. One whose target failed, or that cannot be read, is failed instead."""
+    """Lease due messages. If a message's target failed, or the message cannot be read, it is failed instead."""
     taken: list[DueMessage] = []
     settled, contiguous = deliveries.settled_seq(both), True
     before = settled
@@ -58,7 +58,7 @@ def take(unit: Unit, pair: Pair, both: BothFiles, wish: LeaseRequest) -> list[Du
             if not isinstance(found, UnsettledMessage):
                 settled = found if contiguous and found is not None else settled
                 continue
-            contiguous = found.head["seq"] is None  # these come before all others
+            contiguous = found.head["seq"] is None  # messages without a number come before all others
             if len(taken) < wish.limit and _is_due(found, wish.now):
                 taken += _taken(unit, pair, both, found, wish)
         if len(taken) >= wish.limit:
@@ -76,9 +76,9 @@ def _is_due(found: UnsettledMessage, now: datetime) -> bool:
 
 
 def _is_ahead(text: str | None, now: datetime) -> bool:
-    """Return whether a lease or a delay lasts on.
+    """True if a lease or a delay is still in force.
 
-    One beyond the longest there is was noted before the clock was set back.
+    If it ends later than the longest possible one, it was stored before the clock was set back, and does not count.
     """
     moment = instant(text)
     return moment is not None and timedelta(0) < moment - now <= models.LONGEST_LEASE
@@ -149,7 +149,7 @@ def _lease(unit: Unit, found: UnsettledMessage, wish: LeaseRequest) -> int:
 
 
 def _problem(message: MessageOut) -> str | None:
-    """Return why a message cannot be sent at all."""
+    """Return why a message can never be sent; None if it can."""
     if message.malformed:
         return "the content is not JSON"
     nowhere = message.routing.channel_type is None or message.routing.platform_id is None

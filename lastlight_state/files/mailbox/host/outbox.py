@@ -1,7 +1,7 @@
-"""Messages of the agent, and their delivery.
+"""Messages from the agent, and their delivery.
 
-The host never writes them: leases, attempts and receipts are rows of its own file, and say how delivery stands whatever
-process dies in between. A message may be sent more than once, and is never marked delivered without having been sent.
+The host never writes the messages. Leases, attempts and receipts are rows of its own file, and record the delivery even
+if a process dies. A message may be sent more than once, but it is never marked delivered without having been sent.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class Undeliverable(Exception):
 
 
 class HostOutbox(MailboxPart):
-    """``host.outbox``"""
+    """The host's outbox: ``host.outbox``."""
 
     def take_due(self, *, limit: int = 20, lease: timedelta = ONE_MINUTE) -> list[DueMessage]:
-        """Take messages to send, in the order in which they were written. No other caller gets them during the lease.
+        """Lease messages to send, in the order in which they were written.
 
-        One whose lease has ended is given again, with ``in_doubt``: it may have been sent.
+        No other caller gets them during the lease.
+
+        A message whose lease has expired is returned again, with ``in_doubt``: it may have been sent.
         """
         most = valid.number("limit", limit, least=1, most=_MOST_TAKEN)
         length = valid.duration("lease", lease, least=ONE_SECOND, most=models.LONGEST_LEASE)
@@ -68,10 +70,10 @@ class HostOutbox(MailboxPart):
         platform_message_id: str | None = None,
         token: str | None = None,
     ) -> Delivery:
-        """Note that a message was sent, under the id that the platform gave it. Again gives the stored receipt.
+        """Record that a message was sent, with the platform's id. Repeating it returns the stored receipt.
 
-        Raises `AlreadyAnswered` with the receipt if it has failed, and `NotFound`. A receipt counts although the lease
-        of its ``token`` has ended: the message was sent.
+        Raises `AlreadyAnswered` with the receipt if the message has failed, and `NotFound`. The record counts even if
+        the lease of its ``token`` has expired, because the message was sent.
         """
         message = self.get(message_id)
         row = receipts.delivered(
@@ -91,10 +93,11 @@ class HostOutbox(MailboxPart):
         permanent: bool = False,
         token: str | None = None,
     ) -> Delivery:
-        """Note that a message could not be sent. It is due again later, at most three times in all.
+        """Record that a message could not be sent. It is due again later, for at most three attempts in all.
 
-        ``permanent``, and the third failure, end it: ``status`` is then ``failed``. Raises `AlreadyAnswered` with the
-        receipt if it was delivered, `LostRace` if another caller took it after the lease of ``token``, and `NotFound`.
+        With ``permanent``, and after the third failure, ``status`` becomes ``failed``. Raises `AlreadyAnswered` with
+        the receipt if it was delivered, `LostRace` if another caller took it after the lease of ``token``, and
+        `NotFound`.
         """
         self.get(message_id)
         failure = receipts.Failure(
@@ -109,12 +112,12 @@ class HostOutbox(MailboxPart):
     def drain(
         self, adapter: Callable[[DueMessage], str | None], *, limit: int = 100, lease: timedelta = ONE_MINUTE
     ) -> DrainReport:
-        """Send what is due through the adapter, one after the other.
+        """Send all due messages through the adapter, one after the other.
 
-        The adapter gives the platform's id or None for a message that was sent, raises `Undeliverable` for one that
-        never can be, and anything else for one to be tried again. It is called outside of any transaction. A message
-        without a place to go to, or with content that is no JSON, fails without it. ``lease`` is how long one sending
-        may take before others try.
+        If the message was sent, the adapter returns the platform's id or None. It raises `Undeliverable` if the message
+        can never be sent, and any other exception if it should be retried. It is called outside of any transaction. A
+        message without a destination, or with content that is not JSON, fails without a call. ``lease`` is the time
+        that one sending may take before others try.
         """
         valid.callback("adapter", adapter)
         counts = {"delivered": 0, "retried": 0, "failed": 0}
@@ -128,7 +131,8 @@ class HostOutbox(MailboxPart):
     def requeue(self, message_id: str) -> None:
         """Make a failed message due again, with all its attempts.
 
-        So does one whose receipt has a word that is not known. Raises `LostRace` for other messages, `NotFound`.
+        The same is done for a message whose receipt has an unknown word. Raises `LostRace` for other messages,
+        `NotFound`.
         """
         message = self.get(message_id)
         if not self._writing(lambda unit: receipts.requeue(unit, self._pair, message.id, message.seq)):
@@ -157,7 +161,7 @@ class HostOutbox(MailboxPart):
         return MessageOut.of(rows[0]) if rows else None
 
     def files(self, message_id: str) -> OutboxFiles:
-        """Return the files that the message's content lists. What cannot be read is skipped, with the reason."""
+        """Return the files that the message's content lists. Unreadable files are skipped, with the reason."""
         message = self.get(message_id)
         listed = message.content.get("files") if isinstance(message.content, dict) else None
         target = attachments.folder(self._pair.place.path, OUTBOX, message.id)
@@ -168,12 +172,12 @@ class HostOutbox(MailboxPart):
         return attachments.stored(target, listed, self._settings.limits)
 
     def resolve_seq(self, seq: int) -> MessageRef:
-        """Return the message with this number, of either side. Raises `NotFound`."""
+        """Return the message with this number, from either side. Raises `NotFound`."""
         number = messages.checked(seq)
         return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
-        """Wait until a message is due, at most ``timeout``; whether one is."""
+        """Wait up to ``timeout`` until a message is due. Returns True if one is."""
         limit = TimeLimit(valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds())
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
         while not limit.look(lambda: self._is_any_due(self._now())):
@@ -194,7 +198,7 @@ class HostOutbox(MailboxPart):
         return found
 
     def _sent(self, due: DueMessage, adapter: Callable[[DueMessage], str | None]) -> str:
-        """Return which count of a drain this message goes to."""
+        """Return the counter of a drain to which this message belongs."""
         if due.problem is not None:
             return self._failed(due, due.problem, permanent=True)
         try:

@@ -1,4 +1,4 @@
-"""What came of deliveries, in the host's file. Works of a unit."""
+"""The results of deliveries, in the host's file. Runs in a unit."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from lastlight_state.files.mailbox.projections import InId, ReceiptTime, Settled
 from lastlight_state.files.mailbox.records import Delivery
 from lastlight_state.files.mailbox.reports import PruneReport
 
-# Removes settled messages from the host's file, and receipts of messages that the agent has removed.
+# Deletion of settled messages from the host's file, and of receipts whose messages the agent has removed.
 
 _in, _done = models.MESSAGES_IN.c, models.DELIVERED.c
 
-#: Series with a message that is not settled, or whose next one is still to be stored. Indexes find each part.
+#: Series with an unsettled message, or whose next message is still to be stored. Indexes serve each part.
 _GOING_ON = sa.union_all(
     *(
         sa.select(_in.series_id).where(_in.series_id.is_not(None), condition)
@@ -69,7 +69,7 @@ _STILL_THERE = TolerantSelect(
     listed="id",
     row=InId,
 )
-#: Says that the agent's file is one that numbered messages, not an empty one in its place.
+#: Shows that the agent's file is the one that numbered messages, not an empty file in its place.
 _HIGHEST = TolerantSelect(
     models.OUT_META,
     lambda columns: sa.select(*shown(columns, "value")).where(
@@ -80,10 +80,10 @@ _HIGHEST = TolerantSelect(
 
 
 class HostPruner(Pruner):
-    """Removes what was settled before a time."""
+    """Deletes messages and receipts that were settled before a time."""
 
     def run(self, before: datetime, *, dry_run: bool) -> PruneReport:
-        """Remove it, or with ``dry_run`` tell how much it is."""
+        """Delete them. With ``dry_run``, only count them."""
         found = self.walk(Rule("id", partial(self._settled, before), self._remove), dry_run=dry_run)
         receipts = Rule("message_out_id", partial(_receipts, before), _remove_receipts)
         return PruneReport(
@@ -114,9 +114,9 @@ def _named(both: BothFiles) -> set[object]:
 
 
 def _is_old(row: SettledRow, before: datetime) -> bool:
-    """Return whether a message was settled long ago.
+    """True if a message was settled long ago.
 
-    Others do not note when they settle a message: then all times that it has are in the past.
+    Other programs do not record the time of settling; then all times of the message must be in the past.
     """
     if row["settled_at"] is not None:
         return pruning.is_before(row["settled_at"], before)
@@ -125,7 +125,7 @@ def _is_old(row: SettledRow, before: datetime) -> bool:
 
 
 def _receipts(before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
-    """Return receipts of messages that are gone. While a message is there, its receipt says that it was sent."""
+    """Return receipts whose messages are gone. While a message exists, its receipt proves that it was sent."""
     if not both.rows(_HIGHEST):
         return Step((), ())
     seen = unit.sound(_RECEIPTS, {"after": after})[0]
@@ -139,7 +139,7 @@ def _remove_receipts(unit: Unit, rows: Sequence[Row]) -> None:
 
 
 class ReceiptDraft(TypedDict):
-    """The receipt of a message, but for how often it was tried."""
+    """The receipt of a message, without the number of attempts."""
 
     message_out_id: str
     platform_message_id: str | None
@@ -149,7 +149,7 @@ class ReceiptDraft(TypedDict):
 
 
 class Failure(NamedTuple):
-    """A delivery that did not succeed."""
+    """A failed delivery."""
 
     id: str
     error: str
@@ -175,7 +175,7 @@ def failed(message_id: str, error: str, now: datetime) -> ReceiptDraft:
 
 
 def store(unit: Unit, row: ReceiptDraft) -> Delivery:
-    """Store the receipt unless there is one; the one that counts. Its lease ends."""
+    """Store the receipt unless there is one. Returns the stored receipt, and ends the lease."""
     found = unit.row(sql.ATTEMPT, {"id": row["message_out_id"]})
     attempts = None if found is None else found["attempts"]
     made = unit.find(Delivery.of, sql.PUT_DELIVERED, {**row, "attempts": attempts})
@@ -188,7 +188,10 @@ def store(unit: Unit, row: ReceiptDraft) -> Delivery:
 
 
 def fail(unit: Unit, failure: Failure) -> Delivery:
-    """Count the attempt: the message is due again after a delay, or has failed. The receipt, if there is one."""
+    """Count the attempt: the message is due again after a delay, or has failed.
+
+    Returns the receipt, if there is one.
+    """
     there = unit.find(Delivery.of, sql.DELIVERED, {"id": failure.id})
     if there is not None:
         return there
@@ -216,7 +219,7 @@ def fail(unit: Unit, failure: Failure) -> Delivery:
 
 
 def requeue(unit: Unit, pair: Pair, message_id: str, seq: int | None) -> bool:
-    """Forget that a message failed; whether it had."""
+    """Delete the record of a message's failure. Returns True if there was one."""
     if unit.row(sql.DROP_FAILED, {"id": message_id}) is None:
         return False
     if seq is not None and queries.number(unit, pair.declared, "settled_seq") >= seq:

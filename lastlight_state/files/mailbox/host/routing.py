@@ -1,4 +1,4 @@
-"""Where the agent may send, as the host's own wiring says. The host writes it again on every wake."""
+"""The places to which the agent may send, from the host's configuration. The host writes them again on every wake."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _NEEDED = {"channel": ("channel_type", "platform_id"), "agent": ("agent_group_id
 
 
 class HostRouting(MailboxPart):
-    """``host.routing``"""
+    """The agent's destinations: ``host.routing``."""
 
     def replace_destinations(self, entries: Sequence[NewDestination]) -> bool:
-        """Make these the only destinations, in one transaction; whether anything changed.
+        """Make these the only destinations, in one transaction. Returns True if anything changed.
 
-        Raises `InvalidValue` for two of one name, and for one that lacks what its type needs; then nothing changes.
+        Raises `InvalidValue` for two with the same name, and for one that lacks a field that its type needs; then
+        nothing changes.
         """
         rows = [_row(entry) for entry in valid.several("entries", entries)]
         most = self._settings.limits.destinations
@@ -44,18 +45,18 @@ class HostRouting(MailboxPart):
         return self._all_as(Destination.of, sql.ALL_DESTINATIONS)
 
     def put_default(self, routing: Routing | None) -> None:
-        """Set where messages go that say nothing. None: nowhere."""
+        """Set the place of messages without a destination. None: they have no place."""
         values = queries.routing(routing)
         self._writing(lambda unit: unit.change(sql.PUT_DEFAULT, values), repeatable=True)
 
     def find_default(self) -> Routing | None:
-        """Return where messages go that say nothing, or None."""
+        """Return the place of messages without a destination, or None."""
         row = self._reading(lambda unit: unit.row(sql.GET_DEFAULT))
         found = None if row is None else Routing(**row)
         return None if found == Routing() else found
 
     def allows(self, routing: Routing) -> bool:
-        """Return whether the agent may send there: to the default channel and place, or to one of its destinations."""
+        """True if the agent may send there: to the default channel and place, or to one of its destinations."""
         asked = queries.routing(routing)
         return self._viewing(lambda unit: _allows(unit, asked))
 

@@ -17,25 +17,23 @@ from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.rows import MessagesInRow
 from lastlight_state.ids import new_id
 
-# The next occurrence of a series. Pure.
+# The next occurrence of a series.
 
 
 def next_occurrence(recurrence: str, timezone: str, *, now: datetime, last: datetime | None) -> datetime | None:
-    """Return the first match after both now and the last occurrence; missed ones are passed over.
+    """Return the first match after both now and the last occurrence, skipping missed ones. None if there is none.
 
-    None when there is none.
-
-    Raises `InvalidValue` for a pattern or zone that cannot be read.
+    Raises `InvalidValue` for a pattern or zone that cannot be parsed.
     """
     return cron.next_after(recurrence, timezone, now if last is None else max(now, last))
 
 
-#: ``none``: the series has ended, or has its next occurrence already.
+#: ``none``: the series has ended, or its next occurrence exists already.
 Followed: TypeAlias = Literal["stored", "none", "unreadable"]
 
 
 class FreshColumns(TypedDict):
-    """The columns of a fresh message."""
+    """The columns of a new message."""
 
     source_session_id: str | None
     platform_message_id: str | None
@@ -50,9 +48,9 @@ class FreshColumns(TypedDict):
 
 
 def follow(unit: Unit, pair: Pair, settled: HeadRow, now: datetime, *, paused: bool = False) -> Followed:
-    """Store the next occurrence after a settled one, paused if that was. Its periods that were missed are passed over.
+    """Store the next occurrence after a settled one, skipping missed ones. It is paused if that was paused.
 
-    A series whose pattern, zone or content cannot be read stays as it is, to be reported again.
+    A series whose pattern, zone or content cannot be read stays unchanged, and is reported again later.
     """
     if settled["recurrence"] is None:
         return "none"
@@ -70,7 +68,7 @@ def follow(unit: Unit, pair: Pair, settled: HeadRow, now: datetime, *, paused: b
 
 
 def _store(unit: Unit, pair: Pair, settled: MessagesInRow, now: datetime, at: datetime, *, paused: bool) -> bool:
-    """Return whether there was no live occurrence, so that one was stored."""
+    """Store the occurrence unless there is a live one. Returns True if it was stored."""
     live = unit.row(sql.LIVE_OF_SERIES, {"series_id": settled["series_id"]})
     if live is not None:
         return False
@@ -96,7 +94,7 @@ def _store(unit: Unit, pair: Pair, settled: MessagesInRow, now: datetime, at: da
 
 
 def new_row() -> FreshColumns:
-    """Return the columns of a fresh message that nobody has touched."""
+    """Return the columns of a new message, as initially stored."""
     return {
         "source_session_id": None,
         "platform_message_id": None,

@@ -1,4 +1,4 @@
-"""What a sweep decides by: the facts of one moment of both files, and whether the agent is stuck."""
+"""The basis of a sweep's decisions: a snapshot of both files, and whether the agent is stuck."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lastlight_state.files.mailbox.projections import HeadRow
 from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
 from lastlight_state.files.mailbox.rows import AcksRow, ContainerStateRow
 
-#: After this time the folder of a message that is not stored was left by somebody who is dead.
+#: The age at which a folder without a stored message counts as left by a dead process.
 LEFT_AFTER = timedelta(hours=1)
 
-# Whether an agent is stuck. Pure.
+# Detection of a stuck agent.
 #
-# It is judged from its last sign of life, the later of its heartbeat and its start: so an agent without a heartbeat is
-# neither immortal nor killed at once, and what a predecessor left cannot stop a fresh one.
+# It goes by the agent's last sign of life: the later of its heartbeat and its start. So an agent without a heartbeat is
+# neither kept for ever nor stopped at once, and a predecessor's old files cannot stop a new agent.
 
 #: ``silent``: no sign of life for too long. ``claim``: none since a claim that is too old.
 Reason = Literal["silent", "claim"]
@@ -73,7 +73,7 @@ _TOOL = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(
 
 @dataclass(frozen=True)
 class Signals:
-    """The facts by which a sweep advises a host. ``until`` is when more work falls due in the same files."""
+    """The facts from which a sweep advises a host. ``until`` is the time when more work falls due in the same files."""
 
     due: int
     until: datetime | None
@@ -98,7 +98,7 @@ class Signals:
 
 
 def signals(both: BothFiles, now: datetime, claims: Sequence[Held]) -> Signals:
-    """Return the facts of a moment."""
+    """Return these facts from a snapshot of both files."""
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
     due = sum(1 for _ in messages.open_to(poll, both, messages.triggers(both)))
     tool = next(iter(both.rows(_TOOL)), None)
@@ -122,7 +122,7 @@ def held(both: BothFiles) -> list[Held]:
 
 
 def _millis(value: int | None) -> timedelta | None:
-    """Return what the agent declared, within the bounds of a time."""
+    """Return the agent's declared milliseconds, limited to the valid range."""
     return None if value is None else timedelta(milliseconds=min(max(0, value), _LONGEST_TOOL))
 
 
@@ -131,10 +131,9 @@ def _millis(value: int | None) -> timedelta | None:
 
 @dataclass(frozen=True)
 class Quiet:
-    """The facts of a mailbox in which nothing is to be settled, followed, expired or removed.
+    """The facts of a mailbox with nothing to settle, store, expire or delete.
 
-    ``holds``: there are claims to free once the agent runs no more. ``kept`` are old folders of messages that are
-    there.
+    ``holds``: there are claims to free once the agent has stopped. ``kept`` are old folders whose messages exist.
     """
 
     sync: SyncReport
@@ -144,14 +143,14 @@ class Quiet:
 
 
 def key_of(policy: StalePolicy) -> tuple[str, int | None]:
-    """Return the question that a sweep asks, as `Idle` notes its answer."""
+    """Return the key under which `Idle` caches a sweep's answer."""
     return "sweep", policy.max_context
 
 
 def quiet_report(
     place: Place, found: Quiet, started: datetime | None, policy: StalePolicy, now: datetime
 ) -> SweepReport | None:
-    """Return the report of a sweep that writes nothing; None where there is something to do after all."""
+    """Return the report of a sweep that writes nothing; None if there is something to do after all."""
     if started is None and found.holds:
         return None
     if not found.kept.issuperset(creation.old_folders(place.path, now - LEFT_AFTER)):
@@ -169,6 +168,6 @@ def quiet_report(
 
 
 def unchanged(idle: Idle, started: datetime | None, policy: StalePolicy, now: datetime) -> SweepReport | None:
-    """Return the report of a sweep of files that are as an earlier one left them; None where they must be asked."""
+    """Return the report of a sweep of unchanged files; None if they must be opened."""
     found = idle.look(key_of(policy), now).answer
     return None if found is None or idle.place is None else quiet_report(idle.place, found, started, policy, now)

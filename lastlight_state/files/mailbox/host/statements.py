@@ -16,7 +16,7 @@ from lastlight_state.files.mailbox.rows import AttemptsRow, DeliveredRow, Destin
 
 
 class ExpiredRow(TypedDict):
-    """Context that is not kept."""
+    """Context that is beyond the number to keep."""
 
     id: str
     tries: int | None
@@ -48,7 +48,7 @@ LIST = Listing(
 )
 
 
-#: Messages that others settled although they recur, a step at a time.
+#: Recurring messages that other programs settled, in batches.
 RECURRING_SETTLED = prepared(
     sa.select(*_heads)
     .where(
@@ -61,8 +61,8 @@ RECURRING_SETTLED = prepared(
     HeadRow,
 )
 
-#: Settles a message that still is as it was seen, also one with a status that is not known. Gives no content, which
-#: may be damaged.
+#: Settles a message if it is unchanged since it was read, even one with an unknown status. Does not return the content,
+#: which may be damaged.
 SETTLE = prepared(
     sa.update(models.MESSAGES_IN)
     .where(_this, _unsettled, _in.tries.is_not_distinct_from(bind("tries", _in.tries)))
@@ -86,7 +86,7 @@ RETRY = prepared(
     .returning(*_in),
     MessagesInRow,
 )
-#: Frees a claimed message for another try, if nobody has freed it meanwhile.
+#: Frees a claimed message for another try, unless somebody has freed it meanwhile.
 RELEASE = prepared(
     sa.update(models.MESSAGES_IN)
     .where(
@@ -125,7 +125,7 @@ EXPIRED = prepared(
     .limit(number(models.MOST_SENT)),
     ExpiredRow,
 )
-#: Session and number of the newest message from a peer that says which session sent it.
+#: Session and number of the newest message from a peer that names the session which sent it.
 RETURN_PATH = prepared(
     sa.select(_in.source_session_id)
     .where(
@@ -146,7 +146,7 @@ PUT_ATTEMPT = prepared(
 )
 DROP_ATTEMPT = prepared(sa.delete(models.ATTEMPTS).where(_try.message_out_id == bind("id", _try.message_out_id)))
 DELIVERED = prepared(sa.select(*_done).where(_done.message_out_id == bind("id", _done.message_out_id)), DeliveredRow)
-#: The first outcome stays.
+#: Keeps the first outcome.
 PUT_DELIVERED = prepared(
     insert(models.DELIVERED)
     .values(**{column.name: bind(column.name, column) for column in _done})

@@ -1,4 +1,4 @@
-"""Brings what the agent acknowledged into the host's file, frees what a dead agent held, and judges a living one."""
+"""Copies the agent's acknowledgements into the host's file, frees a dead agent's claims, and judges a living agent."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _Settling: TypeAlias = tuple[HeadRow, str, str | None]
 
 
 class HostSweep(MailboxPart):
-    """``host.sweep``"""
+    """The host's sweep: ``host.sweep``."""
 
     def sync(self) -> SyncReport:
         """Settle messages that the agent has acknowledged as completed or failed; recurring ones get a successor.
 
-        Looks first, and takes no write lock when there is nothing to settle. Counts messages that were acknowledged
-        with a word that is not known; `release` fails them.
+        Reads first, and takes no write lock if there is nothing to settle. Counts messages that were acknowledged with
+        an unknown word; `release` fails them.
         """
         return self._synced(None)
 
     def advance(self) -> AdvanceReport:
-        """Give each series its next occurrence whose last one was settled by another program.
+        """Store the next occurrence of each series whose last one was settled by another program.
 
-        Names those whose pattern or zone cannot be read. They hold up no other.
+        Reports series whose pattern or zone cannot be parsed. They do not delay the others.
         """
         if not self._reading(lambda unit: _stalled(unit, self)):
             return AdvanceReport()
@@ -56,9 +56,9 @@ class HostSweep(MailboxPart):
         return [_claim(head, ack) for head, ack in self._both(standing.held)]
 
     def assess(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> Assessment:
-        """Return what the host should do about the agent, which has run since ``agent_started_at`` (None: not running).
+        """Return the advice for the host about the agent, which has run since ``agent_started_at`` (None: not running).
 
-        Only looks. Claims whose time cannot be read are passed over and named.
+        Only reads. Claims with unreadable times are passed over and reported.
         """
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
         rule, now = queries.policy(policy), self._now()
@@ -66,10 +66,10 @@ class HostSweep(MailboxPart):
         return found.assessment(self._pair.place, started, rule, now)
 
     def release(self, *, reason: str, policy: StalePolicy = DEFAULT_POLICY) -> ReleaseReport:
-        """Free what the agent held, after it has stopped: each message is tried again later, five times in all.
+        """Free the claims of an agent that has stopped: each message is retried later, five tries in all.
 
-        A message that the agent acknowledged with a word that is not known fails, and its error names the word. Writes
-        nothing into the agent's file; again changes nothing until something is claimed anew.
+        If the agent acknowledged a message with an unknown word, the message fails, and its error names the word.
+        Writes nothing into the agent's file. Repeating it changes nothing until something is claimed again.
         """
         text, now = queries.error_text(reason), self._now()
         queries.policy(policy)
@@ -82,7 +82,7 @@ class HostSweep(MailboxPart):
         return done
 
     def expire(self, *, policy: StalePolicy = DEFAULT_POLICY) -> int:
-        """Settle the oldest pending context beyond ``policy.max_context``; the number of messages."""
+        """Settle the oldest pending context beyond ``policy.max_context``. Returns the number of messages."""
         rule = queries.policy(policy)
         if rule.max_context is None:
             return 0
@@ -93,7 +93,7 @@ class HostSweep(MailboxPart):
         return self._writing(lambda unit: _expired(unit, values, now))
 
     def tidy(self) -> int:
-        """Remove folders of attachments that no message has and that are older than an hour; the number of folders."""
+        """Delete folders of attachments that have no message and are older than an hour. Returns their number."""
         found = creation.old_folders(self._pair.place.path, self._now() - standing.LEFT_AFTER)
         if not found:
             return 0
@@ -102,10 +102,10 @@ class HostSweep(MailboxPart):
         return sum(creation.remove_leftover(self._pair.place.path, name) for name in found if name not in kept)
 
     def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
-        """Return all steps of a sweep.
+        """Run all steps of a sweep, and return their results.
 
-        A step that fails is named in ``errors`` and does not undo the ones before it. Files that are as an earlier
-        sweep left them, with nothing to do, are not opened.
+        A step that fails is named in ``errors`` and does not undo the ones before it. Unchanged files in which an
+        earlier sweep found nothing to do are not opened.
         """
         rule, now = queries.policy(policy), self._now()
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
@@ -113,7 +113,7 @@ class HostSweep(MailboxPart):
             return self._quietly(started, rule, now) or self._stepwise(started, policy)
 
     def _quietly(self, started: datetime | None, policy: StalePolicy, now: datetime) -> SweepReport | None:
-        """Return the report of a sweep that has nothing to write; None where there is something to do, or to say."""
+        """Return the report of a sweep that has nothing to write; None if there is something to do or to report."""
         place, look = self._pair.place, self._pair.look(standing.key_of(policy), now)
         found = look.answer
         if found is None:
@@ -122,7 +122,7 @@ class HostSweep(MailboxPart):
                 found = self._viewing(
                     lambda unit: self._beside(unit, lambda both: self._quiet(unit, both, policy, now, old))
                 )
-            except StateError:  # the step that meets it says so
+            except StateError:  # the step that meets the error reports it
                 return None
             if found is None:
                 return None
@@ -132,7 +132,7 @@ class HostSweep(MailboxPart):
     def _quiet(
         self, unit: Unit, both: BothFiles, policy: StalePolicy, now: datetime, old: Sequence[str]
     ) -> Quiet | None:
-        """Return the facts of a moment, unless there is something to settle, to follow or to expire."""
+        """Return the facts of a snapshot, unless there is something to settle, to store or to expire."""
         settling, strange, ignored = _settlings(both)
         if settling or strange or _stalled(unit, self):
             return None
@@ -162,11 +162,11 @@ class HostSweep(MailboxPart):
             except StateError as error:
                 errors.append(f"{name}: {error}")
                 if error.details.get("reason") == "statement_timeout":
-                    break  # its share of time is used up
+                    break  # its time limit is reached
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
 
     def _synced(self, started: datetime | None) -> SyncReport:
-        """Return what `sync` does. With ``started``, unknown words from before that are of an agent that is gone."""
+        """Do the work of `sync`. With ``started``, earlier unknown words are those of an agent that is gone."""
         found, strange, ignored = self._both(_settlings)
         gone = [one for one in strange if started is not None and _is_before(one, started)]
         report = SyncReport(ignored=ignored, unknown=len(strange))
@@ -199,7 +199,7 @@ class HostSweep(MailboxPart):
         for head in _stalled(unit, self):
             settled = unit.row(sql.HEAD_OF, {"id": head["id"]})
             if settled is None or settled["recurrence"] is None:
-                continue  # followed with another one of its series
+                continue  # already stored with another message of its series
             followed = series.follow(unit, self._pair, settled, now)
             stored += followed == "stored"
             if followed == "unreadable":
@@ -230,7 +230,7 @@ class HostSweep(MailboxPart):
         return ReleaseReport(released=released, exhausted=exhausted, unknown=unknown)
 
     def _given_up(self, unit: Unit, head: HeadRow, reason: str, now: datetime) -> bool:
-        """Fail a message that has no tries left, unless it was paused or replaced after it was looked at."""
+        """Fail a message that has no tries left, unless it was paused or replaced since it was read."""
         before = unit.row(sql.HEAD_OF, {"id": head["id"]})
         if before is None or (before["seq"], before["status"]) != (head["seq"], "pending"):
             return False
@@ -241,12 +241,12 @@ class HostSweep(MailboxPart):
 
 
 def _live(both: BothFiles) -> Iterator[HeadRow]:
-    """Return all messages that are not settled."""
+    """Return all unsettled messages."""
     return chain(messages.triggers(both), messages.context(both), messages.paused(both), messages.unknown(both))
 
 
 def _settlings(both: BothFiles) -> tuple[list[_Settling], list[AcknowledgedAs], int]:
-    """Return what the acknowledgements settle, those with an unknown word, and how many belong to no message."""
+    """Return the messages to settle, those with an unknown word, and the count of acknowledgements without a message."""
     heads = list(_live(both))
     found = messages.acknowledged(both, heads)
     settlings = [
@@ -258,7 +258,7 @@ def _settlings(both: BothFiles) -> tuple[list[_Settling], list[AcknowledgedAs], 
 
 
 def _unknown(both: BothFiles) -> int:
-    """Return how many acknowledgements, of at most 500, name no message."""
+    """Return how many acknowledgements, of at most 500, name no existing message."""
     ids = [ack["message_id"] for ack in both.rows(messages.SETTLING)]
     return len(ids) - len(both.keyed(messages.HEADS_BY_ID, ids))
 
@@ -268,7 +268,7 @@ def _failing(found: AcknowledgedAs) -> _Settling:
 
 
 def _is_before(found: AcknowledgedAs, started: datetime) -> bool:
-    """Return whether the acknowledgement is older than the agent that runs now."""
+    """True if the acknowledgement is older than the running agent."""
     moment = instant(found.ack["status_changed"])
     return moment is not None and moment < started
 
@@ -285,7 +285,7 @@ def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> V
 
 
 def _stalled(unit: Unit, room: MailboxPart) -> list[HeadRow]:
-    """Return settled messages that recur, apart from those that had failed before the file was adopted."""
+    """Return settled messages that recur, except those that had failed before the file was adopted."""
     after: str | None = ""
     stalled: list[HeadRow] = []
     while found := unit.sound(sql.RECURRING_SETTLED, {"after": after})[0]:

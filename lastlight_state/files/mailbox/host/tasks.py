@@ -1,6 +1,6 @@
-"""Tasks: work for the agent at a time, once or again and again. Messages of the kind ``task``.
+"""Tasks: work for the agent at a time, once or repeatedly. They are messages of the kind ``task``.
 
-Any id of a task's series names its one live message. Settled messages never change.
+Any id of a task's series names its only live message. Settled messages never change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lastlight_state.ids import new_id
 
 
 class HostTasks(MailboxPart):
-    """``host.tasks``"""
+    """The agent's tasks: ``host.tasks``."""
 
     def create(
         self,
@@ -45,9 +45,9 @@ class HostTasks(MailboxPart):
     ) -> Task:
         """Store a task.
 
-        A recurring one without ``when.process_after`` first runs at the next moment of its pattern; with a time that
-        has come it runs at once, and then by its pattern. Raises `AlreadyExists`, and `InvalidValue` for a pattern that
-        never matches.
+        A recurring one without ``when.process_after`` first runs at the next match of its pattern. With a time that is
+        already past it runs at once, and then by its pattern. Raises `AlreadyExists`, and `InvalidValue` for a pattern
+        that never matches.
         """
         content: dict[str, Any] = {"prompt": valid.content("prompt", prompt, self._settings.limits.message_content)}
         if script is not None:
@@ -69,11 +69,11 @@ class HostTasks(MailboxPart):
         script: str | UnsetType | None = UNSET,
         when: WhenChange = UNCHANGED,
     ) -> Task:
-        """Change the live message of a task. What is not given stays.
+        """Change the live message of a task. Arguments that are not given leave their fields unchanged.
 
-        Of a content that another program wrote, all other members keep their spelling; plain text is the prompt.
-        Raises `InvalidValue` when nothing is given, and for a task whose content is a list or number; `NotFound`;
-        `LostRace` with the last ``status`` of a series that has ended.
+        In another program's content, all other members keep their spelling; plain text is taken as the prompt. Raises
+        `InvalidValue` if no argument is given, and for a task whose content is a list or number; `NotFound`; `LostRace`
+        with the last ``status`` of a series that has ended.
         """
         merged = {
             name: valid.content(name, text, self._settings.limits.message_content)
@@ -87,7 +87,7 @@ class HostTasks(MailboxPart):
         return self._writing(lambda unit: self._updated(unit, task_id, merged, removed, change))
 
     def pause(self, task_id: str) -> Task:
-        """Keep the task from running until it is resumed. A paused one stays paused. Raises as `update`."""
+        """Pause the task until it is resumed. Pausing again does nothing. Raises as `update`."""
         return self._changed_to(task_id, status="paused")
 
     def resume(self, task_id: str) -> Task:
@@ -95,7 +95,7 @@ class HostTasks(MailboxPart):
         return self._changed_to(task_id, status="pending")
 
     def cancel(self, task_id: str) -> Task:
-        """End the task: it never runs again, also when an agent is working on it. Raises as `update`."""
+        """End the task: it never runs again, even if an agent is working on it. Raises as `update`."""
         ended = {"status": "completed", "recurrence": None, "outcome": models.CANCELLED}
         return self._changed_to(task_id, **ended, settled_at=iso_text(self._now()))
 
@@ -107,7 +107,7 @@ class HostTasks(MailboxPart):
         return found
 
     def find(self, task_id: str) -> Task | None:
-        """Return what `get` does, or None."""
+        """Return the message of the task as `get` does, or None."""
         asked = valid.sought("id", task_id)
         found = self._viewing(lambda unit: _current(unit, asked))
         return None if found is None else Task.of(found)
@@ -190,9 +190,9 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def edited(text: str, change: Mapping[str, str | None]) -> str:
-    """Return a task's content with these members of its object set, or removed for None.
+    """Return a task's content with these members of its object set, or removed if None.
 
-    All other members stay as their writer spelled them. Content that is no JSON, or a JSON text, is the prompt alone.
+    All other members keep their spelling. Content that is not JSON, or is a JSON text, becomes the prompt.
     """
     members = _members(text)
     parts = [spelled for name, spelled in members if name not in change]

@@ -1,1 +1,1 @@
-"""What both sides of a mailbox share."""
+"""Code that both sides of a mailbox share."""

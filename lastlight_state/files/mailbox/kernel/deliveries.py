@@ -1,7 +1,7 @@
 """The agent's messages that have no receipt yet, in the order in which they were written.
 
-Messages up to ``settled_seq`` are settled, so that a look costs what is not. Agents number in the order of commits:
-nothing appears below it, unless a failed message is queued again.
+Messages up to ``settled_seq`` are settled, so a query costs only the unsettled ones. Agents number messages in the
+order of commits, so nothing new appears below it, unless a failed message is queued again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lastlight_state.files.mailbox.projections import OutSummaryRow, ValueRow, W
 from lastlight_state.files.mailbox.records import MessageOutSummary
 from lastlight_state.files.mailbox.rows import AttemptsRow
 
-#: The list that a page token is for.
+#: The name of the list in its page tokens.
 _WAITING = "messages without a receipt"
 _HEAD = "id seq in_reply_to kind deliver_after timestamp target_seq channel_type platform_id".split()
 
@@ -61,7 +61,7 @@ _SETTLED = TolerantSelect(
 
 
 class UnsettledMessage(NamedTuple):
-    """A message that is not settled, with its attempts so far."""
+    """An unsettled message, with its attempts so far."""
 
     head: WaitingRow
     attempt: AttemptsRow | None
@@ -87,7 +87,7 @@ def page(both: BothFiles, limit: int, page_token: str | None) -> Page[MessageOut
 
 
 def steps(both: BothFiles, at: int) -> Iterator[list[UnsettledMessage | int | None]]:
-    """Yield messages step by step; in place of one that is settled, its number."""
+    """Yield messages in batches; in place of a settled one, its number."""
     rest = iter(both.rows(_UNNUMBERED))
     while found := list(islice(rest, messages.STEP)):
         yield _judged(both, found)
@@ -104,7 +104,7 @@ def settled_seq(both: BothFiles) -> int:
 
 
 def _place(head: WaitingRow) -> tuple[int, str, str]:
-    """Return the place of a message in the order of `unsettled`."""
+    """Return the sort key of a message in the order of `unsettled`."""
     return (0, str(head["timestamp"]), head["id"]) if head["seq"] is None else (head["seq"], "", "")
 
 

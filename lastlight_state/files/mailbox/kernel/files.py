@@ -1,6 +1,6 @@
 """The two files of a mailbox, as one side opens them: its own to write, the other's to read.
 
-Each call opens a file, runs one unit and closes it: a connection that is kept freezes what a reader sees across a
+Each call opens a file, runs one unit and closes it: an open connection would keep a reader from seeing changes across a
 mount.
 """
 
@@ -34,11 +34,11 @@ from lastlight_state.files.mailbox.models import LAYOUT, MAILBOX
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
-# Brings the file of a side to the shape that is declared: adds tables, columns and indexes, removes nothing.
+# Completes the shape of a side's own file: adds declared tables, columns and indexes, removes nothing.
 #
-# Files of the original have fewer columns, and some were left half-way by a program that died. Each step looks for
-# itself, and all are one transaction. There are no numbered revisions: whoever adds a column gives it a constant
-# default, or lets it be NULL.
+# Files of the original program have fewer columns, and some were left half-way by a program that died. Each step checks
+# for itself, and all are one transaction. There are no numbered revisions: a new column must have a constant default or
+# permit NULL.
 
 _log = logging.getLogger("lastlight_state.files.mailbox")
 
@@ -82,7 +82,7 @@ _COLUMNS = prepared(sa.select(*_FACTS).select_from(sa.func.pragma_table_info(bin
 
 
 def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
-    """Return whether nothing is to be added. One look at the columns of each table, and no write lock."""
+    """True if nothing needs to be added. Reads the columns of each table once, and takes no write lock."""
     for table in declared.sorted_tables:
         names = unit.backend.column_names(unit.checkout, table.name)
         if not names.issuperset(column.name for column in table.columns):
@@ -94,7 +94,7 @@ def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
 
 
 def complete(unit: Unit, declared: sa.MetaData) -> None:
-    """Add what is missing. Call inside a transaction that holds the write lock."""
+    """Add the missing parts. Call inside a transaction that holds the write lock."""
     found = present(unit, declared)
     for table in declared.sorted_tables:
         for statement in reconcile.additions(table, found.get(table.name), unit.backend):
@@ -108,7 +108,7 @@ def complete(unit: Unit, declared: sa.MetaData) -> None:
 
 
 def present(unit: Unit, declared: sa.MetaData) -> dict[str, PresentTable]:
-    """Return the declared tables that the file has, with the indexes of all, some of which reflection leaves out."""
+    """Return the declared tables that the file has, with all their indexes, some of which reflection leaves out."""
     tables, indexes = _named(unit, "table"), frozenset(_named(unit, "index"))
     found = {}
     for name in declared.tables.keys() & (tables | _named(unit, "view")):
@@ -130,7 +130,7 @@ def _named(unit: Unit, kind: str) -> set[str]:
 
 
 def _add(unit: Unit, statement: str) -> None:
-    """Run a statement. A unique index that stored rows contradict is left out."""
+    """Run a statement. If it makes a unique index that stored rows contradict, leave it out."""
     if not statement.startswith("CREATE UNIQUE INDEX"):
         unit.plain(statement)
         return
@@ -150,14 +150,14 @@ _LOOSE = frozenset({str(models.LIVE_SERIES.name)})
 
 T = TypeVar("T")
 
-#: How long one look at the other side's file may take, where `busy_timeout` is less.
+#: The most seconds for a read of the other side's file, if `busy_timeout` is not less.
 LEAST_SECONDS = 1.0
 
 
 class OwnFile(StoreScope):
-    """The file that this side writes. Before its first use what it lacks is added.
+    """The file that this side writes. Missing parts are added before its first use.
 
-    ``admit`` runs at the beginning of each unit that writes, and may refuse it.
+    ``admit`` runs at the beginning of each writing unit, and may refuse it.
     """
 
     def __init__(self, place: Place, path: Path, settings: Settings, declared: sa.MetaData, metrics: Metrics) -> None:
@@ -165,13 +165,13 @@ class OwnFile(StoreScope):
         backend.metrics = metrics
         super().__init__(backend, Retry(metrics, settings.retry_seconds, backend.lock_seconds))
         self.admit: Callable[[Unit], object] = _nothing
-        #: Of an agent's file: up to which message its old acknowledgements were looked through. None: none of them yet.
+        #: For an agent's file: the message up to which old acknowledgements were checked. None: none checked yet.
         self.tidied_to: str | None = None
         self._place = place
         self._path = path
         self._declared = declared
         self._settings = settings
-        #: Whether nothing is to be added to the file any more.
+        #: True once the file is known to be complete.
         self.is_ready = settings.read_only
 
     def once(self, work: Work[T], *, repeatable: bool = False) -> T:
@@ -185,7 +185,7 @@ class OwnFile(StoreScope):
         return super().beginning(mode, label)
 
     def make_ready(self) -> None:
-        """Add what the file lacks. Raises `NotFound`, and `CorruptData` for a file that is no database."""
+        """Add the missing parts of the file. Raises `NotFound`, and `CorruptData` for a file that is not a database."""
         if self.is_ready:
             return
         if not is_regular(self._path):
@@ -220,9 +220,9 @@ class OtherFile:
         self._path = path
 
     def look(self, work: Callable[[OtherSide], T]) -> T:
-        """Run ``work`` on one moment of the file.
+        """Run ``work`` on a snapshot of the file.
 
-        Raises `NotFound` where it is missing, `CorruptData` where it is no database, and `BackendUnavailable`.
+        Raises `NotFound` if it is missing, `CorruptData` if it is not a database, and `BackendUnavailable`.
         """
         if not is_regular(self._path):
             raise NotFound(MAILBOX, self._place.key, reason=f"it has no {self._path.name}")
@@ -232,7 +232,7 @@ class OtherFile:
             raise unsound(error, self._place, self._path) from error
 
     def look_if_sound(self, work: Callable[[OtherSide], T], otherwise: T) -> T:
-        """Look as `look` does, or return ``otherwise`` if the file is missing or damaged, which is logged."""
+        """Run ``work`` as `look` does. If the file is missing or damaged, log that and return ``otherwise``."""
         try:
             return self.look(work)
         except (NotFound, CorruptData) as error:
@@ -242,7 +242,7 @@ class OtherFile:
 
 
 def deadline(settings: Settings) -> Deadline:
-    """Return the end of all waits of one call on both files, whatever they take of units and repetitions."""
+    """Return the deadline for all waits of one call on both files, over all its units and retries."""
     return Deadline(_most_seconds(settings.retry_seconds, settings.busy_timeout))
 
 
@@ -252,7 +252,7 @@ def _most_seconds(retry_seconds: float | None, busy_timeout: float) -> float:
 
 
 def unsound(error: BackendUnavailable, place: Place, path: Path) -> BackendUnavailable | CorruptData:
-    """Return the error to raise for a file that cannot be read: `CorruptData` if it is not a sound database."""
+    """Return the error for a file that cannot be read: `CorruptData` if it is not a sound database."""
     reason = error.details.get("reason")
     if reason == FORBIDDEN:
         return CorruptData(MAILBOX, place.key, path.name, problem=str(error))

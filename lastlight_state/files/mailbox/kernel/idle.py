@@ -1,7 +1,7 @@
-"""Answers that hold while nobody changes a mailbox: a call that found nothing to do need not open the files again.
+"""Cached answers for an unchanged mailbox: a call that found nothing to do need not open the files again.
 
-The same bytes give the same answer, until something in them falls due. An answer is noted with the stamps of both
-files, and holds while they are the same. Now and then a call looks all the same, whatever the stamps say.
+The same bytes give the same answer, until a time stored in them falls due. An answer is cached with the stamps of both
+files, and is valid while they are the same. Now and then a call reads the files anyway, whatever the stamps say.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from lastlight_state.backends.sqlite.unchanged import Stamp
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place
 from lastlight_state.files.mailbox.models import instant
 
-#: How often an answer is given before the files are opened all the same.
+#: How often an answer is reused before the files are opened again.
 MOST_ANSWERS = 20
-#: And for how many seconds: where a stat tells each change, and where it may be old.
+#: For how many seconds it is reused: if a stat shows each change, and if it may be outdated.
 MOST_SECONDS, MOST_SECONDS_COUNTED = 1200.0, 60.0
-#: How many answers are noted of one mailbox.
+#: The most cached answers of one mailbox.
 _MOST_NOTES = 16
 
 
 class Horizon:
-    """The first of the moments ahead that a look has met: until then the same rows give the same answer."""
+    """The earliest future time that a read has met: until then the same rows give the same answer."""
 
     def __init__(self) -> None:
         self.until: datetime | None = None
 
     def meet(self, text: str | None, now: datetime) -> None:
-        """Note a stored time, if it lies ahead."""
+        """Record a stored time, if it is in the future."""
         moment = instant(text)
         if moment is not None and moment > now and (self.until is None or moment < self.until):
             self.until = moment
 
 
 class _Note:
-    """An answer, and what it holds for."""
+    """A cached answer, and the conditions under which it is valid."""
 
     def __init__(self, answer: Any, stamps: tuple[Stamp, ...], since: datetime | None, until: datetime | None) -> None:
         self.answer = answer
@@ -51,7 +51,7 @@ class _Note:
         self._end = time.monotonic() + most
 
     def holds(self, stamps: tuple[Stamp, ...] | None, now: datetime | None) -> bool:
-        """True if the files are what they were, and nothing has fallen due."""
+        """True if the files are unchanged, and no recorded time has come."""
         if self.left <= 0 or stamps != self._stamps or time.monotonic() >= self._end:
             return False
         if now is None or self._since is None:
@@ -60,7 +60,7 @@ class _Note:
 
 
 class Idle:
-    """The answers of one mailbox. One that has no place notes none."""
+    """The cached answers of one mailbox. Without a place, nothing is cached."""
 
     def __init__(self, place: Place | None) -> None:
         self.place = place
@@ -68,7 +68,7 @@ class Idle:
         self._notes: dict[Hashable, _Note] = {}
 
     def look(self, key: Hashable, now: datetime | None = None) -> Look:
-        """Return what is known about a question at this moment; without one, what no time changes."""
+        """Return the lookup of a question at this moment; without a question, of facts that do not depend on time."""
         return Look(self, key, now)
 
     def _stamps(self) -> tuple[Stamp, ...] | None:
@@ -76,7 +76,7 @@ class Idle:
 
 
 class Look:
-    """One look at a mailbox. ``answer`` is what an earlier look kept, None where the files must be asked."""
+    """One lookup in a mailbox's cache. ``answer`` is the cached answer, None if the files must be read."""
 
     def __init__(self, idle: Idle, key: Hashable, now: datetime | None) -> None:
         self._idle = idle
@@ -91,7 +91,7 @@ class Look:
             self.answer = note.answer
 
     def keep(self, answer: Any, until: datetime | None = None) -> None:
-        """Note what the files have answered, unless they may have changed since this look began."""
+        """Cache the files' answer, unless they may have changed since this lookup began."""
         before = self._stamps
         if before is None or not unchanged.are_settled(before, self._at) or self._idle._stamps() != before:
             return

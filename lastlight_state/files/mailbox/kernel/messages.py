@@ -1,4 +1,4 @@
-"""The statements that find messages in either file, and the walk over those that wait."""
+"""The statements that find messages in either file, and the iteration over pending ones."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from lastlight_state.files.mailbox.projections import AckedId, HeadRow
 from lastlight_state.files.mailbox.records import MessageRef
 from lastlight_state.files.mailbox.rows import AcksRow, DeliveredRow, DestinationsRow, MessagesInRow, MessagesOutRow
 
-# What an acknowledgement means for a message. Pure, but for the statements that find them.
+# The meaning of an acknowledgement for a message, and the statements that find acknowledgements.
 #
-# An acknowledgement of ours names the message's number and its count of tries. So the host frees a claim by raising
-# the count in its own file, and a message that takes the id of an old one is not hidden by the old one's
-# acknowledgement.
+# Our acknowledgement names the message's number and its count of tries. So the host frees a claim by increasing the
+# count in its own file. And if a new message takes an old one's id, the old acknowledgement does not hide it.
 
 #: The acknowledgements of these messages.
 OF_MESSAGES = TolerantSelect(
@@ -53,14 +52,14 @@ SETTLING = TolerantSelect(
 
 
 def is_of(ack: AcksRow, head: HeadRow) -> bool:
-    """Return whether the acknowledgement is of this message, not of an earlier one with its id."""
+    """True if the acknowledgement is of this message, not of an earlier one with its id."""
     return ack["message_seq"] is None or ack["message_seq"] == head["seq"]
 
 
 def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
-    """Return whether the acknowledgement hides the message.
+    """True if the acknowledgement hides the message.
 
-    What others wrote counts until the host frees the message.
+    An acknowledgement of another program counts until the host frees the message.
     """
     if ack is None or not is_of(ack, head):
         return False
@@ -71,18 +70,18 @@ def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
 
 
 def settles(ack: AcksRow, head: HeadRow) -> str | None:
-    """Return the status that the message gets by this, or None. Work that was done counts at any try."""
+    """Return the status that this acknowledgement gives the message, or None. Completed work counts at any try."""
     if ack["status"] == "completed" and is_of(ack, head) and (ack["message_tries"] is not None or is_live(ack, head)):
         return "completed"
     return "failed" if ack["status"] == "failed" and is_live(ack, head) else None
 
 
-#: What is looked at to decide about an inbound message, without its content.
+#: The columns that decide about an inbound message, without its content.
 HEAD = tuple(
     "id seq kind status process_after recurrence series_id tries trigger timestamp on_wake timezone released_at "
     "tries_base".split()
 )
-#: Rows that one step of a walk reads.
+#: The rows in one batch of the iteration.
 STEP = 200
 
 
@@ -183,14 +182,14 @@ def _walk(
         at = found[-1][key]
 
 
-# Which pending messages may be worked on now. All of it is decided before any limit counts.
+# Selection of the pending messages that may be worked on now. It is complete before any limit counts.
 
 
 @dataclass(frozen=True)
 class Poll:
-    """The request of a poll. ``first_poll``: whether messages for a fresh agent alone are given, too.
+    """The request of a poll. ``first_poll``: also return messages that are only for a new agent.
 
-    ``horizon`` meets the times of messages that are not due yet.
+    ``horizon`` records the times of messages that are not due yet.
     """
 
     now: datetime
@@ -200,7 +199,7 @@ class Poll:
     horizon: Horizon = field(default_factory=Horizon, compare=False)
 
     def admits(self, head: HeadRow) -> bool:
-        """Return whether a pending message may be taken, apart from acknowledgements."""
+        """True if a pending message may be taken, apart from acknowledgements."""
         if head["kind"] in self.skip_kinds or (head["on_wake"] and not self.first_poll):
             return False
         if models.is_due(head["process_after"], self.now):
@@ -210,7 +209,7 @@ class Poll:
 
 
 def open_to(poll: Poll, both: BothFiles, heads: Iterable[HeadRow]) -> Iterator[HeadRow]:
-    """Return those of the pending messages that the poll may have: due, of its kinds, and not acknowledged."""
+    """Return the pending messages that match the poll: due, of its kinds, and not acknowledged."""
     rest = iter(heads)
     while step := list(islice(rest, STEP)):
         admitted = [head for head in step if poll.admits(head)]
@@ -223,11 +222,11 @@ def acknowledged(both: BothFiles, heads: Iterable[HeadRow]) -> dict[str, AcksRow
     return {ack["message_id"]: ack for ack in both.keyed(OF_MESSAGES, [head["id"] for head in heads])}
 
 
-# Messages by number. The number's parity alone says in which file to look.
+# Messages by number. The number's parity alone decides which file has the message.
 
 
 def checked(seq: Any) -> int:
-    """Return a number as a caller gives it."""
+    """Return a caller's message number, checked."""
     return valid.number("seq", seq, least=1, most=models.GREATEST)
 
 

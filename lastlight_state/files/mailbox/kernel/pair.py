@@ -1,4 +1,4 @@
-"""`Pair`: one side's view of a mailbox, and `MailboxPart`, the base of what works on it."""
+"""`Pair`: one side's view of a mailbox, and `MailboxPart`, the base class of the parts of a side."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 from lastlight_state.unwinding import block
 
-# How much waits in a mailbox, as either side sees it.
+# The numbers of pending messages in a mailbox, as either side sees them.
 
 
 def _count(table: sa.Table, status: str) -> TolerantSelect[CountRow]:
@@ -47,9 +47,9 @@ _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
 def _rows(table: sa.Table) -> TolerantSelect[CountRow]:
-    """Return all rows.
+    """Return a SELECT of the number of rows.
 
-    ``count(*)`` alone is one step for SQLite, which no clock ends; ``count(1)`` is a step for each row.
+    ``count(*)`` alone is one step for SQLite, which no clock can stop; ``count(1)`` is a step for each row.
     """
     counted = sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table)
     return TolerantSelect(table, lambda _: counted, row=CountRow)
@@ -60,12 +60,12 @@ _RECEIPTS = _rows(models.DELIVERED)
 
 
 def stored(both: BothFiles) -> tuple[int, int]:
-    """Return how many messages, and how many receipts there are."""
+    """Return the number of messages, and of receipts."""
     return sum(_number(both, reading) for reading in _MESSAGES), _number(both, _RECEIPTS)
 
 
 def status(both: BothFiles, now: datetime) -> MailboxStatus:
-    """Return the counts of one moment of each file. ``due`` is what an agent would be woken for."""
+    """Return the counts from a snapshot of each file. ``due`` counts the messages that would wake an agent."""
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
     claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
     heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
@@ -88,13 +88,13 @@ def _number(both: BothFiles, reading: TolerantSelect[CountRow]) -> int:
     return int(found[0]["rows"]) if found else 0
 
 
-# Looks for what the rules of a pair of files forbid. Files that we made refuse it; those of others may have it.
+# Finds violations of the rules for a pair of files. Files that we made refuse them; another program's may have them.
 
 _MOST = "1000"
 
 
 def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[OddNumber]:
-    """Return numbers that are no whole ones, or are the other side's. As text, whatever they are."""
+    """Return message numbers that are not whole, or belong to the other side, as text."""
 
     def make(columns: Columns) -> sa.Select[Any]:
         seq = columns["seq"]
@@ -107,7 +107,7 @@ def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[OddNumber]:
 
 
 def remainder_of(value: int) -> sa.ColumnElement[int]:
-    """Return 0 or 1, written into the SQL."""
+    """Return the remainder 0 or 1 as a SQL literal instead of a parameter."""
     return sa.literal_column(str(value), sa.Integer)
 
 
@@ -137,7 +137,7 @@ _TWICE = TolerantSelect(
 
 
 def findings(both: BothFiles) -> Iterator[Finding]:
-    """Yield everything that was found."""
+    """Yield all findings."""
     for reading, file in ((_ODD_IN, INBOUND_DB), (_ODD_OUT, OUTBOUND_DB)):
         for row in both.rows(reading):
             problem = f"the number {row['seq']} is not one of this side"
@@ -155,7 +155,7 @@ T = TypeVar("T")
 
 
 class Pair:
-    """The files of one session as one side has them: its own and the other's."""
+    """The two files of one session as one side sees them: its own and the other's."""
 
     def __init__(
         self, side: Side, place: Place, settings: Settings, clock: Clock, metrics: Metrics, idle: Idle | None = None
@@ -171,11 +171,11 @@ class Pair:
         self.other = OtherFile(place, other, settings, metrics)
         self.context = Context(self.own, clock, settings, Listeners(metrics))
         self.idle = idle or Idle(place)
-        #: The number of the agent's life and its name; None while nobody has said which agent this is.
+        #: The number and name of the agent instance; None until a caller has named the instance.
         self.instance: str | None = None
-        #: Whether the agent has not polled since its start.
+        #: True if the agent has not polled since its start.
         self.first_poll = False
-        #: Undo what a unit did outside of the database, when the transaction that it is part of is rolled back.
+        #: Callbacks that undo a unit's effects outside the database if its transaction is rolled back.
         self.undo: list[Any] | None = None
 
     @classmethod
@@ -188,9 +188,9 @@ class Pair:
         metrics: Metrics | None = None,
         idle: Idle | None = None,
     ) -> Pair:
-        """Return the files of a session. Raises `NotFound`, or `CorruptData` where its own file is not a database.
+        """Return the files of a session. Raises `NotFound`, or `CorruptData` if its own file is not a database.
 
-        ``idle`` has what earlier calls of this side have found in them.
+        ``idle`` has the cached answers of this side's earlier calls.
         """
         place.refuse_missing()
         pair = cls(side, place, settings or Settings(), kept(clock), metrics or Metrics(), idle)
@@ -208,18 +208,18 @@ class Pair:
         made.__dict__.update(self.__dict__)
         made.context = self.context.within(scope)
         made.undo = []
-        made.idle = Idle(None)  # what is not committed is in no stamp
+        made.idle = Idle(None)  # uncommitted changes do not show in a stamp
         return made
 
     def look(self, key: Hashable, now: datetime) -> Look:
-        """Return what is known of the files at this moment. Raises as a unit would on its own file."""
+        """Return the cache's lookup for the files at this moment. Raises what a unit would on its own file."""
         if self.undo is None:
             self.own.refuse_closed()
         return self.idle.look(key, now)
 
 
 class MailboxPart(Repository):
-    """Base of the parts of a side: a `Repository` of its own file that also looks at the other's."""
+    """The base of the parts of a side: a `Repository` of its own file that also reads the other's."""
 
     def __init__(self, pair: Pair) -> None:
         super().__init__(pair.context)
@@ -227,16 +227,16 @@ class MailboxPart(Repository):
         self._look = pair.other.look
 
     def _both(self, work: Callable[[BothFiles], T]) -> T:
-        """Read both files, one moment of each."""
+        """Read a snapshot of each file."""
         return self._viewing(lambda unit: self._beside(unit, work))
 
     def _beside(self, unit: Unit, work: Callable[[BothFiles], T]) -> T:
-        """Read the other file beside a unit of the own one."""
+        """Read the other file during a unit on the own one."""
         return self._look(lambda look: work(BothFiles(self._pair.declared, unit, look)))
 
 
 class Mailbox:
-    """Base of the two sides."""
+    """The base of the two sides."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
@@ -268,30 +268,30 @@ class Mailbox:
         return self._pair.place.path
 
     def status(self) -> MailboxStatus:
-        """Return how much waits, from one moment of each file."""
+        """Return the numbers of pending messages, from a snapshot of each file."""
         now = self._pair.clock.now()
         return MailboxPart(self._pair)._both(lambda both: status(both, now))
 
     def verify(self) -> list[Finding]:
-        """Return what the rules of the files forbid and others have stored. It holds up neither sending nor reading."""
+        """Return the rows that violate the rules of the files. They hinder neither sending nor reading."""
         return MailboxPart(self._pair)._both(lambda both: list(findings(both)))
 
     def _stored(self) -> tuple[int, int]:
-        """Count what is stored: how many messages and receipts there are."""
+        """Return the numbers of stored messages and receipts."""
         return MailboxPart(self._pair)._both(stored)
 
     def _strict(self) -> Self:
-        """Return itself, unless its files break the rules."""
+        """Return this mailbox. Raises `CorruptData` if its files violate the rules."""
         for found in self.verify():
             raise CorruptData(MAILBOX, self._pair.place.key, found.file, problem=f"{found.message_id}: {found.problem}")
         return self
 
     @block
     def transaction(self) -> Iterator[Self]:
-        """Group writes to this side's file: all or none. The block gets a mailbox to call inside it.
+        """Group writes to this side's file: all or none. Yields a mailbox to call inside the block.
 
-        Attachments that were stored inside are removed when it is rolled back. It is no part of a store's transaction.
-        Raises `NestedTransaction` inside another one of the same mailbox and thread.
+        A rollback deletes attachments that were stored inside. It is not part of a store's transaction. Raises
+        `NestedTransaction` inside another transaction of the same mailbox and thread.
         """
         own = self._pair.own
         if self._pair.undo is not None or own.inside_block():

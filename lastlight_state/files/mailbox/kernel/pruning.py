@@ -1,4 +1,4 @@
-"""Removing old messages from the own file, with their folders. The same steps tell with ``dry_run`` what would go."""
+"""Deletes old messages from the own file, with their folders. With ``dry_run``, the same steps only report."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lastlight_state.files.mailbox.rows import MessagesOutRow
 
 # The next number of a message: above all numbers in both files, and above all that this side ever gave.
 #
-# Call it with the write lock on the own file: then the numbers of a side grow with its commits. The two sides cannot
-# give the same number, because one gives even ones and the other odd ones.
+# Call it with the write lock on the own file, so that a side's numbers grow with its commits. The two sides cannot give
+# the same number, because one gives even numbers and the other odd ones.
 
-#: Under what a side notes the highest number that it gave.
+#: The key under which a side stores the highest number that it gave.
 HIGHEST = "highest_seq"
 
 
 def _highest(columns: Columns) -> sa.Select[Any]:
-    """Return the SELECT of the highest number, passing over texts, fractions and numbers beyond the limit."""
+    """Return the SELECT of the highest number, ignoring texts, fractions and numbers beyond the limit."""
     seq = columns["seq"]
     whole = sa.func.typeof(seq) == sa.literal_column("'integer'")
     within = seq <= sa.literal_column(str(models.GREATEST))
@@ -43,7 +43,7 @@ _OF = {
 
 
 def next_number(unit: Unit, pair: Pair) -> int:
-    """Return the next number of this side, noted as given. ``unit`` writes the own file."""
+    """Return the next number of this side, and record it as given. ``unit`` writes the own file."""
     other = _OF["agent" if pair.side == "host" else "host"]
     theirs = pair.other.look_if_sound(lambda look: look.row(other), None)
     ours = next(iter(_OF[pair.side].rows(unit, {})), None)
@@ -64,7 +64,7 @@ def next_numbers(unit: Unit, pair: Pair, count: int) -> list[int]:
 
 
 def keep(unit: Unit, pair: Pair) -> None:
-    """Note the highest number of the own file, so that it is not given again when its message is removed."""
+    """Record the highest number of the own file, so that it is not given again after its message was deleted."""
     found = next(iter(_OF[pair.side].rows(unit, {})), None)
     if found is not None and found["seq"] > queries.number(unit, pair.declared, HIGHEST):
         queries.put(unit, pair.declared, HIGHEST, str(found["seq"]))
@@ -74,14 +74,14 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class Step(NamedTuple):
-    """Rows that were looked at, and those of them that may go."""
+    """A batch of rows, and the rows among them that may be deleted."""
 
     seen: Sequence[Row]
     old: Sequence[Row]
 
 
 class Rule(NamedTuple):
-    """What goes: ``step`` looks at the rows after a key, and ``remove`` removes old ones."""
+    """A rule for deletion: ``step`` reads a batch of rows after a key, and ``remove`` deletes the old ones."""
 
     key: str
     step: Callable[[Unit, BothFiles, str], Step]
@@ -89,10 +89,10 @@ class Rule(NamedTuple):
 
 
 class Pruner(MailboxPart):
-    """Walks rows by their key, each step in a transaction of its own."""
+    """Goes through rows by their key, each batch in a transaction of its own."""
 
     def walk(self, rule: Rule, *, dry_run: bool) -> list[Row]:
-        """Remove what may go; the rows that went, or would go."""
+        """Delete the rows that a rule permits. Returns the rows deleted, or to be deleted with ``dry_run``."""
         run = self._viewing if dry_run else self._writing
         gone: list[Row] = []
         after = ""
@@ -132,7 +132,7 @@ def clear_later(
     heads: TolerantSelect[HeadRow] | TolerantSelect[MessagesOutRow],
     ids: Sequence[str],
 ) -> None:
-    """Remove the folders of messages after the commit, unless another message has taken the id by then."""
+    """Delete the folders of messages after the commit, unless another message has taken the id by then."""
 
     def clear(later: Unit) -> None:
         taken = {row["id"] for row in heads.keyed(later, ids)}
@@ -144,6 +144,6 @@ def clear_later(
 
 
 def is_before(text: str | None, before: datetime) -> bool:
-    """Return whether a time is earlier. One that cannot be read is not."""
+    """True if a time is earlier than another. An unreadable time is not."""
     moment = instant(text)
     return moment is not None and moment < before

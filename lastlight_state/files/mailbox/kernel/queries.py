@@ -1,7 +1,7 @@
-"""SELECTs over a file that another program may have made, with fewer columns than ours.
+"""SELECTs on a file that another program may have made, with fewer columns than ours.
 
-A side never changes the other's file. Columns that the file lacks read as their defaults, and a table that it lacks as
-empty. Which columns there are is asked anew for each unit: its owner may add them at any time.
+A side never changes the other's file. Columns that the file lacks are read as their defaults, and a missing table as
+empty. The existing columns are read again for each unit, because the file's owner may add some at any time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lastlight_state.files.mailbox.arguments import Routing, StalePolicy
 from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.settings import Settings
 
-# What a side notes about its own file: ``mailbox_meta``.
+# Values that a side stores about its own file: ``mailbox_meta``.
 
 
 def _statements(table: sa.Table) -> tuple[Statement, Statement]:
@@ -41,7 +41,7 @@ _OF = {models.INBOUND: _statements(models.IN_META), models.OUTBOUND: _statements
 
 
 def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
-    """Return the value, or None. A file that may only be read may lack the table."""
+    """Return the value, or None. A file opened only for reading may lack the table."""
     if unit.backend.options.read_only and not unit.backend.column_names(unit.checkout, "mailbox_meta"):
         return None
     try:
@@ -49,7 +49,7 @@ def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
     except BackendError:
         if unit.backend.column_names(unit.checkout, "mailbox_meta"):
             raise
-        return None  # the file was replaced by one of the original program
+        return None  # replaced by a file of the original program
     return found
 
 
@@ -64,7 +64,7 @@ def number(unit: Unit, file: sa.MetaData, key: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-# Checks of what callers hand to a mailbox.
+# Checks of the arguments of mailbox calls.
 
 
 def message_id(value: Any) -> str:
@@ -81,14 +81,17 @@ def kind(value: Any) -> str:
 
 
 def content(value: Any, settings: Settings) -> str:
-    """Return content as it is stored: compact JSON, because the original searches it as text. None is no content."""
+    """Return content as it is stored: compact JSON, because the original program searches it as text.
+
+    None stays None.
+    """
     if value is None:
         raise InvalidValue("content", "must not be None")
     return codec.encode("content", value, max_bytes=settings.limits.message_content, max_depth=models.CONTENT_DEPTH)
 
 
 def routing(value: Routing | None) -> RoutingColumns:
-    """Return the columns of a routing."""
+    """Return a routing as columns."""
     given = Routing() if value is None else valid.group("routing", value, Routing)
     return {
         "channel_type": valid.optional("routing.channel_type", given.channel_type, models.ROUTING_BYTES),
@@ -98,17 +101,17 @@ def routing(value: Routing | None) -> RoutingColumns:
 
 
 def time_text(where: str, moment: datetime | None) -> str | None:
-    """Return a time as most columns hold it. Naive ones are `InvalidValue`."""
+    """Return a time in the form of most columns. Raises `InvalidValue` for a naive time."""
     return None if moment is None else iso_text(aware_utc(where, moment))
 
 
 def error_text(value: Any) -> str:
-    """Return what went wrong, in words."""
+    """Return the text of an error, checked."""
     return valid.content("error", value, models.ERROR_BYTES)
 
 
 def policy(value: Any) -> StalePolicy:
-    """Return the times after which an agent counts as stuck."""
+    """Return the limits for treating an agent as stuck, checked."""
     given = valid.group("policy", value, StalePolicy)
     for name in ("silent_after", "claim_after"):
         valid.duration(f"policy.{name}", getattr(given, name), most=models.LONGEST_SILENCE)
@@ -117,21 +120,21 @@ def policy(value: Any) -> StalePolicy:
 
 
 def kinds(where: str, values: Any) -> frozenset[str]:
-    """Return kinds of messages to pass over."""
+    """Return the kinds of messages to skip, checked."""
     return frozenset(valid.sought(where, value) for value in valid.several(where, values))
 
 
 Columns: TypeAlias = Mapping[str, sa.ColumnElement[Any]]
 _Make: TypeAlias = Callable[..., sa.Select[Any]]
 
-#: The most values that one look-up by key takes.
+#: The most values in one look-up by key.
 _MOST = 500
 
 
 class TolerantSelect(Generic[RowT]):
-    """A SELECT over one table. ``make`` gets its columns by name; with ``listed`` also parameters to compare with.
+    """A SELECT on one table. ``make`` gets its columns by name; with ``listed`` also parameters to compare with.
 
-    ``row`` is the `TypedDict` of its rows, as of a `Statement`.
+    ``row`` is the `TypedDict` of its rows, as in a `Statement`.
     """
 
     def __init__(
@@ -145,13 +148,13 @@ class TolerantSelect(Generic[RowT]):
         self._whole = frozenset(column.name for column in table.columns)
 
     def rows(self, unit: Unit, values: Mapping[str, Any], present: frozenset[str] | None = None) -> list[RowT]:
-        """Return the rows that can be read. ``present`` are the columns that the file has, by default all."""
+        """Return the readable rows. ``present`` are the columns that the file has, by default all."""
         made = self._of(present)
         assert isinstance(made, Statement)  # noqa: S101 - of one without a list
         return unit.sound(made, values)[0]
 
     def keyed(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[RowT]:
-        """Return the rows of these keys that can be read."""
+        """Return the readable rows of these keys."""
         made = self._of(present)
         assert isinstance(made, Family)  # noqa: S101 - of one with a list
         found: list[RowT] = []
@@ -175,19 +178,19 @@ class TolerantSelect(Generic[RowT]):
 
 
 class OtherSide:
-    """One moment of the other side's file."""
+    """A snapshot of the other side's file."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._present: dict[str, frozenset[str]] = {}
 
     def rows(self, reading: TolerantSelect[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
-        """Return the rows of a reading; none where the file has no such table."""
+        """Return the rows of a SELECT; empty if the file has no such table."""
         present = self._columns(reading.table.name)
         return reading.rows(self._unit, values or {}, present) if present else []
 
     def row(self, reading: TolerantSelect[RowT], values: Mapping[str, Any] | None = None) -> RowT | None:
-        """Return the first row of a reading."""
+        """Return the first row of a SELECT."""
         return next(iter(self.rows(reading, values)), None)
 
     def keyed(self, reading: TolerantSelect[RowT], keys: Sequence[Any]) -> list[RowT]:
@@ -203,9 +206,9 @@ class OtherSide:
 
 
 class BothFiles:
-    """One moment of both files: each reading goes to the file that has its table.
+    """A snapshot of both files: each SELECT goes to the file that has its table.
 
-    An own file that may only be read may lack columns, too.
+    An own file opened only for reading may lack columns, too.
     """
 
     def __init__(self, own: sa.MetaData, unit: Unit, look: OtherSide) -> None:
@@ -215,7 +218,7 @@ class BothFiles:
         self._mine = OtherSide(unit) if unit.backend.options.read_only else None
 
     def rows(self, reading: TolerantSelect[RowT], values: Mapping[str, Any] | None = None) -> list[RowT]:
-        """Return the rows of a reading."""
+        """Return the rows of a SELECT."""
         if reading.table.metadata is self._own:
             return self._mine.rows(reading, values) if self._mine else reading.rows(self._unit, values or {})
         return self._look.rows(reading, values)
@@ -228,7 +231,7 @@ class BothFiles:
 
 
 def shown(columns: Columns, *names: str) -> list[sa.ColumnElement[Any]]:
-    """Return these columns, or all, as a SELECT shows them."""
+    """Return these columns, or all, in the form in which a SELECT shows them."""
     return [columns[name].label(name) for name in names or columns]
 
 

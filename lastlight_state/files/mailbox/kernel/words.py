@@ -1,8 +1,8 @@
 """Words that another program stored and that this library does not know.
 
-Such a word is neither an end nor a claim that lasts. An acknowledgement with one hides its message while its agent may
-still run, because the agent has done something with it; then the host fails the message. All of them are named by
-`verify` and counted by `status`.
+Such a word is neither a final status nor a lasting claim. An acknowledgement with an unknown word hides its message
+while its agent may still run, because the agent has done something with it; afterwards the host fails the message.
+`verify` names all of these words and `status` counts them.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _ACKS = TolerantSelect(
 
 
 class AcknowledgedAs(NamedTuple):
-    """A message that is not settled, and the acknowledgement whose word is not known."""
+    """An unsettled message, and its acknowledgement with an unknown word."""
 
     head: HeadRow
     ack: AcksRow
 
     @property
     def error(self) -> str:
-        """Return why the message fails once its agent is gone."""
+        """Return the error with which the message fails once its agent is gone."""
         return f"the agent acknowledged it as {self.ack['status']!r:.80}, which is not a known status"
 
 
 def acknowledged(both: BothFiles) -> list[AcknowledgedAs]:
-    """Return the messages that are not settled and are acknowledged with an unknown word."""
+    """Return the unsettled messages that are acknowledged with an unknown word."""
     acks = {ack["message_id"]: ack for ack in both.rows(_ACKS)}
     heads = both.keyed(messages.HEADS_BY_ID, list(acks)) if acks else []
     return [
@@ -64,14 +64,14 @@ def _stored(table: sa.Table, key: str, word: str, known: Collection[str]) -> Tol
             columns[key].label("id"),
             sa.cast(columns[word], sa.Text).label("word"),
         )
-        # An index that gives the order must not lead to a scan of all rows.
+        # An index that only gives the order must not lead to a scan of all rows.
         by_key: sa.ColumnElement[Any] = UnaryExpression(columns[key], operator=_PLUS)
         return sa.select(*found).where(unknown_word(columns[word], known)).order_by(by_key).limit(_MOST)
 
     return TolerantSelect(table, make, row=StrangeWord)
 
 
-#: What each table of the host's file calls the word, the rows with an unknown one, and what ends that.
+#: For each table of the host's file: the name of the word, the rows with an unknown one, and what ends that state.
 _IN_HOSTS_FILE = (
     ("status", _stored(models.MESSAGES_IN, "id", "status", models.STATUSES), "inbox.fail settles it"),
     ("delivery", _stored(models.DELIVERED, "message_out_id", "status", models.RECEIPTS), "outbox.requeue sends it"),
@@ -84,12 +84,12 @@ _IN_HOSTS_FILE = (
 
 
 def count(both: BothFiles) -> int:
-    """Return how many rows have an unknown word, at most 1,000 of each table of the host's file."""
+    """Return the number of rows with an unknown word, at most 1,000 of each table of the host's file."""
     return len(acknowledged(both)) + sum(len(both.rows(reading)) for _, reading, _ in _IN_HOSTS_FILE)
 
 
 def findings(both: BothFiles) -> Iterator[Finding]:
-    """Yield each row with an unknown word, and what becomes of it."""
+    """Yield each row with an unknown word, and what happens to it next."""
     for found in acknowledged(both):
         problem = f"{found.error}; it fails once that agent is gone"
         yield Finding(file=OUTBOUND_DB, message_id=found.head["id"], problem=problem)

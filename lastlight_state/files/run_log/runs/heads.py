@@ -66,7 +66,7 @@ class TailChunk(Record):
 
     Pass ``before`` as ``before`` to `last` for the chunk before.
 
-    ``live`` is the state of the run's writer; ``ended`` is True if the log has its ``run.end``. ``at_end``: nothing
+    ``live`` is True while the run's writer lives; ``ended`` is True if the log has its ``run.end``. ``at_end``: nothing
     followed this chunk. ``reset``: the cursor belonged to another or a truncated file, so this chunk begins at the
     start.
     """
