@@ -67,7 +67,7 @@ def _of_one_unit(options: Options) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _default(name: str, usual: str) -> str:
-    """Return the default with which this SQLite was built."""
+    """Return a setting's default, chosen when this SQLite was built."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for (option,) in connection.execute("PRAGMA compile_options"):
             if option.startswith(f"DEFAULT_{name}="):

@@ -138,9 +138,7 @@ def _only_row() -> tuple[Any, ...]:
 
 
 def _meta(metadata: sa.MetaData) -> sa.Table:
-    """Return the table of values about a side's file: ``layout``, ``highest_seq``, ``settled_seq``, ``agent_instance``
-    …
-    """
+    """Return the table of values about a side's file, such as ``layout``, ``highest_seq`` or ``settled_seq``."""
     return sa.Table("mailbox_meta", metadata, _text("key", primary_key=True), _needed("value"))
 
 

@@ -299,7 +299,7 @@ class Translator:
         )
 
     def _totals(self) -> Totals:
-        """Return the sums over the messages if they have token counts, else the snapshot, which compaction resets to 0."""
+        """Return the sums over the messages if they have token counts, else the snapshot, which compaction resets."""
         summed = self._progress
         snapshot = summed.snapshot or Totals(turns=summed.turns)
         if not any(summed.tokens):

@@ -194,7 +194,7 @@ class AgentState(MailboxPart):
         return self.find(slot)
 
     def put_continuation(self, provider: str, value: str) -> None:
-        """Store the conversation with this provider."""
+        """Store the id of the conversation with this provider."""
         self.put(_slot(provider), value)
 
     def clear_continuation(self, provider: str) -> bool:

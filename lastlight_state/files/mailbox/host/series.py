@@ -48,7 +48,7 @@ class FreshColumns(TypedDict):
 
 
 def follow(unit: Unit, pair: Pair, settled: HeadRow, now: datetime, *, paused: bool = False) -> Followed:
-    """Store the next occurrence after a settled one, skipping missed ones. It is paused if that was paused.
+    """Store the next occurrence after a settled one, skipping missed ones. A paused one is followed by a paused one.
 
     A series whose pattern, zone or content cannot be read stays unchanged, and is reported again later.
     """

@@ -166,7 +166,7 @@ class HostSweep(MailboxPart):
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
 
     def _synced(self, started: datetime | None) -> SyncReport:
-        """Do the work of `sync`. With ``started``, earlier unknown words are those of an agent that is gone."""
+        """Settle acknowledged messages, for `sync`. Unknown words from before ``started`` are those of an agent that is gone."""
         found, strange, ignored = self._both(_settlings)
         gone = [one for one in strange if started is not None and _is_before(one, started)]
         report = SyncReport(ignored=ignored, unknown=len(strange))
@@ -246,7 +246,7 @@ def _live(both: BothFiles) -> Iterator[HeadRow]:
 
 
 def _settlings(both: BothFiles) -> tuple[list[_Settling], list[AcknowledgedAs], int]:
-    """Return the messages to settle, those with an unknown word, and the count of acknowledgements without a message."""
+    """Return the messages to settle, those with unknown words, and the count of acknowledgements without a message."""
     heads = list(_live(both))
     found = messages.acknowledged(both, heads)
     settlings = [
