@@ -156,5 +156,5 @@ class Part(Generic[T]):
 
     @property
     def kind(self) -> type[Any]:
-        """Return the class of the part, importing it if needed."""
+        """Return the class of the attribute's value, importing it if needed."""
         return cast("type[Any]", getattr(load(self._module), self._class))

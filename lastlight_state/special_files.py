@@ -35,7 +35,7 @@ def refusal(path: Path, mode: int, wanted: str = REGULAR) -> OSError:
 
 
 def mismatch_at(path: Path, wanted: str = REGULAR) -> str | None:
-    """Return the error text if the path leads to a file of another kind; None if it does not, or to nothing."""
+    """Return the error text if a file of another kind is at the path; None if the kind is right or no file exists."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:

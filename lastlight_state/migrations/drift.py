@@ -111,7 +111,7 @@ def _digest(text: str) -> str:
 
 
 def compared(found: Catalogue, expected: Mapping[Entry, SchemaEntry]) -> Iterator[str]:
-    """Yield the lines of `differences` for a schema of this shape."""
+    """Yield one line for each expected object that the schema ``found`` lacks, has in another form or switched off."""
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     for entry, made in sorted(expected.items()):
         kind, table, _ = entry

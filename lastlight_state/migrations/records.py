@@ -39,7 +39,7 @@ class Absent:
 
     @property
     def line(self) -> str:
-        """Return the description of the fault."""
+        """Return one line that says what is wrong with the object."""
         told = {"off": "switched off", "other": "not unique" if self.is_unique else "unique", None: "missing"}
         return f"{self.place} is {told[self.found]}"
 

@@ -42,7 +42,7 @@ def revisions() -> tuple[str, ...]:
 
     They are the names of their files; the first is a number alone.
 
-    The files begin with four digits, and the line of revisions has no forks.
+    The file names begin with four digits, and each revision has at most one successor.
     """
     return tuple(FIRST if path.stem.startswith(f"{FIRST}_") else path.stem for path in _files())
 

@@ -39,7 +39,7 @@ class Citus:
 
     @classmethod
     def of(cls, version: str, facts: Sequence[Any]) -> Citus:
-        """Return the facts in the row of `FACTS`."""
+        """Return the facts from the row that the query `FACTS` returned."""
         group, *others = facts
         return cls(version, bool(group), *others)
 

@@ -144,7 +144,7 @@ class Moving(Upkeep):
 
 
 def _until(end: float) -> Callable[[int, int, int], None]:
-    """Stop a copy with `BackendBusy` if it still waits for a lock at that time."""
+    """Return a progress callback that stops a copy with `BackendBusy` if it still waits for a lock at ``end``."""
 
     def told(status: int, *_: int) -> None:
         if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() >= end:

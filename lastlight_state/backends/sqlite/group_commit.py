@@ -87,7 +87,7 @@ class _Shared:
                 tried.add(turn)
 
     def part(self) -> None:
-        """Return each unit to its own thread."""
+        """Leave each unit to its own thread, which will run it again."""
         for turn in self.members:
             turn.group = None
 

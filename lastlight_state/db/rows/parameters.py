@@ -155,7 +155,7 @@ def _given(name: str, value: str, scope: Mapping[str, Any]) -> str:
 
 
 def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
-    """Return the condition that finds a text with NUL or an integer beyond 64 bits; None for other types."""
+    """Return Python code that is true for a text with NUL or an integer beyond 64 bits; None for other types."""
     nul, beyond = f'"\\0" in {value}', f"not {LEAST} <= {value} <= {MOST}"
     if allowed == (str,):
         return f"{value} is not None and {nul}"

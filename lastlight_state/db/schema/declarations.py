@@ -134,7 +134,7 @@ def json_column(
 def bytes_column(
     *, personal: bool, most: Most = None, sealed: Binding | None = None, **options: Any
 ) -> MappedColumn[Any]:
-    """Return a column of bytes, of at most ``most``. An embedding counts as personal if the text it was made from does.
+    """Return a column of bytes, of at most ``most``. An embedding reveals the text that it was made from.
 
     ``sealed`` has the same meaning as in `json_column`.
     """

@@ -28,7 +28,7 @@ def messages_of(line: LogLine) -> list[LogMessage]:
 
 
 def parts_of(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of each message of a line."""
+    """Yield the fields of each message in a line, as a dict."""
     kind = value.get("type")
     if value.get("isApiErrorMessage") is True and isinstance(value.get("error"), str):
         yield _message("system", value["error"])

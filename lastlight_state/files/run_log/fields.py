@@ -32,7 +32,7 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, dict, type(None)})
 
 
 class Open(Record):
-    """A record that keeps unknown fields."""
+    """The base of records that keep fields which they do not declare."""
 
     model_config = ConfigDict(extra="allow")
 

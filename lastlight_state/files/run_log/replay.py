@@ -324,7 +324,7 @@ class Replay:
 
 
 def _complete(asked: dict[int, LlmRequest], answers: dict[int, LlmResponse]) -> Iterator[PromptTurn]:
-    """Yield the first requests that have their answers, in order, removing them from both dicts."""
+    """Yield answered requests in order, up to the first unanswered one. Removes them from both dicts."""
     for seq in list(asked):
         if seq not in answers:
             return

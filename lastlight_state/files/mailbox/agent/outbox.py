@@ -82,7 +82,7 @@ class AgentRouting(MailboxPart):
     """The places for the agent's messages: ``agent.routing``."""
 
     def find_default(self) -> Routing | None:
-        """Return the place of messages without a destination, or None."""
+        """Return the place to which messages without a destination go, or None."""
         row = self._look(lambda look: look.row(_DEFAULT))
         found = None if row is None else Routing(row["channel_type"], row["platform_id"], row["thread_id"])
         return None if found == Routing() else found

@@ -45,12 +45,12 @@ class HostRouting(MailboxPart):
         return self._all_as(Destination.of, sql.ALL_DESTINATIONS)
 
     def put_default(self, routing: Routing | None) -> None:
-        """Set the place of messages without a destination. None: they have no place."""
+        """Set the place to which messages without a destination go. None: nowhere."""
         values = queries.routing(routing)
         self._writing(lambda unit: unit.change(sql.PUT_DEFAULT, values), repeatable=True)
 
     def find_default(self) -> Routing | None:
-        """Return the place of messages without a destination, or None."""
+        """Return the place to which messages without a destination go, or None."""
         row = self._reading(lambda unit: unit.row(sql.GET_DEFAULT))
         found = None if row is None else Routing(**row)
         return None if found == Routing() else found

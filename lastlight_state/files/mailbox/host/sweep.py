@@ -166,7 +166,7 @@ class HostSweep(MailboxPart):
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
 
     def _synced(self, started: datetime | None) -> SyncReport:
-        """Settle acknowledged messages, for `sync`. Unknown words from before ``started`` are those of an agent that is gone."""
+        """Settle acknowledged messages. Fails those with an unknown word from an agent that ran before ``started``."""
         found, strange, ignored = self._both(_settlings)
         gone = [one for one in strange if started is not None and _is_before(one, started)]
         report = SyncReport(ignored=ignored, unknown=len(strange))

@@ -130,7 +130,7 @@ def _named(unit: Unit, kind: str) -> set[str]:
 
 
 def _add(unit: Unit, statement: str) -> None:
-    """Run a statement. If it makes a unique index that stored rows contradict, leave it out."""
+    """Run a statement that adds a part. Leaves out a unique index that stored rows violate."""
     if not statement.startswith("CREATE UNIQUE INDEX"):
         unit.plain(statement)
         return

@@ -198,7 +198,7 @@ def _read_head(file: RunFile, most: int | None) -> tuple[Head, bool]:
 
 
 def _first_lines(descriptor: int, file: RunFile) -> Iterator[JsonObject]:
-    """Yield the values of the first lines, as long as they are whole objects."""
+    """Yield the JSON objects of a log's first lines, up to the first line that is not one."""
     data, is_all = b"", False
     size = _BLOCK_BYTES
     while data.count(b"\n") < _USUAL_LINES and len(data) < _LARGEST_HEAD and not is_all:

@@ -55,7 +55,7 @@ def has_ended(entry: RunEntry, before: datetime) -> bool:
 
 
 class RunLists:
-    """Lists runs."""
+    """Lists of runs, read from the directories of days."""
 
     def __init__(self, tree: RunTree, heads: Heads) -> None:
         self._tree = tree
