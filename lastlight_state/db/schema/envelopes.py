@@ -46,9 +46,9 @@ class Envelope(NamedTuple):
 
 
 def envelope(value: Any) -> Envelope | None:
-    """Return the envelope in a stored value.
+    """Return the envelope in a stored value, or None if the value is not sealed.
 
-    None if the value is not sealed. Raises ValueError for a damaged envelope.
+    Raises ValueError for a damaged envelope.
     """
     if isinstance(value, bytes):
         return _bytes_parts(value) if value.startswith(MAGIC) else None

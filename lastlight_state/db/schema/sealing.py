@@ -279,10 +279,7 @@ def _takes_context(method: Callable[..., Any]) -> bool:
 
 
 def plain_writing(kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-    """Return the converter for a parameter of this type when there is no codec.
-
-    None for a type that is never sealed.
-    """
+    """Return the converter for a parameter of this type without a codec; None for a type that is never sealed."""
     return _plain_json_cell if isinstance(kind, _JSON) else _plain_bytes_cell if isinstance(kind, _BYTES) else None
 
 

@@ -144,6 +144,6 @@ def clear_later(
 
 
 def is_before(text: str | None, before: datetime) -> bool:
-    """True if a time is earlier than another. An unreadable time is not."""
+    """True if a stored time is earlier than another. False for text that is not a time."""
     moment = instant(text)
     return moment is not None and moment < before

@@ -181,7 +181,7 @@ class Rules:
 
 
 def _is_foreign(record: RunRecord) -> bool:
-    """True if the record has an unknown type and names no run."""
+    """True if the record's type is unknown and the record has no run id."""
     return isinstance(record, UnknownRecord) and not isinstance(record.run_id, str)
 
 
