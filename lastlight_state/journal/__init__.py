@@ -1,4 +1,4 @@
-"""The journal: what happened in runs, in order."""
+"""The journal domain: events, signals, frames, tool calls, sandboxes and scores of runs."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ public(
 
 
 class Journal(Face):
-    """``store.journal``. Runs are another domain's, which lends two functions.
+    """``store.journal``: records of what happened in runs.
 
-    ``waking`` wakes a run that waits for a signal; ``ended`` tells followers which of some runs have ended.
+    Runs themselves belong to another domain, which passes two functions. ``waking`` wakes a run that waits for a
+    signal. ``ended`` returns which of the given runs have ended.
     """
 
     def __init__(self, context: Context, waking: Waking, ended: Ended | None = None) -> None:
@@ -77,21 +78,21 @@ class Journal(Face):
         self.waking = waking
         self.ended = ended
 
-    #: What happened in runs, numbered without gaps.
+    #: Events of runs, numbered without gaps.
     events: Part[Events] = Part(
         "lastlight_state.journal.events.Events", lambda face, kind: kind(face._context, face.ended)
     )
-    #: Makes queued writers of events.
+    #: Factory of queued writers of events.
     writer: Part[Writer] = Part("lastlight_state.journal.writer.registry.Writer")
-    #: Messages sent into runs from outside, each taken once.
+    #: Messages sent into runs from outside. Each is taken once.
     signals: Part[Signals] = Part(
         "lastlight_state.journal.signals.Signals", lambda face, kind: kind(face._context, face.waking)
     )
-    #: What runs had rendered, step by step.
+    #: Trees that runs rendered, step by step.
     frames: Part[Frames] = Part("lastlight_state.journal.frames.Frames")
     #: Every invocation of a tool.
     tool_calls: Part[ToolCalls] = Part("lastlight_state.journal.tool_calls.ToolCalls")
-    #: Where parts of runs work.
+    #: Sandboxes in which parts of runs work.
     sandboxes: Part[Sandboxes] = Part("lastlight_state.journal.sandboxes.Sandboxes")
-    #: What scorers said about attempts of tasks.
+    #: Scores that scorers gave to attempts of tasks.
     scores: Part[Scores] = Part("lastlight_state.journal.scores.Scores")

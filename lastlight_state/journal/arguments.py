@@ -19,14 +19,17 @@ class _Any(Enum):
         return "ANY"
 
 
-#: A correlation id that was not asked for: any will do, and none as well.
+#: Default of a filter by correlation id: matches signals with any correlation id, and with none.
 ANY: Final = _Any.ANY
 AnyType = Literal[_Any.ANY]
 
 
 @dataclass(frozen=True)
 class NewEvent:
-    """An event to append. ``at`` is now unless given, for replays; ``event_id`` makes a repetition find the first."""
+    """An event to append.
+
+    ``at`` defaults to now; give it for replays. A second event with the same ``event_id`` finds the first.
+    """
 
     type: str
     payload: dict[str, Any] | None = None
@@ -37,10 +40,11 @@ class NewEvent:
 
 @dataclass(frozen=True)
 class WriterOptions:
-    """The options of a queued writer. It holds at most ``max_queued`` events with ``max_queued_bytes`` of payloads.
+    """Options of a queued writer. Its queue holds at most ``max_queued`` events with ``max_queued_bytes`` of payloads.
 
-    Up to ``max_batch`` events are stored together; fewer wait ``linger`` seconds for more. Where the queue is full an
-    append waits for room, ``full_timeout`` seconds at most, or is refused at once.
+    Up to ``max_batch`` events are stored together; a smaller batch waits ``linger`` seconds for more events. If the
+    queue is full, an append waits for room for at most ``full_timeout`` seconds. With ``when_full="refuse"`` it is
+    refused at once.
     """
 
     max_queued: int = 10_000
@@ -53,7 +57,7 @@ class WriterOptions:
 
 @dataclass(frozen=True)
 class EventFilter:
-    """A filter of events: of any of these types (empty for all), of a node, from ``since`` on, before ``until``."""
+    """A filter of events by types (empty for all types), node and time: from ``since`` on, before ``until``."""
 
     types: Collection[str] = ()
     node_id: str | None = None
@@ -63,7 +67,10 @@ class EventFilter:
 
 @dataclass(frozen=True)
 class SignalFilter:
-    """A filter of signals: of a name, with a correlation id (None: without one), received at or after a time."""
+    """A filter of signals by name, correlation id and time of arrival.
+
+    ``correlation_id=None`` matches signals without a correlation id. ``received_after`` also matches its own time.
+    """
 
     signal_name: str | None = None
     correlation_id: str | AnyType | None = ANY
@@ -72,7 +79,7 @@ class SignalFilter:
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """An attempt of a task: by its node and iteration, and by its execution where it has one."""
+    """An attempt of a task, named by node, iteration and attempt number, and by its execution if it has one."""
 
     node_id: str
     iteration: int = 0
@@ -82,7 +89,7 @@ class TaskAttempt:
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """The outcome of a tool call. ``output_ref`` says where an output is that is too large to be stored here."""
+    """The outcome of a tool call. ``output_ref`` names the place of an output that is too large to be stored here."""
 
     status: ToolStatus
     output: Any = None
@@ -94,7 +101,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True)
 class ToolCallFilter:
-    """A filter of tool calls: of a node, an iteration and an attempt of it, a tool, a status."""
+    """A filter of tool calls by node, iteration, attempt, tool and status."""
 
     node_id: str | None = None
     iteration: int | None = None
@@ -105,7 +112,7 @@ class ToolCallFilter:
 
 @dataclass(frozen=True)
 class SandboxChanges:
-    """The fields of a sandbox to change: None clears a field, and what is not given stays."""
+    """The fields of a sandbox to change. None clears a field; a field that is not given keeps its value."""
 
     runtime: str | UnsetType = UNSET
     status: SandboxStatus | UnsetType = UNSET
@@ -120,9 +127,10 @@ class SandboxChanges:
 
 @dataclass(frozen=True)
 class NewScore:
-    """The score of one attempt of a task, by a scorer. ``id`` is made unless given; ``scored_at`` is now unless given.
+    """A scorer's score of one attempt of a task, to store.
 
-    ``latency_ms`` is how long the task took, ``duration_ms`` how long the scorer took.
+    ``id`` is generated unless given; ``scored_at`` defaults to now. ``latency_ms`` is how long the task took,
+    ``duration_ms`` how long the scorer took.
     """
 
     run_id: str
@@ -146,8 +154,10 @@ class NewScore:
 
 @dataclass(frozen=True)
 class ScoreFilter:
-    """A filter of scores: of up to 100 runs (an empty list for none), of a node, a scorer, a source, from ``since`` on,
-    before ``until``; with ``history="all"`` also those that a rerun has superseded.
+    """A filter of scores by runs, node, scorer, source and time: from ``since`` on, before ``until``.
+
+    ``run_ids`` names up to 100 runs; an empty list matches nothing. With ``history="all"`` scores that a rerun has
+    superseded match too.
     """
 
     run_ids: Collection[str] | None = None

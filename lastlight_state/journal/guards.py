@@ -1,4 +1,4 @@
-"""What the database refuses about the journal: to delete from it, and to change what happened."""
+"""Guards of the journal's tables: the database refuses deletes and changes of what happened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _differ(names: Iterable[str]) -> str:
 
 
 def _but(table: Table, *changing: str) -> str:
-    """Return whether any other column than these changes."""
+    """Return the SQL condition that a column other than ``changing`` changes."""
     return _differ(column.name for column in table.columns if column.name not in changing)
 
 

@@ -1,4 +1,4 @@
-"""What all streams of the journal share."""
+"""Code that all streams of the journal share: counters, numbered repositories, and waiting for new rows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from lastlight_state.journal.rows import RunSequenceRow
 
 # Numbers of a run's streams: gap-free, taken from a counter row in the transaction that inserts.
 #
-# Whoever raises a counter locks its row until the commit. So within a run the order of the commits is the order of the
-# numbers: a reader who has seen a number can see all before it. A rollback gives the numbers back.
+# A transaction that raises a counter locks the counter's row until the commit. So within a run the order of commits is
+# the order of numbers: a reader that has seen a number can see all before it. A rollback restores the counter.
 
 T = TypeVar("T")
 
@@ -42,12 +42,12 @@ _log = logging.getLogger("lastlight_state.journal")
 _c = SEQUENCES.c
 _RUN = bind("run_id", _c.run_id)
 _TAKEN = bind("taken", _c.next_seq)
-#: The codes of a refused number: on SQLite a guard answers before the primary key does.
+#: Error codes of an insert whose number is taken: on SQLite a guard answers before the primary key does.
 _TAKEN_ALREADY = ("unique", "refused_by_database")
 
 
 class Stream:
-    """The numbers of one table: of which counter they are taken, and how."""
+    """The numbering of one table's rows within each run: the name of its counter, and its statements."""
 
     def __init__(self, name: str, table: sa.Table, column: str = "seq") -> None:
         self.name = name
@@ -74,7 +74,7 @@ class Stream:
         self._prepare_many()
 
     def _prepare_many(self) -> None:
-        """Return the statements about the counters of several runs."""
+        """Prepare the statements that handle the counters of several runs."""
         wanted = listed("runs")
         self.lock_many = prepared(
             sa.select(_c.run_id, _c.next_seq)
@@ -103,7 +103,7 @@ class Stream:
         )
 
     def taking(self, many: sa.ColumnElement[int]) -> Any:
-        """Return the update that takes numbers and returns the first as ``seq``. Without a counter: no row."""
+        """Return an UPDATE that takes ``many`` numbers and returns the first as ``seq``; no row without a counter."""
         return (
             sa.update(SEQUENCES)
             .where(_c.run_id == _RUN, _c.stream == self._word)
@@ -112,7 +112,9 @@ class Stream:
         )
 
     def beginning(self, many: sa.ColumnElement[int]) -> Any:
-        """Return the insert of a missing counter, returning the same. It begins after the stored rows of the run."""
+        """Return an INSERT of a missing counter that takes numbers like `taking`. It starts after the run's stored
+        rows.
+        """
         last = sa.select(self._number).where(self.table.c.run_id == _RUN)
         last_seq = last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
         begun = insert_computed(
@@ -129,7 +131,10 @@ class Stream:
         return raised.returning((_c.next_seq - many).label("seq"))
 
     def chains(self, names: Sequence[str], returning: Sequence[sa.Column[Any]] = ()) -> tuple[Chain, Chain]:
-        """Return the chains that insert a row of these parameters under the next number, for `one` and `stored`."""
+        """Return two chains for `one` and `stored` that insert a row of these parameters under the next number.
+
+        The first needs the run's counter; the second creates a missing counter.
+        """
         values = {name: bind(name, self.table.c[name]) for name in names}
         numbered = {"run_id": bind("run_id", self.table.c.run_id), self._number.name: from_head("seq"), **values}
         heads = self.taking(number(1)), self.beginning(number(1))
@@ -137,27 +142,30 @@ class Stream:
         return first, second
 
     def one(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> int:
-        """Insert one row and return its number: in one round trip, but for the first of a run."""
+        """Insert one row and return its number, in one round trip except for the run's first row."""
         found = unit.chain(chains[0], values) or unit.chain(chains[1], values)
         return int((found or {})["seq"])
 
     def stored(self, unit: Unit, chains: tuple[Chain, Chain], values: Mapping[str, Any]) -> Row:
-        """Insert one row as `one` does; return the columns ``returning`` as they are stored."""
+        """Insert one row like `one`; return the columns ``returning`` as they are stored."""
         made = unit.chain(chains[0], values) or unit.chain(chains[1], values)
         return inserted(made or {})
 
     def locked(self, unit: Unit, run_id: str) -> int:
-        """Lock the next number, and return it: nobody else takes it until this unit ends. A missing counter is made."""
+        """Lock the run's counter until this unit ends, and return the next number. Creates a missing counter."""
         found = unit.value(self.lock, {"run_id": run_id})
         return int(unit.value(self.begin, {"run_id": run_id, "taken": 0}) if found is None else found)
 
     def settle(self, unit: Unit, run_id: str) -> None:
-        """Let the counter stand after the last number of the run, so that none is given again when its row is gone."""
+        """Raise the run's counter above its last stored number, so that no number is reused after a row is deleted."""
         self.locked(unit, run_id)
         unit.value(self.mend, {"run_id": run_id})
 
     def locked_many(self, unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
-        """Lock the next numbers of several runs in the order of their ids, and return them."""
+        """Lock the counters of several runs in the order of their ids; return the next number by run id.
+
+        Creates missing counters.
+        """
         ordered = sorted(set(run_ids), key=str.encode)
         wanted = {"runs": as_list([{"run_id": run_id} for run_id in ordered])}
         rows = unit.rows(self.lock_many, wanted)
@@ -167,7 +175,7 @@ class Stream:
         return {row["run_id"]: row["next_seq"] for row in rows}
 
     def raise_all(self, unit: Unit, next_seqs: Mapping[str, int]) -> None:
-        """Set the counters of runs that this unit has locked."""
+        """Set the counters of runs that this unit has locked to these next numbers."""
         wanted = [{"run_id": run_id, "next_seq": next_seq} for run_id, next_seq in next_seqs.items()]
         unit.change(self.raise_many, {"runs": as_list(wanted)})
 
@@ -178,10 +186,11 @@ class Numbered(Repository):
     _stream: Stream
 
     def _append(self, run_id: str, run: WriteRunner, work: Work[T], *, repeatable: bool = False) -> T:
-        """Return what the work returns, run by ``self._writing`` or another way. Raises `NotFound` for an unknown run.
+        """Run ``work`` by ``run``, such as ``self._writing``, and return its result. Raises `NotFound` for an unknown
+        run.
 
-        A counter behind its table, which somebody has edited, is raised and the write repeated. Inside a caller's
-        transaction, which is not repeated, it is `CorruptData`.
+        A counter that somebody has edited may be behind its table. Then it is raised, and the write is repeated. A
+        caller's transaction cannot be repeated: there the error is `CorruptData`.
         """
         try:
             return run(work, repeatable=repeatable)
@@ -202,13 +211,13 @@ class Numbered(Repository):
         return self._value(self._stream.behind, {"run_id": run_id}) is not None
 
 
-# Waiting for what is new in runs: one look at the counters of all runs that anybody in the store waits for.
+# Waiting for new rows of runs: one query reads the counters of all runs for which callers in the store wait.
 
-#: A run and a stream of it, or a run and `END`.
+#: A run id and the name of a stream, or a run id and `END`.
 Key = tuple[str, str]
-#: Which of some runs have ended. Those that are not there are left out.
+#: A function that returns by run id whether each of the given runs has ended. It leaves out unknown runs.
 Ended = Callable[[Collection[str]], Mapping[str, bool]]
-#: In the place of a stream: whether the run has ended. Its value is 1 then, and before that 0.
+#: Stands in place of a stream's name for the end of the run. Its value is 1 if the run has ended, else 0.
 END = "end"
 
 _wanted = listed("runs")
@@ -221,9 +230,9 @@ COUNTERS = prepared(
 
 
 def watch_for(scope: Scope, ended: Ended | None = None) -> Watch[Key]:
-    """Return the store's watch over the counters of runs, and over ends of runs: ``ended`` is asked for them.
+    """Return the store's watch over the counters of runs and, given ``ended``, over the ends of runs.
 
-    Ends are read first, so that whoever hears of one finds all that was committed before it.
+    Ends are read first, so that a caller that hears of an end finds all rows committed before it.
     """
 
     def read(keys: Collection[Key]) -> dict[Key, int]:
@@ -237,7 +246,7 @@ def watch_for(scope: Scope, ended: Ended | None = None) -> Watch[Key]:
 
 
 def _ends(ended: Ended | None, run_ids: list[str]) -> dict[Key, int]:
-    """Return whether each run has ended. One that is gone has."""
+    """Return 1 for each run that has ended, else 0. A run that no longer exists counts as ended."""
     if ended is None or not run_ids:
         return {}
     found = ended(sorted(run_ids))

@@ -1,6 +1,6 @@
 """Tables of the journal: what happened in runs.
 
-Keys begin with the run, so that a distributed Postgres can place a run's rows together.
+Keys begin with the run's id, so that a distributed Postgres can place a run's rows together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lastlight_state.db.schema.declarations import KIB, MIB, described, json_col
 from lastlight_state.db.schema.indexes import where
 from lastlight_state.db.valid import words
 
-# The vocabularies of the journal, and its bounds that are no column's.
+# Allowed words of the journal, and limits that are not those of a column.
 
 Order = Literal["oldest_first", "newest_first"]
 ToolStatus = Literal["succeeded", "failed", "cancelled", "timed_out"]
@@ -37,11 +37,11 @@ WHEN_FULL = words(WhenFull)
 
 #: The status of a tool call that has not finished.
 RUNNING = "running"
-#: The statuses in which a sandbox stays.
+#: Final statuses of a sandbox: it keeps them.
 SANDBOX_ENDS = ("completed", "failed", "cancelled")
 
 
-#: Levels of a frame's tree. Each is two levels of JSON, of which the library underneath writes 254 at most.
+#: The most levels of a frame's tree. Each takes two levels of JSON, of which the JSON library writes at most 254.
 FRAME_DEPTH = 120
 #: The most events that one call appends.
 BATCH = 1000
@@ -51,7 +51,7 @@ TYPES = 100
 SCORED_RUNS = 100
 #: The most groups of one aggregate.
 GROUPS = 500
-#: How many events or signals a page holds unless asked for fewer or more.
+#: Default number of events or signals in a page.
 PAGE = 200
 
 # Kinds of record, as `NotFound` and `AlreadyExists` name them.
@@ -64,7 +64,7 @@ SCORE = "score"
 
 
 class RunSequenceModel(Base):
-    """The next number of one stream of a run."""
+    """A counter: the next number of one stream of a run, for example of its events."""
 
     __tablename__ = "run_sequences"
     __table_args__ = described("the next number of each stream of a run's journal", pruned_as=("runs",))
@@ -95,7 +95,7 @@ class RunEventModel(Base):
 
 
 class RunSignalModel(Base):
-    """A message that was sent into a run from outside, and who took it."""
+    """A message that was sent into a run from outside, with its consumer once it is taken."""
 
     __tablename__ = "run_signals"
     __table_args__ = described(
@@ -115,7 +115,7 @@ class RunSignalModel(Base):
 
 
 class RunFrameModel(Base):
-    """One rendered frame of a run: a whole tree, or what changed since the frame before."""
+    """One rendered frame of a run: a whole tree, or the change since the frame before."""
 
     __tablename__ = "run_frames"
     __table_args__ = described(
@@ -137,7 +137,7 @@ class RunFrameModel(Base):
 
 
 class ToolCallModel(Base):
-    """One invocation of a tool: by which task attempt, and how it ended."""
+    """One invocation of a tool: the task attempt that called it, and how it ended."""
 
     __tablename__ = "tool_calls"
     __table_args__ = described(
@@ -186,7 +186,7 @@ class SandboxModel(Base):
 
 
 class ScoreModel(Base):
-    """The score of one attempt of a task, by a scorer."""
+    """A scorer's score of one attempt of a task."""
 
     __tablename__ = "scores"
     __table_args__ = described(

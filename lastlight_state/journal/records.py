@@ -1,4 +1,4 @@
-"""What callers of this domain get."""
+"""Records that the journal's calls return."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lastlight_state.journal.rows import RunEventRow, RunSignalRow, SandboxRow, 
 
 
 class Appended(Record):
-    """The number of an event, and whether this call stored it: False if it was there already."""
+    """The result of appending an event: its number, and ``created``, False if the event was stored before."""
 
     seq: int
     created: bool
@@ -42,7 +42,7 @@ class Event(Record):
 
 
 class QueuedEvent(Record):
-    """An event that was given to a queued writer. It has no number before it is stored."""
+    """An event that was given to a queued writer. It has no number until it is stored."""
 
     run_id: str
     type: str
@@ -53,10 +53,10 @@ class QueuedEvent(Record):
 
 
 class WriterStats(Record):
-    """The events in a writer's queue, and what became of those before, in numbers.
+    """Figures of a queued writer: events that wait in its queue, and counts of those that have left it.
 
-    ``duplicates`` are events that were stored already, ``failed`` those that were given up. ``oldest_age`` is how long
-    the first event has been waiting.
+    ``duplicates`` counts events that were stored already, ``failed`` those that were given up. ``oldest_age`` is how
+    long the first event in the queue has been waiting.
     """
 
     queued: int
@@ -70,7 +70,7 @@ class WriterStats(Record):
 
 
 class SignalSent(Record):
-    """The number of a signal, and whether this call stored it: False if it was there already."""
+    """The result of sending a signal: its number, and ``created``, False if the signal was stored before."""
 
     seq: int
     created: bool
@@ -79,7 +79,7 @@ class SignalSent(Record):
 
 
 class Signal(Record):
-    """A message that was sent into a run, and who took it. ``seq`` starts at 0 and has no gaps within the run."""
+    """A message that was sent into a run, and its consumer. ``seq`` starts at 0 and has no gaps within the run."""
 
     run_id: str
     seq: int
@@ -98,7 +98,7 @@ class Signal(Record):
 
 
 class FrameSummary(Record):
-    """The description of a frame: ``encoding`` is how it is stored, ``full_bytes`` the length of its whole text."""
+    """A frame without its tree: ``encoding`` is how it is stored, ``full_bytes`` the length of its whole text."""
 
     run_id: str
     frame_no: int
@@ -114,7 +114,7 @@ class FrameSummary(Record):
 
 
 class Frame(FrameSummary):
-    """A frame with its tree, and the tree as XML text for reading."""
+    """A frame with its tree, and with the same tree as XML text for reading."""
 
     mounted_task_ids: tuple[str, ...]
     task_index: dict[str, Any] | None
@@ -133,7 +133,7 @@ class FrameDelta(Record):
 
 
 class FrameCheck(Record):
-    """The check of a run's frames: the numbers of all and of whole ones, and the broken ones with reasons."""
+    """The result of checking a run's frames: counts of all and of whole frames, and the broken ones with reasons."""
 
     frames: int
     anchors: int
@@ -141,7 +141,7 @@ class FrameCheck(Record):
 
 
 class ToolCallSummary(Record):
-    """One invocation of a tool, without what went in and came out. ``duration_ms`` is the latency."""
+    """One invocation of a tool, without its input, output and error. ``duration_ms`` is the latency."""
 
     run_id: str
     seq: int
@@ -163,7 +163,7 @@ class ToolCallSummary(Record):
 
 
 class ToolCall(ToolCallSummary):
-    """One invocation of a tool."""
+    """One invocation of a tool, with its input, output and error."""
 
     input: Any
     output: Any
@@ -206,7 +206,7 @@ class Sandbox(SandboxSummary):
 
 
 class ScoreSummary(Record):
-    """The score of one attempt of a task, by a scorer. ``superseded_at`` is when a rerun replaced it, if one has."""
+    """A scorer's score of one attempt of a task. ``superseded_at`` is when a rerun replaced it, else None."""
 
     id: str
     run_id: str
@@ -229,7 +229,7 @@ class ScoreSummary(Record):
 
 
 class Score(ScoreSummary):
-    """A score with what the scorer was given, and what it noted."""
+    """A score with the scorer's input, the task's output, the expected output and the scorer's notes."""
 
     meta: Any
     input: Any
@@ -242,9 +242,10 @@ class Score(ScoreSummary):
 
 
 class ScoreAggregate(Record):
-    """The current scores of one scorer under one name, of all runs or of one.
+    """Figures over the current scores of one scorer under one name, of all runs or of one.
 
-    ``p50`` is the median (the mean of the middle two when even), ``stddev`` that of the whole population.
+    ``p50`` is the median: for an even number the mean of the middle two. ``stddev`` is the standard deviation of the
+    whole population.
     """
 
     scorer_id: str

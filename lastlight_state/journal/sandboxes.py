@@ -1,4 +1,4 @@
-"""Sandboxes: where parts of runs work, what they are made of and where each of them stands."""
+"""Sandboxes: where parts of runs work, with the runtime, configuration and status of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GET = prepared(sa.select(*SANDBOXES.columns).where(*_KEY), SandboxRow)
 _ORDER = (_c.updated_at, _c.run_id, _c.sandbox_id)
 _FILTERS = {name: _c[name] == bind(name, _c[name]) for name in ("status", "runtime", "workspace_id")}
 LIST = Listing("sandboxes", _SUMMARY, order=_ORDER, filters=_FILTERS, row=SandboxSummaryRow)
-#: Reads the run's own rows: by the index over a status, SQLite would walk those of all runs.
+#: Lists one run's sandboxes by the run's index. By the index over statuses, SQLite would walk the rows of all runs.
 OF_RUN = Listing(
     "sandboxes.of_run",
     _SUMMARY,
@@ -49,15 +49,15 @@ OF_RUN = Listing(
     row=SandboxSummaryRow,
 )
 
-#: The time that each status fills in.
+#: The time column that each status fills in.
 _FILLS = {"shipped": "shipped_at", **dict.fromkeys(models.SANDBOX_ENDS, "completed_at")}
 
 
 @shaped
 def put(given: frozenset[str], fills: str | None) -> Statement[SandboxRow]:
-    """Insert a sandbox with these columns, or change them; nothing where a final status would change.
+    """Return an upsert of a sandbox with these columns. It changes nothing if a final status would change.
 
-    ``fills`` is the time that is set unless the sandbox has it.
+    ``fills`` is a time column to set unless the sandbox has a value there.
     """
     names = {"run_id", "sandbox_id", "created_at", "updated_at", *given, *([fills] if fills else [])}
     row = insert(SANDBOXES).values({name: bind(name, _c[name]) for name in sorted(names)})
@@ -75,10 +75,11 @@ class Sandboxes(Repository):
     """``store.journal.sandboxes``"""
 
     def put(self, run_id: str, sandbox_id: str, changes: SandboxChanges) -> Sandbox:
-        """Store a sandbox, or change exactly the fields that are set; None clears one. One statement.
+        """Store a sandbox, or change exactly the fields that are set, in one statement. None clears a field.
 
-        The status ``shipped`` sets ``shipped_at``, a final one ``completed_at``, unless given. A final status stays:
-        another is `Conflict` ``sandbox_status``, and nothing is written. Raises `NotFound` for an unknown run.
+        The status ``shipped`` sets ``shipped_at``, and a final status sets ``completed_at``, unless the time is given.
+        A final status stays: another status raises `Conflict` ``sandbox_status``, and nothing is written. Raises
+        `NotFound` for an unknown run.
         """
         now = self._now()
         values = {
@@ -116,7 +117,7 @@ class Sandboxes(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[SandboxSummary]:
-        """Return a page of sandboxes, those that changed last first; of all runs unless one is given."""
+        """Return a page of sandboxes of one run, or of all runs, the last changed first."""
         given = {
             "run_id": None if run_id is None else valid.sought("run_id", run_id),
             "status": None if status is None else valid.word("status", status, models.SANDBOX_STATUSES),
@@ -131,7 +132,7 @@ def _sought(run_id: str, sandbox_id: str) -> dict[str, str]:
 
 
 def _checked(changes: SandboxChanges) -> Row:
-    """Return the parameters of the fields that are set."""
+    """Return the fields that are set, checked, as statement parameters."""
     given = {name: value for name, value in vars(changes).items() if value is not UNSET}
     return {name: _field(name, value) for name, value in given.items()}
 

@@ -1,4 +1,4 @@
-"""Tool calls: every invocation of a tool, with what went in, what came out, its status and its latency.
+"""Tool calls: every invocation of a tool, with its input, output, status and latency.
 
 A call with a ``call_id`` is stored once, so that an attempt that is replayed finds the earlier result.
 """
@@ -79,7 +79,7 @@ FINISH = prepared(
 _FILTERS = {
     "run_id": _RUN,
     **{name: _c[name] == bind(name, _c[name]) for name in ("node_id", "iteration", "attempt", "tool_name", "status")},
-    #: True of whatever runs. Repeats the predicate of the partial index over open calls.
+    #: Matches calls that still run. Repeats the predicate of the partial index over open calls.
     "open": _c.finished_at.is_(None),
 }
 NEWEST = Listing("tool_calls", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=ToolCallSummaryRow)
@@ -108,10 +108,10 @@ class ToolCalls(Numbered):
         input: Any = None,  # noqa: A002 - the column's name
         at: datetime | None = None,
     ) -> ToolCall:
-        """Store a call that begins. With a ``call_id`` a repetition gives the stored call, finished or not.
+        """Store a call that begins. A repetition with the same ``call_id`` returns the stored call, finished or not.
 
-        Another tool or input under that id is `AlreadyExists`. Raises `NotFound` for an unknown run,
-        `PayloadTooLarge` for an input past 256 KiB.
+        Raises `AlreadyExists` for another tool or input under that ``call_id``, `NotFound` for an unknown run, and
+        `PayloadTooLarge` for an input of more than 256 KiB.
         """
         row = self._row(run_id, tool_name, task, call_id, input, at)
         return self._stored(run_id, row)
@@ -127,15 +127,16 @@ class ToolCalls(Numbered):
         input: Any = None,  # noqa: A002
         started_at: datetime | None = None,
     ) -> ToolCall:
-        """Store a call that has ended. Otherwise as `create` and `finish`."""
+        """Store a call that has ended already. Otherwise like `create` and `finish`."""
         row = self._row(run_id, tool_name, task, call_id, input, started_at)
         return self._stored(run_id, {**row, **_ended(outcome, self._now(), row["started_at"])})
 
     def finish(self, run_id: str, seq: int, outcome: ToolOutcome) -> ToolCall:
-        """End a call that runs. Repeat-safe for an equal outcome; another is `LostRace` with the stored ``call``.
+        """End a running call. A repetition with an equal outcome returns the stored call.
 
-        The latency is the given one, else from its start to its end, never negative. Raises `NotFound`,
-        `PayloadTooLarge` for an output past 256 KiB: store it elsewhere, and give ``output_ref``.
+        The latency is the given one, else the time from the call's start to its end, never negative. Raises `LostRace`
+        with the stored ``call`` for another outcome, and `NotFound`. Raises `PayloadTooLarge` for an output of more
+        than 256 KiB: store it elsewhere, and give ``output_ref``.
         """
         found = self.get(run_id, seq)
         values = {"run_id": run_id, "seq": seq, **_ended(outcome, self._now(), found.started_at)}
@@ -149,25 +150,25 @@ class ToolCalls(Numbered):
         return found
 
     def get(self, run_id: str, seq: int) -> ToolCall:
-        """Return the call of this number. Raises `NotFound`."""
+        """Return the tool call with this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
         return self._one_as(ToolCall.of, GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
 
     def find(self, run_id: str, call_id: str) -> ToolCall | None:
-        """Return the call with this key, or None."""
+        """Return the tool call with this ``call_id``, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "call_id": valid.sought("call_id", call_id)}
         return self._find_as(ToolCall.of, FIND, values)
 
     def list(
         self, run_id: str, *, where: ToolCallFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ToolCallSummary]:
-        """Return a page of a run's calls: of a node in the order of its attempts, else the newest first."""
+        """Return a page of a run's tool calls, newest first. With a node they are in the order of its attempts."""
         given = _filters(run_id, where)
         listing = NEWEST if given["node_id"] is None else BY_TASK
         return self._page_as(listing, ToolCallSummary.of, given, limit, page_token)
 
     def count(self, run_id: str, *, where: ToolCallFilter | None = None) -> int:
-        """Return how many calls pass these filters."""
+        """Return how many of the run's tool calls pass these filters."""
         given = _filters(run_id, where)
         return self._reading(lambda unit: NEWEST.count(unit, given))
 
@@ -218,7 +219,7 @@ def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
 
 
 def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColumns:
-    """Return the parameters of an outcome."""
+    """Return the columns of an outcome, checked. The duration defaults to the time since ``started_at``."""
     given = valid.group("outcome", outcome, ToolOutcome)
     at = now if given.at is None else aware_utc("outcome.at", given.at)
     lasted = max(at - started_at, timedelta(0)) // timedelta(milliseconds=1)
@@ -233,7 +234,7 @@ def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColu
 
 
 def _told(found: ToolCall | ToolOutcome, outcome: ToolOutcome) -> Any:
-    """Return what two outcomes have in common that are the same: the times only where the caller gives them."""
+    """Return the values of ``found`` that must equal those of ``outcome``. The duration counts only if it is given."""
     told = [found.status, found.output_ref, codec.canonical(found.output), codec.canonical(found.error)]
     return told if outcome.duration_ms is None else [*told, found.duration_ms]
 

@@ -1,7 +1,7 @@
-"""Events: what happened in a run, in order, never changed.
+"""Events: what happened in a run, in order. Stored events never change.
 
-An event's ``seq`` starts at 0 and has no gaps within its run, in whatever number of threads and processes it is
-appended. It is the order of the commits.
+An event's ``seq`` starts at 0 and has no gaps within its run, however many threads and processes append. Numbers follow
+the order of commits.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ class Events(Numbered):
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> Appended:
-        """Append an event: its number, and whether this call stored it.
+        """Append an event to a run; return its number, and whether this call stored it.
 
-        With an ``event_id`` a repetition, however late, finds the first with ``created=False``; other content under
-        that id is `AlreadyExists` with the stored ``seq``. With ``at`` and no id an event of equal time, type and
-        payload counts as the same. Without either it is always new, and then a write of unknown outcome is not
-        repeated, but `BackendUnavailable`. ``node_id`` is what the payload says under ``nodeId`` or ``node_id`` unless
-        given; where both are there they must be equal. Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64
-        KiB.
+        A repetition with the same ``event_id``, however late, finds the first event and returns ``created=False``.
+        Other content under that id raises `AlreadyExists` with the stored ``seq``. With ``at`` and no id, an event of
+        equal time, type and payload counts as the same. With neither, the event is always new; then a write of unknown
+        outcome is not repeated, but raises `BackendUnavailable`.
+
+        ``node_id`` defaults to the payload's ``nodeId`` or ``node_id``; if it is given too, both must be equal. Raises
+        `NotFound` for an unknown run, `PayloadTooLarge` for a payload of more than 64 KiB.
         """
         found = valid.identifier("run_id", run_id, _MOST.run_id)
         moment = self._now() if at is None else aware_utc("at", at)
@@ -74,8 +75,8 @@ class Events(Numbered):
     def append_many(self, run_id: str, events: Sequence[NewEvent]) -> builtins.list[Appended]:
         """Append 1 to 1,000 events, all or none, with consecutive numbers in this order.
 
-        Those that are there already, or twice in the batch, keep their first number. A bad event is refused by its
-        position, and then nothing is stored. Otherwise as `append`.
+        Events that are stored already, or that are twice in the batch, keep their first number. An invalid event is
+        refused by its position, and then nothing is stored. Otherwise like `append`.
         """
         found, now = valid.identifier("run_id", run_id, _MOST.run_id), self._now()
         given = checks.batch(events)
@@ -87,10 +88,10 @@ class Events(Numbered):
         return self._append(found, self._writing, lambda unit: statements.append(unit, drafts), repeatable=repeatable)
 
     def ensure_start(self, run_id: str, start_seq: int) -> int:
-        """Let the first event of a run have the number ``start_seq``, and return the number that comes next.
+        """Make ``start_seq`` the number of a run's first event; return the next number of the run.
 
-        For a run with events, a start at or before the next number changes nothing, and one behind it is
-        `InvalidValue`. What is returned is what a resuming caller should believe.
+        For a run with events, a start at or before the next number changes nothing; a later start raises
+        `InvalidValue`. A caller that resumes should continue from the returned number.
         """
         found = valid.identifier("run_id", run_id, _MOST.run_id)
         start = valid.number("start_seq", start_seq, most=2**53)
@@ -108,17 +109,17 @@ class Events(Numbered):
         return self._append(found, self._writing, work, repeatable=True)
 
     def get(self, run_id: str, seq: int) -> Event:
-        """Return the event of this number. Raises `NotFound`."""
+        """Return the event with this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
         return self._one_as(Event.of, sql.GET, values, kind=models.EVENT, key=(run_id, seq))
 
     def find(self, run_id: str, event_id: str) -> Event | None:
-        """Return the event with this key, or None."""
+        """Return the event with this ``event_id``, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "event_id": valid.sought("event_id", event_id)}
         return self._find_as(Event.of, sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
-        """Return the greatest number that is stored, or None for a run without events."""
+        """Return the number of the run's last event, or None for a run without events."""
         found: int | None = self._value(sql.LATEST, {"run_id": valid.sought("run_id", run_id)})
         return found
 
@@ -132,16 +133,16 @@ class Events(Numbered):
         order: models.Order = "oldest_first",
         page_token: str | None = None,
     ) -> Page[Event]:
-        """Return a page of a run's events in the order of their numbers. ``after_seq`` itself is not included.
+        """Return a page of a run's events in the order of their numbers, without the event ``after_seq`` itself.
 
-        An unknown run has none. Rare types are found by walking the run's events. An event whose payload cannot be
-        read is in ``damaged``, and hides no other.
+        An unknown run has no events. A filter by rare types walks the run's events. Events whose payload cannot be read
+        are listed in ``damaged``; the others are still returned.
         """
         listing = sql.LISTS[valid.word("order", order, models.ORDERS)]
         return self._page_as(listing, Event.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: EventFilter | None = None, after_seq: int | None = None) -> int:
-        """Return how many events pass these filters: as many as all pages of `list` have together."""
+        """Return how many events pass these filters: the total over all pages of `list`."""
         given = checks.filters(run_id, where, after_seq)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
 
@@ -188,13 +189,14 @@ class Events(Numbered):
     ) -> Iterator[Any]:
         """Yield each event after ``after_seq`` once and in order: the stored ones, then new ones as they are committed.
 
-        Going on after the last number that was seen misses nothing and repeats nothing. Ends after an event of
-        ``stop_types``, after ``idle_timeout`` seconds without an event, or when ``stop`` is set. With ``until_end`` it
-        also ends with the run, once all events that were committed until then were given. ``heartbeat`` seconds without
-        an event give a None, so that a stream can say that it is still there. An unknown run has no events yet.
+        To resume, pass the last number that was seen: nothing is missed or repeated. The iteration ends after an event
+        of ``stop_types``, after ``idle_timeout`` seconds without an event, or when ``stop`` is set. With ``until_end``
+        it also ends with the run, after all events that were committed until then. With ``heartbeat`` it yields None
+        after that many seconds without an event, so that a stream can show that it is alive. An unknown run has no
+        events yet.
 
-        Raises `NotFound` where events after ``after_seq`` were pruned, with the first number left in its key, and with
-        ``until_end`` for an unknown run; `StoreClosed`.
+        Raises `NotFound` if events after ``after_seq`` were pruned; its key holds the first number that is left. Also
+        raises `NotFound` for an unknown run with ``until_end``, and `StoreClosed`.
         """
         return self.follow_many(
             {run_id: after_seq},
@@ -245,9 +247,9 @@ class Events(Numbered):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> Iterator[Any]:
-        """Follow 1 to 500 runs, each after its own number. Between runs there is no order.
+        """Follow 1 to 500 runs, each after its own number. Events of different runs have no order among them.
 
-        With ``until_end`` it ends when all of them have ended. Otherwise as `follow`.
+        With ``until_end`` the iteration ends when all runs have ended. Otherwise like `follow`.
         """
         refuse_in_transaction(self._scope)
         valid.number("cursors", len(cursors), least=1, most=valid.PAGE_LIMIT)

@@ -1,4 +1,4 @@
-"""What a caller says about events, checked and as statements name it."""
+"""Checks of arguments about events, which become the parameters of statements."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class EventDraft(TypedDict):
 
 
 def event(run_id: str, given: NewEvent, now: datetime, where: str = "") -> EventDraft:
-    """Return the parameters of an event, which happens now unless it says when.
+    """Return the columns of a new event. Its time defaults to ``now``.
 
-    ``where`` begins the names of what is bad.
+    ``where`` is the prefix of argument names in errors.
     """
     at = now if given.at is None else aware_utc(where + "at", given.at)
     return row(run_id, given.type, given.payload, at, given.event_id, given.node_id, where)
@@ -48,7 +48,7 @@ def row(
     node_id: str | None,
     where: str = "",
 ) -> EventDraft:
-    """Return the parameters of an event of that time, given in parts: a call makes no `NewEvent` of its arguments."""
+    """Return the columns of a new event from separate arguments, so that callers need not build a `NewEvent`."""
     if payload is None:
         payload = {}
     elif not isinstance(payload, dict):
@@ -64,7 +64,7 @@ def row(
 
 
 def events(run_id: str, given: Sequence[NewEvent], now: datetime) -> list[EventDraft]:
-    """Return the parameters of several events. A bad one is named by its position."""
+    """Return the columns of several new events. An error names an invalid event by its position."""
     try:
         return [event(run_id, one, now) for one in given]
     except StateError:
@@ -72,12 +72,12 @@ def events(run_id: str, given: Sequence[NewEvent], now: datetime) -> list[EventD
 
 
 def is_replay(given: NewEvent) -> bool:
-    """Return whether the event is told apart by its content: the caller gives its time, and no key."""
+    """Return whether the event's content identifies it: the caller gives its time, but no key."""
     return given.at is not None and given.event_id is None
 
 
 def batch(given: Any) -> Sequence[NewEvent]:
-    """Return 1 to 1,000 new events."""
+    """Return the given events. Raises `InvalidValue` unless they are a sequence of 1 to 1,000 new events."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise InvalidValue("events", f"expected a sequence of events, got {type(given).__name__}")
     valid.number("events", len(given), least=1, most=models.BATCH)
@@ -88,7 +88,7 @@ def batch(given: Any) -> Sequence[NewEvent]:
 
 
 def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:
-    """Return the filters of a list, by name."""
+    """Return the checked filters of a list of events, by name."""
     asked = EventFilter() if where is None else valid.group("where", where, EventFilter)
     if after_seq is not None and page_token is not None:
         raise InvalidValue("page_token", "must not be given together with after_seq")
@@ -105,9 +105,10 @@ def filters(run_id: str, where: EventFilter | None, after_seq: int | None, page_
 
 
 def _node(where: str, argument: str | None, payload: dict[str, Any]) -> str | None:
-    """Return the node of an event: the argument, else what the payload says where that could be one.
+    """Return an event's node: the argument, else the payload's value if that is a valid node id.
 
-    A payload says it under the first of two keys that it has.
+    The payload's key is ``nodeId`` if it is there, else ``node_id``. Raises `InvalidValue` if argument and payload
+    differ.
     """
     told = payload["nodeId"] if "nodeId" in payload else payload.get("node_id")
     named = told if told is not None and valid.is_identifier(told, _MOST.node_id) else None

@@ -1,6 +1,6 @@
-"""Following the events of runs: those that are stored, then new ones as they are committed, each once and in order.
+"""Following the events of runs: stored events, then new ones as they are committed, each once and in order.
 
-The numbers of a run are in the order of its commits, so that an event which is committed late cannot be passed over.
+A run's numbers are in the order of its commits, so that a follower cannot pass over an event that is committed late.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ T = TypeVar("T")
 
 _log = logging.getLogger("lastlight_state.journal")
 
-#: The longest wait after which a follower looks whether it was told to stop.
+#: The most seconds that a follower waits before it checks again whether it must stop.
 SLICE = 0.5
 _STREAM = sql.STREAM.name
 
 
 class Follower:
-    """The events of runs after a number each, as long as they are followed."""
+    """Follows the events of several runs, each after its own cursor: the number of the last event seen."""
 
     def __init__(
         self,
@@ -63,7 +63,10 @@ class Follower:
     def events(
         self, idle_timeout: float | None, heartbeat: float | None, poll_interval: float, stop: threading.Event
     ) -> Iterator[Event | None]:
-        """Yield each event once, and None in silence. Ends after one of the stop types, in silence, or when told to."""
+        """Yield each event once, and None after each ``heartbeat`` seconds without an event.
+
+        Ends after an event of a stop type, after ``idle_timeout`` seconds without an event, or when ``stop`` is set.
+        """
         streams = (_STREAM, END) if self._until_end else (_STREAM,)
         keys = [(run_id, stream) for run_id in self._cursors for stream in streams]
         known = dict.fromkeys(keys, NOTHING_YET)
@@ -94,12 +97,12 @@ class Follower:
                 grown = self._watch.grown(known, _rest((heard, idle_timeout), (beat, heartbeat)))
 
     def _read(self, run_id: str, next_seq: int) -> Iterator[Event]:
-        """Yield the events of the run after the cursor, up to ``next_seq`` at least, page after page."""
+        """Yield the run's events after its cursor, page by page. Moves the cursor to ``next_seq - 1`` at least."""
         while True:
             given = checks.filters(run_id, self._where, self._cursors[run_id])
             chosen = {name: value for name, value in given.items() if value is not None}
             found = self._scope.reading(_page(chosen))
-            self._check_head(run_id, next_seq)  # after the page: what is there now was there when it was read
+            self._check_head(run_id, next_seq)  # after the page: rows that exist now existed when it was read
             items, damaged = split_damaged(found.rows)
             for row in items:
                 self._cursors[run_id] = row["seq"]
@@ -114,7 +117,7 @@ class Follower:
             self._cursors[run_id] = next_seq - 1
 
     def _check_head(self, run_id: str, next_seq: int) -> None:
-        """Raise `NotFound` where rows after the cursor were pruned, with the first number that is still there."""
+        """Raise `NotFound` with the first number that is left if rows after the run's cursor were pruned."""
         cursor = self._cursors[run_id]
         if cursor is None or cursor >= next_seq - 1:
             return
@@ -126,7 +129,7 @@ class Follower:
 
 
 def _refuse_unknown(run_ids: Collection[str], ended: Ended) -> None:
-    """Raise `NotFound` for a run that is not there, whose end would never come."""
+    """Raise `NotFound` for an unknown run, because its end would never come."""
     found = ended(sorted(run_ids))
     for run_id in run_ids:
         if run_id not in found:
@@ -134,7 +137,7 @@ def _refuse_unknown(run_ids: Collection[str], ended: Ended) -> None:
 
 
 def _rest(*since: tuple[float, float | None]) -> float:
-    """Return the seconds to wait: a slice, or less where one of these times since a moment is over before."""
+    """Return the seconds to wait: at most `SLICE`, and not past any deadline, given as a start and seconds after it."""
     now = time.monotonic()
     return max(0.0, min([SLICE, *(moment + seconds - now for moment, seconds in since if seconds is not None)]))
 

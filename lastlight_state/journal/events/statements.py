@@ -49,8 +49,8 @@ FIRST_AFTER = prepared(
 _keys, _replays = listed("keys"), listed("replays")
 _KEY = sa.select(member_of(_keys.c.value, "event_id"))
 
-#: One look by the unique index for each key. Compared with an array of keys, Postgres 15 reads all keyed events of the
-#: run and compares each with each key where its statistics are of a time when events had no keys.
+#: One lookup by the unique index for each key. Given an array of keys, Postgres 15 reads all keyed events of the run
+#: and compares each with each key, if its statistics date from a time when events had no keys.
 _one = (
     sa.select(*COLUMNS)
     .where(_c.run_id == member_of(_keys.c.value, "run_id"), _c.event_id == member_of(_keys.c.value, "event_id"))
@@ -58,14 +58,14 @@ _one = (
     .lateral("known")
 )
 _BY_KEY = sa.select(*_one.c).select_from(_keys.join(_one, sa.true()))
-#: SQLite has no LATERAL, and takes the index in any case.
+#: SQLite has no LATERAL, and uses the index in any case.
 _BY_KEY_ON_SQLITE = sa.select(*COLUMNS).where(_among_runs(), AmongFew(_c.event_id, _KEY))
 _BY_CONTENT = sa.select(*COLUMNS).where(
     _among_runs(),
     AmongFew(_c.occurred_at, sa.select(sa.cast(member_of(_replays.c.value, "occurred_at"), _c.occurred_at.type))),
 )
 
-#: What is stored already of events with these keys, and of those told apart by their content, their time at least.
+#: Stored events with these keys, and stored events with the times of replays, which are recognized by their content.
 STORED = Statement(
     sa.union_all(_BY_KEY, _BY_CONTENT), beside=sa.union_all(_BY_KEY_ON_SQLITE, _BY_CONTENT), row=RunEventRow
 )
@@ -96,27 +96,26 @@ def _listing(*, descending: bool) -> Listing[RunEventRow]:
 LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(descending=True)}
 
 
-# Appending events that may be there already, of one or several runs, in a constant number of statements.
+# Appending events that may be stored already, of one or several runs, in a constant number of statements.
 #
-# The counters are locked by a statement of their own, and only then is looked for earlier events: on Postgres a
-# statement that waits for a lock goes on with the snapshot from before it waited, and would miss what the holder
-# stored.
+# A statement of its own locks the counters before earlier events are looked up. On Postgres a statement that waits for
+# a lock continues with the snapshot from before the wait, and would miss the rows that the lock's holder stored.
 
 
 class Draft(NamedTuple):
-    """The parameters of an event, and how it is told whether it is stored already."""
+    """The columns of an event, and how to find out whether it is stored already."""
 
     row: EventDraft
-    #: By its content.
+    #: Its content identifies it.
     is_replay: bool = False
-    #: It cannot be: its key was made for it just now.
+    #: It cannot be stored already: its key was generated just now.
     is_fresh: bool = False
 
 
 def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
-    """Append the drafts in their order. Those with a key, and replays, only once; `AlreadyExists` for another content.
+    """Append the drafts in their order. A draft with a key, or a replay, is stored only once.
 
-    Raises `Conflict` ``foreign_key`` for an unknown run.
+    Raises `AlreadyExists` for other content under a key, `Conflict` ``foreign_key`` for an unknown run.
     """
     next_seqs = STREAM.locked_many(unit, [draft.row["run_id"] for draft in drafts])
     known = _Known(_stored(unit, drafts, next_seqs), by_content=any(draft.is_replay for draft in drafts))
@@ -142,7 +141,7 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
 
 
 def append_one(unit: Unit, draft: Draft) -> Appended:
-    """Return the same for a single event."""
+    """Append a single draft. Otherwise like `append`."""
     run_id = draft.row["run_id"]
     STREAM.locked(unit, run_id)
     earlier = _Known(_stored_like(unit, draft), by_content=draft.is_replay).find(draft)
@@ -152,7 +151,7 @@ def append_one(unit: Unit, draft: Draft) -> Appended:
 
 
 def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Appended]:
-    """Append events that are new whatever is there."""
+    """Append events without looking for equal stored events."""
     stream = STREAM
     taking = {"run_id": run_id, "taken": len(rows)}
     first = unit.value(stream.take, taking)
@@ -170,13 +169,13 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Ap
 
 
 def appended(row: EventDraft, seq: int, *, created: bool) -> Appended:
-    """Return what appending an event returns."""
+    """Return the result of appending an event, for callers."""
     found = {"created": created, "seq": seq, "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
     return make_record(Appended, found)
 
 
 class _Known:
-    """Events that are stored, and those of this batch, by key and by content."""
+    """An index of events, stored or in this batch, by key and by content."""
 
     def __init__(self, rows: Iterable[RunEventRow], *, by_content: bool) -> None:
         self._knows_contents = by_content
@@ -205,7 +204,7 @@ class _Known:
 
 
 def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[RunEventRow]:
-    """Return events of these runs that may be those of the drafts."""
+    """Return stored events of these runs that share a key with a draft, or a time with a replay."""
     keys = list(_draft_keys(drafts))
     times = {iso_text(draft.row["occurred_at"]) for draft in drafts if draft.is_replay}
     if not keys and not times:
@@ -219,7 +218,9 @@ def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list
 
 
 def _stored_like(unit: Unit, draft: Draft) -> list[RunEventRow]:
-    """Return the same for one event. Compares with single values, for which Postgres always takes the index."""
+    """Return stored events that a draft may repeat. Compares with single values, so that Postgres always uses the
+    index.
+    """
     if draft.row["event_id"] is not None:
         return unit.rows(FIND, draft.row)
     return unit.rows(OF_TIME, draft.row) if draft.is_replay else []
@@ -232,15 +233,18 @@ def _draft_keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
 
 
 def _content(row: EventDraft) -> Any:
-    """Return what two events have in common that are the same by the rule for replays."""
+    """Return the values that identify a replay. Two events with equal values are the same."""
     return row["run_id"], row["occurred_at"], row["type"], _canonical(row["payload"])
 
 
 def _told(row: EventDraft) -> Any:
-    """Return what two events of one key must have in common."""
+    """Return the values that must be equal in two events with the same key."""
     return row["type"], row["node_id"], _canonical(row["payload"])
 
 
 def _canonical(payload: Any) -> bytes:
-    """Equal for equal JSON: numbers by value, truth values apart from them, keys in any order."""
+    """Return bytes that are equal for equal JSON.
+
+    Numbers are compared by value, and booleans differ from numbers. The order of keys does not matter.
+    """
     return codec.canonical(codec.decode(payload) if isinstance(payload, str) else payload)

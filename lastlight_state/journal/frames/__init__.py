@@ -1,6 +1,6 @@
-"""Frames: what a run had rendered, step by step, stored whole or as the change since the frame before.
+"""Frames: trees that a run rendered, step by step, stored whole or as the change since the frame before.
 
-Every fiftieth frame is stored whole, so that reading one never walks further than that. A frame that was stored never
+Every fiftieth frame is stored whole, which bounds the rows that are read to rebuild a frame. A stored frame never
 changes: going back in a run appends the earlier tree again.
 """
 
@@ -32,12 +32,12 @@ from lastlight_state.journal.records import Frame, FrameCheck, FrameDelta, Frame
 from lastlight_state.journal.rows import RunFrameRow
 from lastlight_state.locks import Lock
 
-# Texts of frames that were rebuilt, kept for the next who reads them.
+# A cache of the texts of rebuilt frames.
 #
-# The key holds the digest of the content, so that neither a rollback nor pruning nor another process can make it
+# Its key holds the digest of the content, so that neither a rollback nor pruning nor another process can make an entry
 # wrong.
 
-#: The most texts that a store keeps, and their bytes together.
+#: The most texts in a store's cache, and the most bytes of all of them.
 MOST_ENTRIES = 512
 MOST_BYTES = 64 * 1024 * 1024
 
@@ -45,7 +45,7 @@ Key = tuple[str, int, str]
 
 
 class FrameCache:
-    """Texts by run, number and digest. The least recently used text is dropped first."""
+    """An LRU cache of frame texts by run, frame number and digest."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -56,7 +56,7 @@ class FrameCache:
         return len(self._texts)
 
     def get(self, key: Key) -> str | None:
-        """Return the text, if it is kept."""
+        """Return the cached text, or None."""
         with self._lock:
             found = self._texts.get(key)
             if found is not None:
@@ -64,7 +64,7 @@ class FrameCache:
             return found
 
     def put(self, key: Key, text: str) -> None:
-        """Keep a text."""
+        """Store a text. Drops the least recently used texts while the cache is over its limits."""
         with self._lock:
             if key in self._texts:
                 return
@@ -80,7 +80,7 @@ _making = Lock()
 
 
 def cache_of(owner: Any) -> FrameCache:
-    """Return the one cache of a store and its transactions; ``owner`` is an object that they share too."""
+    """Return the one cache of a store and its transactions. ``owner`` is an object that the store shares with them."""
     with _making:
         return _caches.setdefault(owner, FrameCache())
 
@@ -89,10 +89,10 @@ _MOST = limits_of(FRAMES)
 
 _log = logging.getLogger("lastlight_state.journal")
 
-#: Every frame of a number that this divides is stored whole.
+#: A frame is stored whole if its number is a multiple of this.
 KEYFRAME_INTERVAL = 50
 _GREATEST = 2**31 - 1
-#: What two frames of one number must have in common to be the same.
+#: Columns that must be equal in two frames of one number for these to be the same.
 _CONTENT = ("content_hash", "note", "mounted_task_ids", "task_index")
 
 
@@ -134,11 +134,11 @@ class Frames(Numbered):
         note: str | None = None,
         at: datetime | None = None,
     ) -> FrameSummary:
-        """Store a frame under the next number, or under ``frame_no``, and return what describes it.
+        """Store a frame under the next number, or under ``frame_no``; return its summary.
 
-        The same frame again under a number is the stored one; any other is `AlreadyExists`. A number of the caller's
-        may leave a gap. Raises `NotFound` for an unknown run, `InvalidValue` for what is no tree, `PayloadTooLarge`
-        past 4 MiB.
+        Storing an equal frame under the same number again returns the stored one. Another frame under that number
+        raises `AlreadyExists`. With ``frame_no`` numbers may have gaps. Raises `NotFound` for an unknown run,
+        `InvalidValue` for an invalid tree, `PayloadTooLarge` for a tree of more than 4 MiB.
         """
         text = codec.canonical(tree)
         row: FrameDraft = {
@@ -159,7 +159,8 @@ class Frames(Numbered):
         )
 
     def get(self, run_id: str, frame_no: int) -> Frame:
-        """Return the whole frame. Raises `NotFound`, and `FrameChainBroken` where it cannot be rebuilt as it was."""
+        """Return the frame with its tree. Raises `NotFound`, or `FrameChainBroken` if it cannot be rebuilt as it was.
+        """
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": valid.number("frame_no", frame_no)}
         row = self._reading(lambda unit: unit.row(sql.GET, values))
         if row is None:
@@ -167,20 +168,23 @@ class Frames(Numbered):
         return self._frame(row)
 
     def find_latest(self, run_id: str) -> Frame | None:
-        """Return the frame of the greatest number, or None."""
+        """Return the frame with the run's greatest number, or None for a run without frames."""
         row = self._reading(lambda unit: unit.row(sql.LATEST, {"run_id": valid.sought("run_id", run_id)}))
         return None if row is None else self._frame(row)
 
     def list(
         self, run_id: str, *, after_frame_no: int | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[FrameSummary]:
-        """Return a page of what describes a run's frames, newest first. Their contents are not read."""
+        """Return a page of summaries of a run's frames, newest first. Their contents are not read."""
         after = None if after_frame_no is None else valid.number("after_frame_no", after_frame_no, least=-1)
         given = {"run_id": valid.sought("run_id", run_id), "after_frame_no": after}
         return self._page_as(sql.LIST, FrameSummary.of, given, limit, page_token)
 
     def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> Iterator[Frame]:
-        """Yield the frames in their order, each row read once and each change applied once. Errors as `get`."""
+        """Yield the run's frames with numbers after ``after`` and up to ``upto``, in order. Errors as in `get`.
+
+        Each row is read once, and each change is applied once.
+        """
         first = -1 if after is None else valid.number("after", after, least=-1)
         last = _GREATEST if upto is None else valid.number("upto", upto)
         chain = statements.Chain(run_id)
@@ -191,11 +195,11 @@ class Frames(Numbered):
                 yield _made(row, chain.next(row))
 
     def diff(self, run_id: str, from_no: int, to_no: int) -> FrameDelta:
-        """Return what changed between two frames of a run. Errors as `get`."""
+        """Return the changes from one frame of a run to another. Errors as in `get`."""
         return codec.diff(self.get(run_id, from_no).tree, self.get(run_id, to_no).tree)
 
     def verify(self, run_id: str) -> FrameCheck:
-        """Rebuild every frame of a run, and list those that are broken with the reason."""
+        """Rebuild every frame of a run; return how many there are, and the broken ones with reasons."""
         chain, frames, anchors, broken = statements.Chain(run_id), 0, 0, []
         for row in self._rows(run_id, -1, _GREATEST):
             frames += 1
@@ -215,13 +219,13 @@ class Frames(Numbered):
             return _same(stored, numbered)
         encoding, body = self._encoded(unit, numbered, text)
         [made] = unit.all(FrameSummary.of, sql.INSERT, {**numbered, "encoding": encoding, "body": body})
-        self._cache.put((row["run_id"], frame_no, row["content_hash"]), text)  # also right if the unit is undone
+        self._cache.put((row["run_id"], frame_no, row["content_hash"]), text)  # also right after a rollback
         if frame_no >= following:
             unit.value(self._stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
         return made
 
     def _encoded(self, unit: Unit, row: NumberedFrame, text: str) -> tuple[str, str]:
-        """Return how the frame is stored: whole, or as the change since the one before where that is shorter."""
+        """Return a new frame's encoding and body: whole, or the change since the frame before if that is shorter."""
         frame_no = row["frame_no"]
         if frame_no == 0:
             return "full", text
@@ -248,7 +252,7 @@ class Frames(Numbered):
         return _made(row, self._text(row))
 
     def _text(self, row: FrameDetailRow, unit: Unit | None = None) -> str:
-        """Return the text of a frame, kept or rebuilt."""
+        """Return the text of a frame, from the cache or rebuilt from its rows."""
         key = (row["run_id"], row["frame_no"], row["content_hash"])
         text = self._cache.get(key)
         if text is None:
@@ -259,7 +263,10 @@ class Frames(Numbered):
         return text
 
     def _rows(self, run_id: str, after: int, upto: int) -> Iterator[RunFrameRow]:
-        """Return rows with their bodies, window by window, and before them those that the first is rebuilt from."""
+        """Yield the rows after ``after`` with their bodies, batch by batch.
+
+        Rows from which frame ``after`` can be rebuilt come before them.
+        """
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": after}
         if after >= 0:
             yield from self._reading(lambda unit: unit.rows(sql.CHAIN, values))

@@ -1,8 +1,8 @@
-"""Frames as text, and what changed between two of them. Pure.
+"""Frames as text, and deltas between frames. Pure functions.
 
-A tree is ``None``, a text ``{"kind": "text", "text": ...}``, or an element ``{"kind": "element", "tag": ...,
-"props": {...}, "children": [...]}``. Trees are equal when their canonical texts are: ``1``, ``1.0`` and ``True`` are
-three values.
+A tree is ``None``, a text ``{"kind": "text", "text": ...}``, or an element ``{"kind": "element", "tag": ..., "props":
+{...}, "children": [...]}``. Trees are equal if their canonical texts are equal: ``1``, ``1.0`` and ``True`` are three
+values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.journal.models import FRAME_DEPTH, FRAMES
 from lastlight_state.journal.records import FrameDelta
 
-# A tree as XML text, for reading: what XML cannot carry is replaced. Pure.
+# Rendering a tree as XML text for reading. Characters that XML cannot hold are replaced.
 
 _UNFIT = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NAME = re.compile(r"[^A-Za-z0-9_.-]")
@@ -29,7 +29,7 @@ _NO_BEGINNING = re.compile(r"[^A-Za-z_]")
 
 
 def render(tree: Any) -> str:
-    """Return the tree as well-formed XML. No tree is ``<null/>``, a text alone ``<text>…</text>``."""
+    """Return the tree as well-formed XML: ``<null/>`` for None, ``<text>…</text>`` for a text alone."""
     if tree is None:
         return "<null/>"
     return _rendered(tree) if tree["kind"] == "element" else f"<text>{_text(tree['text'])}</text>"
@@ -75,28 +75,28 @@ _TEXT, _ELEMENT = {"kind", "text"}, {"kind", "tag", "props", "children"}
 def canonical(tree: Any) -> str:
     """Return the canonical text of a tree.
 
-    Raises `InvalidValue` with the path of what no tree holds, `PayloadTooLarge`.
+    Raises `InvalidValue` with the path of an invalid part of the tree, `PayloadTooLarge`.
     """
     return codec.encode("tree", _ordered(tree, "tree", FRAME_DEPTH), max_bytes=_MOST.body, max_depth=2 * FRAME_DEPTH)
 
 
 def digest(text: str) -> str:
-    """Return SHA-256 of a canonical text, in hex."""
+    """Return the SHA-256 digest of a canonical text, in hex."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def diff(previous: Any, following: Any) -> FrameDelta:
-    """Return what makes ``following`` of ``previous``; nothing for equal trees."""
+    """Return the delta that turns ``previous`` into ``following``. It has no operations for equal trees."""
     return diff_of_texts(canonical(previous), canonical(following))
 
 
 def diff_of_texts(previous: str, following: str) -> FrameDelta:
-    """Return what makes one tree of another, both given as canonical texts."""
+    """Return the delta that turns one tree into another, both given as canonical texts."""
     return FrameDelta(ops=tuple(_changes(codec.decode(previous), codec.decode(following), [], None, _Shapes())))
 
 
 def apply(previous: Any, delta: FrameDelta) -> Any:
-    """Return the tree after the delta. Raises `InvalidValue` where the delta does not fit."""
+    """Return the tree after the delta. Raises `InvalidValue` if the delta does not fit the tree."""
     root = {"tree": codec.decode(canonical(previous))}
     for op in delta.ops:
         _apply(root, op)
@@ -104,9 +104,9 @@ def apply(previous: Any, delta: FrameDelta) -> Any:
 
 
 def replayed(tree: Any, deltas: Iterable[str]) -> Any:
-    """Return the tree after all these deltas, which changes it in place.
+    """Apply these encoded deltas to a tree in place, and return the tree.
 
-    Raises `InvalidValue` where one does not fit.
+    Raises `InvalidValue` if a delta does not fit.
     """
     root = {"tree": tree}
     for text in deltas:
@@ -116,12 +116,12 @@ def replayed(tree: Any, deltas: Iterable[str]) -> Any:
 
 
 def encode_delta(delta: FrameDelta) -> str:
-    """Return the text of a delta."""
+    """Return a delta as JSON text."""
     return codec.encode_sound({"version": VERSION, "ops": list(delta.ops)}).decode()
 
 
 def decode_delta(text: str) -> FrameDelta:
-    """Return the delta of a text. Raises `InvalidValue` for anything else."""
+    """Return the delta that a JSON text holds. Raises `InvalidValue` for any other text."""
     try:
         found = codec.decode(text)
     except ValueError:
@@ -136,7 +136,10 @@ def decode_delta(text: str) -> FrameDelta:
 
 
 def _ordered(node: Any, path: str, room: int) -> Any:
-    """Return the node with its keys in the canonical order."""
+    """Return a checked copy of the node with its keys in canonical order.
+
+    ``room`` is how many more levels are allowed. Raises `InvalidValue` with the path of an invalid part.
+    """
     if node is None and path == "tree":
         return None
     if room <= 0:
@@ -174,7 +177,7 @@ def _sorted(value: Any, path: str, room: int) -> Any:
 
 
 class _Shapes:
-    """Short values that are equal for equal canonical texts. Each object and list is written once."""
+    """Short byte strings that are equal for values with equal canonical texts. Encodes each object and list once."""
 
     def __init__(self) -> None:
         self._seen: dict[int, bytes] = {}
@@ -207,7 +210,7 @@ def _changes(before: Any, after: Any, path: Path, node: str | None, shapes: _Sha
 
 
 def _list_changes(before: list[Any], after: list[Any], path: Path, node: str | None, shapes: _Shapes) -> Iterator[Op]:
-    """Left to right, so that everything before ``at`` is as it will be."""
+    """Yield the changes of a list from left to right, so that all items before ``at`` are final."""
     at = 0
     for removed, inserted, kept in _stretches(before, after, shapes):
         if kept:
@@ -226,7 +229,7 @@ def _list_changes(before: list[Any], after: list[Any], path: Path, node: str | N
 def _stretches(
     before: list[Any], after: list[Any], shapes: _Shapes
 ) -> Iterator[tuple[Sequence[int], Sequence[int], bool]]:
-    """Yield the positions of both lists, stretch by stretch, and whether those of a stretch are the same children."""
+    """Yield both lists slice by slice: index ranges, and whether the two slices hold the same children in pairs."""
     first, ends = _equal_ends(before, after, shapes)
     last_before, last_after = len(before) - ends, len(after) - ends
     yield range(first), range(first), True
@@ -245,7 +248,7 @@ def _stretches(
 
 
 def _equal_ends(before: list[Any], after: list[Any], shapes: _Shapes) -> tuple[int, int]:
-    """Return how many children are equal at the beginning, and of the others at the end."""
+    """Return how many children are equal at the beginning, and how many of the rest at the end."""
     least = min(len(before), len(after))
     first = 0
     while first < least and shapes.of(before[first]) == shapes.of(after[first]):
@@ -257,7 +260,7 @@ def _equal_ends(before: list[Any], after: list[Any], shapes: _Shapes) -> tuple[i
 
 
 def _in_order(matched: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest run of pairs that is ascending on both sides."""
+    """Return the longest subsequence of pairs that ascends on both sides."""
     tails: list[int] = []
     ends: list[int] = []
     back: list[int | None] = []
@@ -278,14 +281,14 @@ def _in_order(matched: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _identities(children: Sequence[Any]) -> list[str | None]:
-    """Return the id of each child, None where it has none of its own among its siblings."""
+    """Return the id of each child; None for a child without an id, or with the id of a sibling."""
     found = [_identity(child) for child in children]
     counted = Counter(found)
     return [name if counted[name] == 1 else None for name in found]
 
 
 def _identity(value: Any) -> str | None:
-    """Return the id of an element: its prop ``id``, if that is a text."""
+    """Return the id of an element: its prop ``id`` if that is a text that is not empty, else None."""
     if not isinstance(value, dict) or value.get("kind") != "element" or not isinstance(value.get("props"), dict):
         return None
     found = value["props"].get("id")

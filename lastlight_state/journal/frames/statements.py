@@ -16,13 +16,13 @@ from lastlight_state.journal.models import FRAMES
 from lastlight_state.journal.projections import FrameDetailRow, FrameSummaryRow
 from lastlight_state.journal.rows import RunFrameRow
 
-# Frames out of their rows: a whole text, and the deltas after it. What does not fit is an error, never data.
+# Rebuilding frames from rows: a whole text, and the deltas after it. Rows that do not fit raise an error.
 
 DELTA = "delta"
 
 
 class Chain:
-    """Rows of a run, one after the other; each delta is applied to the frame before it."""
+    """Rebuilds the frames of a run, row after row. Each delta is applied to the frame before it."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -30,9 +30,9 @@ class Chain:
         self._text: str | None = None
 
     def next(self, row: RunFrameRow) -> str:
-        """Return the canonical text of the row's frame.
+        """Return the canonical text of the frame in the next row.
 
-        Raises `FrameChainBroken`; a later whole frame can be read again.
+        Raises `FrameChainBroken` for a broken row. A later frame that is stored whole can be read again.
         """
         before, previous = self._number, self._text
         self._number, self._text = row["frame_no"], None
@@ -69,9 +69,9 @@ class Chain:
 
 
 def text_of(run_id: str, rows: Sequence[RunFrameRow]) -> str:
-    """Return the text of the last row.
+    """Return the text of the frame in the last row, rebuilt from all rows.
 
-    Its digest vouches for all the changes at once; each is looked at where it does not.
+    Applies all deltas and checks only the last digest. If that differs, rebuilds and checks frame after frame.
     """
     text = _at_once(rows)
     if text is None or codec.digest(text) != rows[-1]["content_hash"]:
@@ -80,7 +80,7 @@ def text_of(run_id: str, rows: Sequence[RunFrameRow]) -> str:
 
 
 def _at_once(rows: Sequence[RunFrameRow]) -> str | None:
-    """Return what a whole text and the deltas after it make; None where they do not fit together."""
+    """Return the text after applying all deltas to the whole text; None if the rows do not fit together."""
     whole, *deltas = rows
     if any(row["encoding"] != DELTA or row["frame_no"] != whole["frame_no"] + n for n, row in enumerate(deltas, 1)):
         return None
@@ -93,7 +93,7 @@ def _at_once(rows: Sequence[RunFrameRow]) -> str | None:
 
 
 def texts(run_id: str, rows: Iterable[RunFrameRow]) -> Iterator[tuple[RunFrameRow, str]]:
-    """Return each row with its text."""
+    """Yield each row with the text of its frame."""
     chain = Chain(run_id)
     for row in rows:
         yield row, chain.next(row)
@@ -125,7 +125,7 @@ _anchor = (
     .limit(number(1))
     .scalar_subquery()
 )
-#: A frame and what it is rebuilt from: the rows from the nearest whole frame at or before it on.
+#: The rows from which a frame is rebuilt: from the nearest whole frame at or before it, up to the frame itself.
 CHAIN = prepared(
     sa.select(*BODY)
     .where(_RUN, _c.frame_no <= _NUMBER, _c.frame_no >= sa.func.coalesce(_anchor, _NUMBER))

@@ -1,6 +1,7 @@
-"""Scores: what scorers said about attempts of tasks, one current score for each attempt, scorer and source.
+"""Scores that scorers gave to attempts of tasks: one current score for each attempt, scorer and source.
 
-A scorer that runs again replaces its score: the old row stays, marked as superseded, and counts in no aggregate.
+If a scorer runs again, its new score replaces the old one. The old row stays, is marked as superseded, and counts in no
+aggregate.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from lastlight_state.journal.models import SCORES
 from lastlight_state.journal.records import Score, ScoreAggregate, ScoreSummary
 from lastlight_state.journal.scores import statements, statements as sql
 
-# What a caller says about scores, checked and as statements name it.
+# Checks of arguments about scores, which become the parameters of statements.
 
 _MOST = limits_of(SCORES)
 
@@ -56,7 +57,7 @@ class ScoreDraft(TypedDict):
 
 #: Columns that hold any JSON value.
 VALUES = ("meta", "input", "output", "expected")
-#: The other columns in which two scores differ that are not the same.
+#: The other columns that must be equal in two scores for these to be the same.
 CONTENT = (
     *("run_id", "node_id", "iteration", "attempt", "scorer_id", "scorer_name", "source"),
     *("score", "reason", "latency_ms", "duration_ms"),
@@ -64,7 +65,7 @@ CONTENT = (
 
 
 def draft_of(score: NewScore, now: datetime) -> ScoreDraft:
-    """Return the parameters of a score."""
+    """Return the columns of a new score, checked."""
     given = valid.group("score", score, NewScore)
     return {
         "id": new_id() if given.id is None else valid.identifier("score.id", given.id, _MOST.id),
@@ -88,7 +89,7 @@ def draft_of(score: NewScore, now: datetime) -> ScoreDraft:
 
 
 def filters(where: ScoreFilter | None) -> Row:
-    """Return the filters of a list or an aggregate, by name."""
+    """Return the checked filters of a list or an aggregate of scores, by name."""
     asked = ScoreFilter() if where is None else valid.group("where", where, ScoreFilter)
     history = valid.word("where.history", asked.history, models.SCORE_HISTORIES)
     return {
@@ -109,7 +110,7 @@ def _run_ids(given: Any) -> list[str]:
 
 
 def _real(where: str, value: Any) -> float:
-    """Return a number that a database can store as a float of 64 bits."""
+    """Return a number as a finite float of 64 bits. Raises `InvalidValue` for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue(where, f"expected a number, got {type(value).__name__}")
     try:
@@ -136,12 +137,12 @@ class Scores(Repository):
     """``store.journal.scores``"""
 
     def record(self, score: NewScore) -> Score:
-        """Store a score as the current one of its task attempt, scorer and source; the one before is superseded.
+        """Store a score as the current one of its task attempt, scorer and source; supersede the one before.
 
-        Equal values again give the stored score, and nothing is written; the time alone is no difference. An ``id`` of
-        the caller's is stored once: with other values it is `AlreadyExists`. Raises `NotFound` for an unknown run,
-        `InvalidValue` for NaN and infinities, `PayloadTooLarge` for a value past 64 KiB. Racing reruns leave exactly
-        one current score.
+        Recording equal values again returns the stored score and writes nothing; a different time alone does not count
+        as a difference. A score with an ``id`` of the caller's is stored once: other values under that id raise
+        `AlreadyExists`. Concurrent reruns leave exactly one current score. Raises `NotFound` for an unknown run,
+        `InvalidValue` for NaN and infinities, `PayloadTooLarge` for a value of more than 64 KiB.
         """
         row = draft_of(score, self._now())
         run_id = row["run_id"]
@@ -153,7 +154,7 @@ class Scores(Repository):
         return of_known_run(run_id, lambda: self._writing(lambda unit: _put(unit, row, at, own_id), repeatable=True))
 
     def get(self, score_id: str) -> Score:
-        """Return the score, superseded or not. Raises `NotFound`."""
+        """Return the score with this id, superseded or not. Raises `NotFound`."""
         return self._one_as(
             Score.of, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=models.SCORE, key=score_id
         )
@@ -161,15 +162,16 @@ class Scores(Repository):
     def list(
         self, *, where: ScoreFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ScoreSummary]:
-        """Return a page of scores, the newest ``scored_at`` first, without inputs, outputs and notes of the scorer."""
+        """Return a page of scores, the latest ``scored_at`` first, without inputs, outputs and the scorer's notes."""
         return self._page_as(sql.LIST, ScoreSummary.of, filters(where), limit, page_token)
 
     def aggregate(
         self, *, where: ScoreFilter | None = None, group_by: models.ScoreGroups = "scorer"
     ) -> builtins.list[ScoreAggregate]:
-        """Count, mean, least, greatest, median and deviation of each scorer's current scores, by name and id.
+        """Return count, mean, minimum, maximum, median and deviation of each scorer's current scores.
 
-        One scorer under two names is two groups. Raises `InvalidValue` for more than 500 groups: filter then.
+        Groups are sorted by the scorer's name and id; a scorer with two names has two groups. Raises `InvalidValue` for
+        more than 500 groups: narrow the filter then.
         """
         grouping = statements.GROUPINGS[valid.word("group_by", group_by, models.SCORE_GROUPS)]
         given = filters(where)
@@ -182,9 +184,9 @@ class Scores(Repository):
 
 
 def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
-    """Find the score, or store it in place of the current one.
+    """Return the equal stored score, or store this score in place of the current one.
 
-    Two may look before either has stored: of them one inserts, and the other, who then inserts nothing, looks again.
+    Two transactions may look before either has stored. Then one inserts; the other inserts nothing and looks again.
     """
     while True:
         for known in sorted(unit.rows(sql.KNOWN, row), key=lambda known: known["id"] != row["id"]):
@@ -200,7 +202,7 @@ def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
 
 
 def _told(row: Values, *, is_stored: bool = True) -> Any:
-    """Return what two scores have in common that are the same: all but their ids and times."""
+    """Return the values that two equal scores have in common: all but their ids and times."""
     values = [row[name] for name in VALUES]
     if not is_stored:
         values = [None if text is None else codec.decode(text) for text in values]

@@ -1,4 +1,4 @@
-"""The statements of single scores, and their list."""
+"""The statements of scores: of single scores, their list, and their aggregates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _current = sa.and_(*(_c[name] == bind(name, _c[name]) for name in _ATTEMPT), _c.
 
 
 def _adding() -> sa.Executable:
-    """Insert a score, unless its id is known (a conflict) or its attempt has a current one."""
+    """Return an INSERT of a score. It inserts nothing if the id is stored, or if the attempt has a current score."""
     there = SCORES.alias()
     same = sa.and_(*(there.c[name] == bind(name, _c[name]) for name in _ATTEMPT), there.c.superseded_at.is_(None))
     row = sa.select(*(bind(name, _c[name]) for name in _WRITTEN)).where(~sa.exists().where(same))
@@ -38,7 +38,8 @@ def _adding() -> sa.Executable:
 
 ADD = prepared(_adding(), ScoreRow)
 GET = prepared(sa.select(*SCORES.columns).where(_this_id), ScoreRow)
-#: The score of this id, and the current one of the attempt: locked, so that nobody else supersedes it.
+#: The score with this id, and the attempt's current score. Both are locked, so that no other transaction supersedes
+#: them.
 KNOWN = prepared(sa.select(*SCORES.columns).where(sa.or_(_this_id, _current)).with_for_update(), ScoreRow)
 SUPERSEDE = prepared(sa.update(SCORES).where(_this_id).values(superseded_at=bind("superseded_at", _c.superseded_at)))
 
@@ -61,26 +62,26 @@ LIST = Listing(
 )
 
 
-# Figures over scores, in one statement that both databases run alike.
+# Aggregates over scores, in one statement that runs alike on both databases.
 #
 # The deviation is computed from the distances to the mean: the difference of two sums of squares would lose all digits
-# of scores that are close together. Postgres raises an error for a float that overflows or underflows, in its own
-# ``avg`` too, which squares what it is given. So a group with huge scores is scaled by a power of two, which changes
-# no digit, and what is too small to be squared counts as 0.
+# of scores that are close together. Postgres raises an error for a float that overflows or underflows, even in its own
+# ``avg``, which squares its input. So a group with huge scores is divided by a power of two, which changes no digit.
+# Values that are too small to be squared count as 0.
 
-#: What makes a group, in the order of the result.
+#: The columns of a group, in the order of the result.
 GROUPINGS = {"scorer": ("scorer_name", "scorer_id"), "scorer_and_run": ("scorer_name", "scorer_id", "run_id")}
 
-#: Exponents of two by which a group is divided whose largest score is beyond a limit.
+#: Limits and exponents: a group whose largest score is beyond the limit is divided by two to that exponent.
 _SCALES = ((1e190, 800), (1e70, 400))
-#: Scores that count as 0 beside such a score.
+#: In a group that is scaled, scores below this count as 0.
 _SMALL_SCORE = 1e-60
 #: Distances to the mean whose square counts as 0.
 _SMALL_DISTANCE = 1e-150
 
 
 def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[ScoreAggregate]:
-    """Return the figures of each group of current scores that pass the filters, one group more than there may be."""
+    """Return the aggregates of current scores that pass the filters, by group: at most one group above the limit."""
     chosen = {name: value for name, value in given.items() if value is not None}
     run_ids = chosen.pop("run_ids", None)
     if run_ids is not None and not run_ids:
@@ -114,7 +115,7 @@ def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) ->
 
 
 def _scaled(group: list[Any], conditions: list[Any]) -> sa.Subquery:
-    """Return the scores, the place and the scale of each in its group, and its scaled value."""
+    """Return a subquery of scores with each score's place in its group, the group's scale, and the scaled score."""
     largest = sa.func.max(sa.func.abs(_c.score)).over(partition_by=group)
     exponent = sa.case(*((largest > _real(limit), number(two)) for limit, two in _SCALES), else_=number(0))
     scores = (
@@ -146,12 +147,12 @@ def _square(distance: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
 
 
 def _half(value: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    """Half of a whole number, rounded down."""
+    """Return half of a whole number, rounded down."""
     return value // number(2)
 
 
 def _real(value: float) -> sa.ColumnElement[float]:
-    """Return a float written into the SQL."""
+    """Return a float as a literal in the SQL."""
     return sa.literal_column(f"{value:.17e}" if value else "0e0", sa.Double)
 
 

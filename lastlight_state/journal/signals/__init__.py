@@ -1,7 +1,7 @@
 """Signals: messages sent into a run from outside, numbered in the order they arrive, each taken once.
 
-A signal's ``seq`` starts at 0 and has no gaps within its run. One that arrives before anybody waits for it is kept,
-and given to the first who does.
+A signal's ``seq`` starts at 0 and has no gaps within its run. A signal that arrives before anybody waits for it is kept
+for the first consumer that asks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lastlight_state.journal.records import Signal, SignalSent
 from lastlight_state.journal.rows import RunSignalRow
 from lastlight_state.journal.signals import statements as sql
 
-# What a caller says about signals, checked and as statements name it.
+# Checks of arguments about signals, which become the parameters of statements.
 
 _MOST = limits_of(SIGNALS)
 
@@ -59,7 +59,7 @@ def signal(
     signal_id: str | None,
     now: datetime,
 ) -> SignalDraft:
-    """Return the parameters of a signal."""
+    """Return the columns of a new signal, checked."""
     return {
         "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
         "signal_name": trimmed_name("signal_name", name),
@@ -87,7 +87,7 @@ def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
 
 
 def filters(run_id: str, where: SignalFilter | None, after_seq: int | None, page_token: str | None = None) -> Row:
-    """Return the filters of a list, by name."""
+    """Return the checked filters of a list of signals, by name."""
     asked = SignalFilter() if where is None else valid.group("where", where, SignalFilter)
     if after_seq is not None and page_token is not None:
         raise InvalidValue("page_token", "must not be given together with after_seq")
@@ -104,7 +104,7 @@ def filters(run_id: str, where: SignalFilter | None, after_seq: int | None, page
 
 
 def correlation(where: str, correlation_id: Any) -> Row:
-    """Return the filter by a correlation id: one of the three, or none."""
+    """Return the filter by a correlation id: no filter for `ANY`, and ``uncorrelated`` for None or a blank id."""
     if correlation_id is ANY:
         return {}
     found = trimmed_correlation(where, correlation_id)
@@ -131,14 +131,16 @@ class Signals(Numbered):
         received_by: str | None = None,
         signal_id: str | None = None,
     ) -> SignalSent:
-        """Store a signal for the run: its number, and whether this call stored it.
+        """Store a signal for a run; return its number, and whether this call stored it.
 
-        A run that is paused for this signal runs again from the same commit on, offered to any worker: one that waits
-        for this name, with this correlation id or with none.
-        With a ``signal_id`` a repetition finds the first with ``created=False``; another content under that id is
-        `AlreadyExists` with the stored ``seq``. With ``at`` and no id a signal that is equal in everything counts as
-        the same. Name and correlation id are trimmed, here and in every filter; a blank correlation id is None.
-        Raises `NotFound` for an unknown run, `PayloadTooLarge` past 64 KiB.
+        If the run is paused and waits for this name, with this correlation id or with none, the same commit resumes the
+        run: any worker may take it.
+
+        A repetition with the same ``signal_id`` finds the first signal and returns ``created=False``. Other content
+        under that id raises `AlreadyExists` with the stored ``seq``. With ``at`` and no id, a signal that is equal in
+        everything counts as the same. Name and correlation id are trimmed, here and in every filter; a blank
+        correlation id becomes None. Raises `NotFound` for an unknown run, `PayloadTooLarge` for a payload of more than
+        64 KiB.
         """
         row = signal(run_id, signal_name, payload, correlation_id, at, received_by, signal_id, self._now())
         once = at is not None or signal_id is not None
@@ -163,16 +165,16 @@ class Signals(Numbered):
         wait: float = 0,
         poll_interval: float = 0.5,
     ) -> Signal | None:
-        """Give the oldest signal that nobody took to ``consumer``, in one atomic step; None without one.
+        """Take the oldest pending signal for ``consumer`` in one atomic step. Returns None if there is none.
 
-        With ``wait`` this waits so many seconds for one to come, and looks every ``poll_interval`` seconds. While it
-        waits it holds no connection, and all that wait in a store look with one statement. Where a lock keeps it from
-        looking until then it is `BackendBusy`.
+        ``wait`` is how many seconds to wait for a signal, and ``poll_interval`` the seconds between looks. A waiting
+        call holds no connection, and one statement looks for all waiting calls of a store. Raises `BackendBusy` if a
+        lock prevents looking until the wait is over.
 
-        ``consumer`` is a stable name of the step that waits, such as node and iteration: asking again, also after a
-        crash, gives the same signal. A consumer gets one signal of a run: under another name it is `AlreadyExists`.
-        Of many who ask each gets another signal, the oldest first. What a transaction took is free again when it is
-        rolled back; waiting in one is `MisuseError`.
+        ``consumer`` is a stable name of the step that waits, for example its node and iteration. Asking again, even
+        after a crash, returns the same signal. A consumer gets one signal of a run: asking under another signal name
+        raises `AlreadyExists`. Concurrent consumers get different signals, the oldest first. A rollback makes a taken
+        signal available again. Waiting inside a transaction raises `MisuseError`.
         """
         seconds = valid.seconds("wait", wait)
         valid.seconds("poll_interval", poll_interval)
@@ -221,22 +223,22 @@ class Signals(Numbered):
         return self._append(run_id, self._writing, lambda unit: self._take(unit, names, values), repeatable=True)
 
     def find_taken(self, run_id: str, consumer: str) -> Signal | None:
-        """Return the signal that this consumer took, or None."""
+        """Return the signal of the run that this consumer took, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "consumer": valid.sought("consumer", consumer)}
         return self._find_as(Signal.of, sql.TAKEN, values)
 
     def get(self, run_id: str, seq: int) -> Signal:
-        """Return the signal of this number. Raises `NotFound`."""
+        """Return the signal with this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
         return self._one_as(Signal.of, sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
 
     def find(self, run_id: str, signal_id: str) -> Signal | None:
-        """Return the signal with this key, or None."""
+        """Return the signal with this ``signal_id``, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "signal_id": valid.sought("signal_id", signal_id)}
         return self._find_as(Signal.of, sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
-        """Return the greatest number that is stored, or None for a run without signals."""
+        """Return the number of the run's last signal, or None for a run without signals."""
         found: int | None = self._value(sql.LATEST, {"run_id": valid.sought("run_id", run_id)})
         return found
 
@@ -250,12 +252,12 @@ class Signals(Numbered):
         order: models.Order = "oldest_first",
         page_token: str | None = None,
     ) -> Page[Signal]:
-        """Return a page of a run's signals in the order of their arrival, taken or not. An unknown run has none."""
+        """Return a page of a run's signals, taken or not, in the order they arrived. An unknown run has no signals."""
         listing = sql.LISTS[valid.word("order", order, models.ORDERS)]
         return self._page_as(listing, Signal.of, filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: SignalFilter | None = None) -> int:
-        """Return how many signals pass these filters."""
+        """Return how many of the run's signals pass these filters."""
         given = filters(run_id, where, None)
         return self._reading(lambda unit: sql.LISTS["oldest_first"].count(unit, given))
 
@@ -265,7 +267,7 @@ class Signals(Numbered):
         return arrivals(watch_for(self._scope), (run_id, self._stream.name), seconds, poll_interval, woken=woken)
 
     def _take(self, unit: Unit, names: frozenset[str], values: Row) -> Signal | None:
-        """Take a signal. Those who take of one run do so in turn, so each sees what the one before took."""
+        """Take a signal while the run's counter is locked, so that each call sees which signals earlier calls took."""
         self._stream.locked(unit, values["run_id"])
         taken = unit.row(sql.TAKEN, values)
         if taken is not None:
@@ -274,7 +276,7 @@ class Signals(Numbered):
 
 
 def _same(taken: RunSignalRow, values: Row) -> Signal:
-    """Return the signal that the consumer has, if it is of the name that it asks for."""
+    """Return the signal that the consumer has taken. Raises `AlreadyExists` if it asks for another name."""
     if taken["signal_name"] != values["signal_name"]:
         problem = f"has taken a signal of another name, {taken['signal_name']!r}"
         raise AlreadyExists("consumer", values["consumer"], problem=problem, seq=taken["seq"])
@@ -286,7 +288,7 @@ def _send(unit: Unit, row: SignalDraft) -> SignalSent:
 
 
 def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
-    """Lock, then look, then insert: who waited for the lock sees what its holder stored."""
+    """Insert a signal unless an equal one is stored. Locks before it looks, to see what the last lock holder stored."""
     sql.STREAM.locked(unit, row["run_id"])
     if row["signal_id"] is not None:
         stored = unit.row(sql.FIND, row)
@@ -306,6 +308,9 @@ def _sent(row: SentRow, *, created: bool) -> SignalSent:
 
 
 def _told(row: SignalDraft, *, given: bool = False) -> Any:
-    """Return what two equal signals have in common, apart from their time. ``given``: the payload is text."""
+    """Return the values that two equal signals have in common, apart from their time.
+
+    ``given`` is True if the payload is still JSON text.
+    """
     payload = codec.decode(row["payload"]) if given else row["payload"]
     return row["signal_name"], row["correlation_id"], row["received_by"], codec.canonical(payload)

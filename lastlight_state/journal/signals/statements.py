@@ -28,9 +28,9 @@ TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consume
 
 
 def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[RunSignalRow]:
-    """Return signals of this name, correlation id and time.
+    """Return the query for signals of this name, correlation id and time.
 
-    By itself SQLite walks the whole run, to have nothing to sort.
+    Names its index: on its own SQLite walks the whole run to avoid a sort.
     """
     same = (_RUN, _c.signal_name == bind("signal_name", _c.signal_name), correlated)
     found = through(sa.select(*COLUMNS), SIGNALS, "ix_run_signals_name")
@@ -38,7 +38,7 @@ def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[RunSignalRow]:
     return prepared(found.where(*same, then).order_by(_c.seq), RunSignalRow)
 
 
-#: By whether there is a correlation id: one condition for both would be served by no index.
+#: By whether a correlation id is given. One condition for both cases would use no index.
 REPLAYED = {
     True: _replayed(_c.correlation_id == bind("correlation_id", _c.correlation_id)),
     False: _replayed(_c.correlation_id.is_(None)),
@@ -64,13 +64,13 @@ LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(de
 
 @shaped
 def oldest(given: frozenset[str]) -> Statement:
-    """Return the number of the oldest signal that nobody took and that passes these filters."""
+    """Return the query for the number of the oldest signal that is not taken and passes these filters."""
     return prepared(_oldest(given))
 
 
 @shaped
 def take(given: frozenset[str]) -> Statement[RunSignalRow]:
-    """Mark that signal as taken by ``:consumer``."""
+    """Return an UPDATE that marks the signal found by `oldest` as taken by ``:consumer``."""
     return prepared(
         sa.update(SIGNALS)
         .where(_RUN, _c.seq == _oldest(given).scalar_subquery())

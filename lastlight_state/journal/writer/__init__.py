@@ -1,6 +1,6 @@
-"""Queued append: listeners hear of an event at once, and a thread stores it soon.
+"""Queued writer of events: listeners hear of an event at once, and a thread stores it soon.
 
-What is stored of each run is always the beginning of what this writer was given for it, in that order.
+The stored events of each run are always a prefix of the events that were appended to this writer, in that order.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from lastlight_state.journal.writer.core import Core, Listener
 from lastlight_state.journal.writer.mirrors import Mirror
 from lastlight_state.journal.writer.queue import Entry
 
-# What a caller says about a queued writer.
+# Checks of a queued writer's arguments.
 
 _MOST = limits_of(EVENTS)
 
 
 def check_options(given: Any) -> WriterOptions:
-    """Return the options, each in its range."""
+    """Return the options of a writer. Raises `InvalidValue` for one that is out of its range."""
     found = valid.group("options", given, WriterOptions)
     valid.number("options.max_queued", found.max_queued, least=1)
     valid.number("options.max_queued_bytes", found.max_queued_bytes, least=1)
@@ -61,13 +61,13 @@ def check_types(given: Any) -> frozenset[str]:
     return frozenset(valid.identifier("types", one, _MOST.type) for one in valid.several("types", given))
 
 
-#: Seconds in which a writer that is closed stores what is queued.
+#: The most seconds that closing a writer waits for queued events to be stored.
 CLOSE_SECONDS = 30.0
 NO_OPTIONS = WriterOptions()
 
 
 class PendingEvent:
-    """An event in a queue. ``seq`` is its number, None until it is stored."""
+    """An event in a writer's queue. ``seq`` is its number, None until it is stored."""
 
     def __init__(self, core: Core, entry: Entry, refuse_waiting: Callable[[], None]) -> None:
         self._core = core
@@ -76,12 +76,12 @@ class PendingEvent:
 
     @property
     def run_id(self) -> str:
-        """Return the run that it is for."""
+        """Return the id of the event's run."""
         return self._entry.row["run_id"]
 
     @property
     def event_id(self) -> str:
-        """Return the key of the event: the caller's, or one that was made for it."""
+        """Return the key of the event: the caller's, or a generated one."""
         return str(self._entry.row["event_id"])
 
     @property
@@ -98,8 +98,8 @@ class PendingEvent:
     def wait(self, timeout: float | None = None) -> int:
         """Wait until the event is stored, and return its number.
 
-        Raises the error for which it was given up, `BackendBusy` when the time is over, `StoreClosed` where the writer
-        was closed before, and `MisuseError` inside a transaction's block.
+        Raises the error for which the event was given up, `BackendBusy` if the timeout is over, `StoreClosed` if the
+        writer was closed before, and `MisuseError` inside a transaction's block.
         """
         entry, seconds = self._entry, check_timeout(timeout)
         if not entry.is_decided:
@@ -110,11 +110,11 @@ class PendingEvent:
 
 
 class JournalWriter:
-    """Appends events by way of a queue, for any number of runs. Thread-safe; a context manager.
+    """Appends events through a queue, for any number of runs. Thread-safe; a context manager.
 
-    Each event has a key, so that a batch of unknown outcome is stored again without doubling anything. Events that
-    cannot be stored are handed back by `flush` and `close`, as `UnsavedEvents`. While the database is away events stay
-    queued and are tried again. A process that is killed loses what was not flushed.
+    Each event has a key, so that a batch of unknown outcome can be stored again without duplicates. `flush` and `close`
+    report events that cannot be stored in `UnsavedEvents`. While the database is unavailable, events stay queued and
+    are retried. A process that is killed loses events that were not flushed.
     """
 
     def __init__(self, context: Context, options: WriterOptions, mirrors: Collection[Mirror]) -> None:
@@ -133,11 +133,10 @@ class JournalWriter:
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> PendingEvent:
-        """Queue an event, and tell the listeners in this thread before returning. Arguments as in `Events.append`.
+        """Queue an event, and call the listeners in this thread before returning. Arguments as in `Events.append`.
 
-        An event that could not be written is refused here. If the queue is full, the call waits for room up to
-        ``full_timeout``, unless the options say that a full queue refuses events. Raises `BackendBusy` if there is no
-        room, `StoreClosed`.
+        An invalid event is refused here. If the queue is full, the call waits for room up to ``full_timeout``, unless
+        the options say that a full queue refuses events. Raises `BackendBusy` if there is no room, `StoreClosed`.
         """
         entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._core.offer(entry):
@@ -181,7 +180,7 @@ class JournalWriter:
     def close(self, timeout: float | None = CLOSE_SECONDS) -> None:
         """Refuse further events, store the queued ones, and end. Closing again does nothing.
 
-        Raises `UnsavedEvents` like `flush`. The events that this error has as queued will not be stored any more.
+        Raises `UnsavedEvents` like `flush`. Events that this error lists as still queued will never be stored.
         """
         seconds = check_timeout(timeout)
         core = self._core
@@ -214,7 +213,7 @@ class JournalWriter:
         return self._core.stats()
 
     def __repr__(self) -> str:
-        """Return how many events are queued, and whether it is closed. Never what they say."""
+        """Return a text with the number of queued events, or that the writer is closed. It shows no event."""
         return f"{type(self).__name__}({'closed' if self._core.is_over else f'{len(self._core.queue)} queued'})"
 
     def __enter__(self) -> Self:
@@ -247,19 +246,21 @@ class JournalWriter:
                 return
 
     def _refuse_waiting(self) -> None:
-        """Refuse to wait where that would never end."""
+        """Raise `MisuseError` if waiting here would never end: in a mirror, or inside a transaction's block."""
         self._core.refuse_mirrors()
         if isinstance(self._scope, StoreScope) and self._scope.inside_block():
             raise NestedTransaction("inside a transaction's block: the writer waits for what the block holds")
 
 
 def has_room(core: Core, entry: Entry) -> bool:
-    """Return whether an entry that was refused can be appended now, or never."""
+    """Return True if appending the entry again succeeds now, or will never succeed."""
     return core.queue.refusal is not None or core.queue.has_room(entry.size)
 
 
 def number_of(entry: Entry) -> int:
-    """Return the number of an event that was waited for. Raises why it has none."""
+    """Return the number of an event after waiting for it. Raises the event's error, or `BackendBusy` if it has no
+    number.
+    """
     if entry.error is not None:
         raise entry.error
     if entry.seq is None:

@@ -1,4 +1,4 @@
-"""What a queued writer does, but for the waiting, which threads and coroutines do in ways of their own."""
+"""The parts of a queued writer that do not wait. Threads and coroutines wait in different ways."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Listener = Callable[[QueuedEvent], Any]
 
 
 class Core:
-    """The parts of a writer, put together."""
+    """A queued writer's queue, saver, mirrors and listeners, put together."""
 
     def __init__(self, context: Context, options: WriterOptions, mirrors: Sequence[Mirror]) -> None:
         self.options = options
@@ -39,7 +39,7 @@ class Core:
         self.is_over = False
 
     def entry(self, run_id: str, given: NewEvent) -> Entry:
-        """Return the event as it will be stored: checked and encoded, with a key and a time."""
+        """Return a queue entry for the event: checked and encoded, with a key and a time."""
         found = valid.identifier("run_id", run_id, _MOST.run_id)
         row = event_checks.event(found, given, self._clock.now())
         is_keyed = row["event_id"] is not None
@@ -48,7 +48,7 @@ class Core:
         return Entry(row, is_keyed=is_keyed)
 
     def offer(self, entry: Entry) -> bool:
-        """Append the entry and tell the listeners, if there is room."""
+        """Append the entry to the queue and call the listeners. Returns False if there is no room."""
         if not self.queue.offer(entry):
             return False
         self.saver.notice()
@@ -57,20 +57,20 @@ class Core:
         return True
 
     def full(self) -> BackendBusy:
-        """Return the error of an append without room."""
+        """Return the error to raise for an append to a full queue."""
         queue = self.queue
         return BackendBusy(f"the queue of events is full: {len(queue)} events with {queue.bytes} bytes of payloads")
 
     def subscribe(self, listener: Listener, types: frozenset[str]) -> None:
-        """Tell the listener of every event, or of those of the types."""
+        """Call the listener with every event of these types from now on. An empty set means all types."""
         self._listeners.append((listener, types))
 
     def unsubscribe(self, listener: Listener) -> None:
-        """Tell it no more."""
+        """Stop calling the listener."""
         self._listeners = [subscribed for subscribed in self._listeners if subscribed[0] != listener]
 
     def stats(self) -> WriterStats:
-        """Return what is queued, and what became of the rest."""
+        """Return figures of the queued events, and counts of the stored, duplicate and failed ones."""
         first = next(iter(self.queue.head(1)), None)
         age = None if first is None else timedelta(seconds=time.monotonic() - first.queued_at)
         return WriterStats(
@@ -85,30 +85,30 @@ class Core:
         )
 
     def flush(self, run_id: str | None = None) -> Flush:
-        """Return a flush of what is queued now; of a run, of what is queued up to its last event."""
+        """Return a `Flush` of all events that are queued now, or of those up to the last event of a run."""
         self.refuse_mirrors()
         of_run = (entry for entry in reversed(self.queue.entries()) if entry.row["run_id"] == run_id)
         return Flush(self, self.queue.last if run_id is None else next(of_run, None))
 
     def report(self, flush: Flush) -> None:
-        """Raise `UnsavedEvents` for what is not stored of the flush, and what was not reported before."""
+        """Raise `UnsavedEvents` for events of the flush that are not stored, and for failures not reported before."""
         waiting = [] if flush.is_done else flush.waiting()
         cause = self.saver.error if waiting else None
         self._unreported.report(waiting, cause or (self._late() if waiting else None))
 
     def close(self) -> None:
-        """Take no more events."""
+        """Refuse further events."""
         self.queue.refuse(StoreClosed("the queued writer is closed"))
 
     def report_last(self, flush: Flush) -> None:
-        """Report the same when the writer ends: what is not stored by now will not be."""
+        """Report like `report`, and end the writer. Events that are not stored by now never will be."""
         try:
             self.report(flush)
         finally:
             self.end()
 
     def end(self) -> None:
-        """Forget what is queued still. Whoever waits for it gets `StoreClosed`."""
+        """Drop all queued events. Callers that wait for one of them get `StoreClosed`."""
         self.is_over = True
         for entry in self.queue.entries():
             entry.error = StoreClosed("the queued writer was closed before the event was stored")
@@ -116,13 +116,13 @@ class Core:
         self.queue.wake()
 
     def after_fork(self) -> None:
-        """Leave the events, in a child process, to the parent."""
+        """Drop the queued events in a child process after ``fork()``: the parent stores them."""
         self.is_over = True
         self.queue.after_fork(MisuseError("this writer was made before fork(): make one in the child"))
         self.saver.after_fork()
 
     def refuse_mirrors(self) -> None:
-        """Refuse to wait in a mirror: what is waited for would wait for the mirror."""
+        """Raise `MisuseError` inside a mirror: waiting there would deadlock, because the saver waits for the mirror."""
         if self.saver.is_this_thread:
             raise MisuseError("a mirror cannot wait for the events that come after those that it gets")
 
@@ -134,12 +134,12 @@ class Core:
             if not types or event.type in types:
                 try:
                     listener(event)
-                except Exception as error:  # noqa: BLE001 - the event is queued, and the others are to hear of it
+                except Exception as error:  # noqa: BLE001 - the event is queued; the others must hear of it
                     self._unreported.listener_failed(listener, error)
 
 
 class Flush:
-    """Waits for an entry, and so for all before it."""
+    """Waits for a queue entry, and so for all entries before it."""
 
     def __init__(self, core: Core, last: Entry | None) -> None:
         self._core = core
@@ -150,17 +150,17 @@ class Flush:
 
     @property
     def is_done(self) -> bool:
-        """True if all of them are stored or given up, and the mirrors have them."""
+        """True if all entries of the flush are stored or given up, and the mirrors have them."""
         return self._last is None or self._last.has_left
 
     def is_over(self) -> bool:
-        """Return whether waiting is of no use any more: done, or a whole attempt has failed."""
+        """Return whether waiting is pointless: the flush is done, a whole attempt failed, or the writer ended."""
         if not (self.is_done or self._core.saver.is_at_work):
             self._core.saver.hurry()
         return self.is_done or self._core.saver.failed > self._begun or self._core.is_over
 
     def waiting(self) -> list[Entry]:
-        """Return the entries that are not decided."""
+        """Return the entries of the flush that are neither stored nor given up."""
         found = []
         for entry in self._core.queue.entries():
             if not entry.is_decided:

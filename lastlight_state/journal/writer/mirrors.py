@@ -1,4 +1,4 @@
-"""Mirrors: callables that get the events of a writer once they are stored, such as a log file."""
+"""Mirrors: callables that get a writer's events once they are stored, for example to write a log file."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from lastlight_state.journal.events import Events
 from lastlight_state.journal.records import Appended, Event
 from lastlight_state.journal.writer.queue import Entry
 
-# LineFileMirror: the events of each run in a line file of its own, for people and programs that read files.
+# LineFileMirror writes each run's events to a line file of its own, for people and programs that read files.
 #
-# A file may lag behind the table and never leads: what it lacks is appended before the next events, or by `catch_up`.
-# The mirror remembers nothing; where a file ends is read from the file.
+# A file may lag behind the table, but never runs ahead of it: missing events are appended before the next events, or by
+# `catch_up`. The mirror keeps no state: it reads from the file where the file ends.
 
 SUFFIX = ".jsonl"
 
@@ -36,9 +36,9 @@ SUFFIX = ".jsonl"
 class LineFileMirror:
     """Writes ``<directory>/<run_id>.jsonl``: a line for each stored event, in the order of their numbers.
 
-    Give it to a writer as one of its ``mirrors``. Several mirrors of one directory may write a line twice; its ``seq``
-    tells. Events that were pruned before they came into the file are missing there. A file that was written by
-    something else is left alone.
+    Give it to a writer as one of its ``mirrors``. Several mirrors of one directory may write a line twice; such lines
+    have the same ``seq``. Events that were pruned before they were written to the file are missing there. A file that
+    another program wrote is left alone.
     """
 
     def __init__(self, events: Events, directory: str | Path, *, sync: SyncWord = "os") -> None:
@@ -48,11 +48,11 @@ class LineFileMirror:
             raise InvalidValue("directory", f"expected a path, got {type(directory).__name__}")
         self._events = events
         self._sync: SyncWord = sync
-        #: Where the files are.
+        #: The directory of the files.
         self.directory = files.real(Path(directory))
 
     def __call__(self, events: Sequence[Event]) -> None:
-        """Append these events to the files of their runs, and before them what the files lack."""
+        """Append these events to the files of their runs, after earlier events that a file lacks."""
         problems: list[Exception] = []
         for run_id, of_run in groupby(sorted(events, key=_place), key=lambda event: event.run_id):
             try:
@@ -64,14 +64,16 @@ class LineFileMirror:
 
     @guarded
     def catch_up(self, run_id: str) -> int:
-        """Append what the file of the run lacks, also events that no writer queued; how many lines that were.
+        """Append stored events that the run's file lacks, even if no writer queued them; return how many lines.
 
-        Raises `UnsafePath` for a run whose id is no file name.
+        Raises `UnsafePath` if the run's id cannot be a file name.
         """
         return self._append(valid.sought("run_id", run_id), [])
 
     def path_of(self, run_id: str) -> Path:
-        """Return the file of a run, whether it is there or not. Raises `UnsafePath` for an id that is no file name."""
+        """Return the path of a run's file, even if it does not exist. Raises `UnsafePath` if the id cannot be a file
+        name.
+        """
         name = valid.sought("run_id", run_id) + SUFFIX
         problem = files.component_problem(name) or ("begins with a dot" if name.startswith(".") else None)
         if problem:
@@ -89,7 +91,7 @@ class LineFileMirror:
         return written
 
     def _missing(self, run_id: str, last: int | None, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
-        """Yield what the file lacks behind ``last``: these events where they follow it, else what is stored."""
+        """Yield the events after number ``last``: the given events if they follow without a gap, else stored pages."""
         after = -1 if last is None else last
         behind = [event for event in events if event.seq > after]
         if behind and behind[-1].seq - after == len(behind):
@@ -119,9 +121,9 @@ def _line(event: Event) -> bytes:
 
 
 def _last_seq(path: Path, run_id: str) -> int | None:
-    """Return the number in the last whole line; None for a file that is missing or empty.
+    """Return the event number in the file's last whole line; None if the file is missing or empty.
 
-    Raises `InvalidValue` where that line is no event of the run.
+    Raises `InvalidValue` if that line is not an event of the run.
     """
     try:
         descriptor = files.open_to_read(path, base=files.ROOT)
@@ -142,14 +144,16 @@ def _last_seq(path: Path, run_id: str) -> int | None:
     return int(value["seq"])
 
 
-#: Gets the events of a batch after its commit, in the order in which they were appended.
+#: A callable that gets a batch's events after its commit, in the order in which they were appended.
 Mirror: TypeAlias = Callable[[Sequence[Event]], Any]
 
 _log = logging.getLogger("lastlight_state.journal")
 
 
 class Mirrors:
-    """The mirrors of one writer. One that fails undoes and stops nothing; it is counted, and logged the first time."""
+    """The mirrors of one writer. A mirror that fails undoes and stops nothing; it is counted, and logged the first
+    time.
+    """
 
     def __init__(self, mirrors: Sequence[Mirror]) -> None:
         self.failures = 0
@@ -158,7 +162,7 @@ class Mirrors:
         self._logged: set[int] = set()
 
     def show(self, stored: Sequence[tuple[Entry, Appended]]) -> None:
-        """Give these events to each mirror."""
+        """Call each mirror with these stored events."""
         if not (stored and self._mirrors):
             return
         events = [_event(entry, outcome) for entry, outcome in stored]

@@ -1,7 +1,8 @@
-"""The events that wait to be stored, in their order, and those who wait for them.
+"""The queue of events that wait to be stored, and of callers that wait for them.
 
-An exception from outside may come between any two instructions of a caller. So each step that matters is one operation
-of a deque; sizes are sums that each entry carries, from which the present size is a difference, whatever was cut off.
+A signal or a cancellation may interrupt a caller between any two instructions. So each step that matters is one
+operation of a deque. Each entry carries the sum of sizes up to it, so that the queue's size is a difference and stays
+right after an interruption.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from lastlight_state.errors import StateError
 from lastlight_state.journal.events.checks import EventDraft
 from lastlight_state.locks import RLock
 
-#: How often those who wait look for themselves, in case that nobody woke them.
+#: Seconds after which waiting callers check for themselves, in case nothing woke them.
 LOOK_SECONDS = 0.25
 
 
 class Entry:
-    """An event of the queue: its parameters, and what became of it."""
+    """A queued event: its columns, and later its number or its error."""
 
     __slots__ = ("error", "has_left", "is_keyed", "queued_at", "row", "seq", "size", "total")
 
     def __init__(self, row: EventDraft, *, is_keyed: bool) -> None:
         self.row = row
-        #: Whether the caller gave the key, so that the event may have been stored before it was queued.
+        #: True if the caller gave the key, so that the event may have been stored before it was queued.
         self.is_keyed = is_keyed
         payload = row["payload"]
         self.size = len(payload) if payload.isascii() else len(payload.encode())
-        #: The sizes of all entries up to this one.
+        #: The sum of the sizes of all entries that were ever queued, up to this one.
         self.total = 0
         self.queued_at = time.monotonic()
         self.seq: int | None = None
@@ -42,7 +43,7 @@ class Entry:
 
     @property
     def is_decided(self) -> bool:
-        """True if it is stored or given up."""
+        """True if the event is stored or given up."""
         return self.seq is not None or self.error is not None
 
 
@@ -50,7 +51,7 @@ class Queue:
     """Entries, first in, first out. Callers append; one thread takes them from the front."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        #: Why nothing is taken any more.
+        #: The error that refuses further entries, or None while the queue takes entries.
         self.refusal: StateError | None = None
         self._most = most
         self._most_bytes = most_bytes
@@ -64,12 +65,12 @@ class Queue:
 
     @property
     def bytes(self) -> int:
-        """Return the size of all entries."""
+        """Return the total size of all queued payloads, in bytes."""
         return self._total() - self._left_total
 
     @property
     def last(self) -> Entry | None:
-        """Return the entry that was appended last."""
+        """Return the last entry, or None if the queue is empty."""
         try:
             return self._entries[-1]
         except IndexError:
@@ -80,11 +81,11 @@ class Queue:
         return list(self._entries)
 
     def head(self, most: int) -> list[Entry]:
-        """Return the first entries."""
-        return list(islice(self._entries.copy(), most))  # nobody appends to a copy in the middle of this
+        """Return up to ``most`` entries from the front."""
+        return list(islice(self._entries.copy(), most))  # a copy does not change while it is read
 
     def offer(self, entry: Entry) -> bool:
-        """Append the entry, if there is room. Raises the refusal."""
+        """Append the entry and return True, or return False if there is no room. Raises the refusal, if any."""
         with self._lock:
             self.refuse_if_over()
             if not self.has_room(entry.size):
@@ -94,30 +95,31 @@ class Queue:
         return True
 
     def has_room(self, size: int) -> bool:
-        """Return whether an entry of this size can be appended. To an empty queue every one can."""
+        """Return whether an entry of this size can be appended. An empty queue takes an entry of any size."""
         return not self._entries or (len(self._entries) < self._most and self.bytes + size <= self._most_bytes)
 
     def refuse(self, error: StateError) -> None:
-        """Take no more entries."""
+        """Refuse further entries with this error, unless an earlier error refuses them already."""
         with self._lock:
             self.refusal = self.refusal or error
 
     def refuse_if_over(self) -> None:
-        """Raise the refusal."""
+        """Raise a copy of the error that refuses further entries, if there is one."""
         if self.refusal is not None:
             raise type(self.refusal)(str(self.refusal))
 
     def remove(self, entry: Entry) -> None:
-        """Let the entry go, if it is the first."""
+        """Remove the entry from the queue if it is the first."""
         if self._entries and self._entries[0] is entry:
             self._left_total = entry.total
             self._entries.popleft()
             entry.has_left = True
 
     def wait(self, until: Callable[[], bool], seconds: float | None) -> bool:
-        """Wait until that is true, and return whether it is. Looks whenever something becomes of an entry.
+        """Wait until ``until()`` is true, for at most ``seconds``; return whether it is.
 
-        Raises `BackendBusy` where the call runs for a coroutine that was cancelled.
+        Checks again whenever an entry was stored or given up. Raises `BackendBusy` if the call runs for a coroutine
+        that was cancelled.
         """
         gate = waiting.closed_gate()
         end = None if seconds is None else time.monotonic() + seconds
@@ -131,7 +133,7 @@ class Queue:
 
     @contextmanager
     def waking(self, waker: Callable[[], object]) -> Iterator[None]:
-        """Call ``waker`` whenever something becomes of an entry, until the block is left."""
+        """Call ``waker`` whenever an entry may have been stored or given up, until the block is left."""
         self._wakers.append(waker)
         try:
             yield
@@ -140,12 +142,12 @@ class Queue:
                 self._wakers.remove(waker)
 
     def wake(self) -> None:
-        """Let those who wait look."""
+        """Call all wakers, so that waiting callers check again."""
         for waker in list(self._wakers):
             waker()
 
     def after_fork(self, error: StateError) -> None:
-        """Hold nothing, and take nothing, in a child process."""
+        """Drop all entries and refuse further ones with this error, in a child process after ``fork()``."""
         self._lock = RLock()
         self.refusal = error
         for entry in self._entries:

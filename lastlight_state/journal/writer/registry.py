@@ -1,4 +1,7 @@
-"""The open writers: of a store, which are flushed when runs end and closed with the store; and of the process."""
+"""Registries of open writers: of a store, and of the process.
+
+A store's writers are flushed when runs end, and are closed with the store. The process flushes all writers at exit.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from lastlight_state.journal.writer.core import Core
 from lastlight_state.journal.writer.mirrors import Mirror
 from lastlight_state.locks import Lock
 
-#: Seconds for which the end of a run waits for its events.
+#: The most seconds that the end of a run waits for the run's events.
 BOUNDARY_SECONDS = 30.0
-#: Seconds for which the end of the interpreter waits for all writers.
+#: The most seconds that the end of the interpreter waits for all writers.
 EXIT_SECONDS = 5.0
 
 _log = logging.getLogger("lastlight_state.journal")
@@ -38,16 +41,17 @@ class Writer:
 
     @guarded
     def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> JournalWriter:
-        """Return a queued writer of events, for any number of runs; a context manager.
+        """Return a new queued writer of events, for any number of runs. It is a context manager.
 
-        ``mirrors`` are called with the events of each batch once they are stored, such as a `LineFileMirror`. The
-        writer is closed with the store. Raises `MisuseError` in a transaction or view, `ReadOnlyTransaction`.
+        Each of ``mirrors`` is called with the events of a batch once they are stored, for example a `LineFileMirror`.
+        The writer is closed with the store. Raises `MisuseError` in a transaction or view, `ReadOnlyTransaction` in a
+        read-only store.
         """
         return self._context.remember(Opened).open(self._context, options, mirrors)
 
 
 class Opened:
-    """The writers of one store."""
+    """The open writers of one store."""
 
     def __init__(self) -> None:
         self._writers: WeakSet[JournalWriter] = WeakSet()
@@ -55,7 +59,9 @@ class Opened:
         self._is_attached = False
 
     def open(self, context: Context, options: WriterOptions, mirrors: Collection[Mirror]) -> JournalWriter:
-        """Return a new writer. Raises `MisuseError` in a transaction or view, and where nothing can be written."""
+        """Return a new writer. Raises `MisuseError` in a transaction or view, `ReadOnlyTransaction` in a read-only
+        store.
+        """
         scope = context.scope
         if not isinstance(scope, StoreScope):
             raise MisuseError("a writer stores events in units of its own: make it on the store")
@@ -74,7 +80,7 @@ class Opened:
         return writer
 
     def close(self) -> None:
-        """Close all. Raises the first `UnsavedEvents`, once all are closed."""
+        """Close all writers of the store, then raise the first `UnsavedEvents` if there was any."""
         unsaved: list[UnsavedEvents] = []
         for writer in list(self._writers):
             try:
@@ -87,7 +93,7 @@ class Opened:
             raise unsaved[0]
 
     def _run_ended(self, run: Any) -> None:
-        """Wait until the run's events are stored. What cannot be stored is reported by the next flush."""
+        """Wait until the run's events are stored. The next flush reports events that cannot be stored."""
         end = time.monotonic() + BOUNDARY_SECONDS
         for writer in list(self._writers):
             with suppress(StateError):

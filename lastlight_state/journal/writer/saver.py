@@ -1,7 +1,7 @@
-"""The thread that stores queued events: many in one unit, in their order, again and again while the database is away.
+"""The thread that stores queued events in order, many in one unit, and retries while the database is away.
 
-An event that the database refuses is found by halving its batch, and given up; all others are stored. The thread ends
-when there is nothing to do for a while, and begins again with the next event.
+If the database refuses a batch, halving the batch finds the refused event. That event is given up; all others are
+stored. The thread ends when there is nothing to do for a while, and starts again with the next event.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from lastlight_state.journal.records import Appended, QueuedEvent
 from lastlight_state.journal.writer.mirrors import Mirrors
 from lastlight_state.journal.writer.queue import Entry, Queue
 
-# What went wrong in a writer and was not reported yet. Each error is reported once, also after an interruption.
+# Failures of a writer that were not reported yet. Each is reported once, even after an interruption.
 
 _log = logging.getLogger("lastlight_state.journal")
 
 
 class Unreported:
-    """Events that were given up, and errors of listeners: the first ``most`` of each. All of them are logged."""
+    """Failures to report: events that were given up, and errors of listeners.
+
+    Keeps the first ``most`` of each kind; all of them are logged.
+    """
 
     def __init__(self, most: int) -> None:
         self.failed = 0
@@ -41,7 +44,7 @@ class Unreported:
         self._listener_errors: dict[int, Exception] = {}
 
     def give_up(self, entry: Entry, error: Exception) -> None:
-        """Note an event that cannot be stored."""
+        """Log an event that cannot be stored, and keep it for the next report."""
         self.failed += 1
         row = entry.row
         _log.error("event %r of run %r cannot be stored: %s", row["event_id"], row["run_id"], error)
@@ -49,13 +52,13 @@ class Unreported:
             self._failures[next(self._number)] = event_of(entry), error
 
     def listener_failed(self, listener: Callable[..., object], error: Exception) -> None:
-        """Note what a listener raised."""
+        """Log an exception that a listener raised, and keep it for the next report."""
         _log.error("a listener of events failed: %r", listener, exc_info=error)
         if len(self._listener_errors) < self._most:
             self._listener_errors[next(self._number)] = error
 
     def report(self, waiting: Sequence[Entry], cause: Exception | None) -> None:
-        """Raise `UnsavedEvents` with everything that is not reported, and these entries that are not stored yet."""
+        """Raise `UnsavedEvents` with all unreported failures and the ``waiting`` entries, unless there are none."""
         failures, errors = list(self._failures.items()), list(self._listener_errors.items())
         if not (failures or errors or waiting):
             return
@@ -74,7 +77,7 @@ class Unreported:
 
 
 def event_of(entry: Entry) -> QueuedEvent:
-    """Return the event of an entry, for callers."""
+    """Return the queued event of an entry, as callers see it."""
     return QueuedEvent.of({**entry.row, "payload": codec.decode(entry.row["payload"])})
 
 
@@ -82,26 +85,26 @@ def event_of(entry: Entry) -> QueuedEvent:
 IDLE_SECONDS = 2.0
 #: Seconds between two attempts while the database is away: the first pause, which doubles, and the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-#: More entries than a queue ever has.
+#: A number of entries that no queue reaches.
 _NEVER = sys.maxsize
 
 
 class Batches(Numbered):
-    """Stores queued events, all of a batch or none."""
+    """Stores batches of queued events: all events of a batch or none."""
 
     _stream = sql.STREAM
 
     def store(self, batch: Sequence[Entry], *, in_doubt: bool) -> tuple[list[Appended], bool]:
-        """Return what became of each event, and whether the unit may have met events that it stored itself.
+        """Store a batch; return the outcome of each event, and whether an earlier attempt may have stored the events.
 
-        ``in_doubt``: they may be stored already.
+        ``in_doubt`` is True if an attempt before this call may have stored them.
         """
 
         doubts = [in_doubt]
 
         def work(unit: Unit) -> list[Appended]:
             drafts = [Draft(entry.row, is_fresh=not (entry.is_keyed or doubts[-1])) for entry in batch]
-            doubts.append(True)  # for when it is run again
+            doubts.append(True)  # if work runs again, its first run may have stored them
             return statements.append(unit, drafts)
 
         if len(batch) > 1:
@@ -112,19 +115,19 @@ class Batches(Numbered):
 
 
 class Saver:
-    """Takes entries from a queue and stores them. Of its threads one works at a time."""
+    """Takes entries from a queue and stores them. At most one of its threads works at a time."""
 
     def __init__(
         self, queue: Queue, batches: Batches, options: WriterOptions, mirrors: Mirrors, unreported: Unreported
     ) -> None:
         self.stored = self.duplicates = 0
-        #: The number of the attempt that began last, and of the one that failed last because of the database.
+        #: The number of the last attempt that began, and of the last attempt that failed because of the database.
         self.begun = self.failed = 0
-        #: Why that one failed.
+        #: The error of the last failed attempt.
         self.error: Exception | None = None
-        #: What is to live as long as the thread has work: the writer, which its store knows by a weak reference.
+        #: The writer, kept alive as long as the thread has work: its store holds only a weak reference to it.
         self.owner: object = None
-        #: Told to end, whatever is queued.
+        #: True once the thread must end, whatever is queued.
         self.is_over = False
         self._queue = queue
         self._batches = batches
@@ -133,7 +136,7 @@ class Saver:
         self._unreported = unreported
         self._working: dict[str, int] = {}
         self._gate = waiting.closed_gate()
-        #: How many entries are worth waking the thread for.
+        #: The length of the queue from which on an append wakes the thread.
         self._wanted = _NEVER
         self._pause = 0.0
         self._in_doubt = False
@@ -141,35 +144,35 @@ class Saver:
 
     @property
     def is_at_work(self) -> bool:
-        """True if there is a thread."""
+        """True if a thread is storing entries or waiting for them."""
         return bool(self._working)
 
     @property
     def is_this_thread(self) -> bool:
-        """True if the caller is that thread: a mirror."""
+        """True if the caller runs in the saver's thread, as a mirror does."""
         return self._working.get("thread") == threading.get_ident()
 
     def notice(self) -> None:
-        """Note that an event was appended."""
+        """Start the thread after an append, or wake it if enough entries are queued."""
         if not self._working:
             self._start()
         elif len(self._queue) >= self._wanted:
             waiting.wake(self._gate)
 
     def hurry(self) -> None:
-        """Store what is there now for a waiting caller, without waiting for more or for a better time."""
+        """Store the queued entries now, for a waiting caller. Does not wait for more entries or for a pause to end."""
         self._is_hurried = True
         waiting.wake(self._gate)
         if not self._working:
             self._start()
 
     def end(self) -> None:
-        """Let the thread end after what it is at."""
+        """Tell the thread to end after its current attempt."""
         self.is_over = True
         waiting.wake(self._gate)
 
     def after_fork(self) -> None:
-        """Forget, in a child process, the thread, which it does not have."""
+        """Forget the thread in a child process after ``fork()``: threads do not survive a fork."""
         self.is_over = True
         self._working.clear()
 
@@ -183,11 +186,11 @@ class Saver:
             finally:
                 self._working.clear()
                 self._queue.wake()
-            if self.is_over or not self._queue:  # an entry that came meanwhile may have seen this thread at work
+            if self.is_over or not self._queue:  # a meanwhile appended entry may have started no thread
                 return
 
     def run_here(self) -> None:
-        """Store what is queued in the caller's thread, unless there is one at work. Ends at the first failure."""
+        """Store the queued entries in the caller's thread, unless a thread is at work. Ends at the first failure."""
         me = threading.get_ident()
         if self._working.setdefault("thread", me) == me:
             failed = self.failed
@@ -198,7 +201,7 @@ class Saver:
                 self._working.clear()
 
     def _start(self) -> None:
-        with suppress(RuntimeError):  # at the end of the interpreter there are no new threads; see `run_here`
+        with suppress(RuntimeError):  # no thread starts at interpreter exit; see `run_here`
             threading.Thread(target=self.run, name="lastlight-journal", daemon=True).start()
 
     def _has_work(self) -> bool:
@@ -233,7 +236,10 @@ class Saver:
         self._queue.wake()
 
     def _store(self, batch: Sequence[Entry]) -> None:
-        """Store these, but for those that are refused. Raises `BackendError` for the first that may be stored later."""
+        """Store these entries, and give up those that the database refuses.
+
+        Raises `BackendError` for the first entries that may be stored later.
+        """
         try:
             outcomes, in_doubt = self._batches.store(batch, in_doubt=self._in_doubt)
         except (BackendBusy, BackendUnavailable):
