@@ -1,4 +1,4 @@
-"""Schedules: crons (what runs when), operators' overrides of them, and fires (what ran, and how it ended)."""
+"""The schedules domain: crons (what runs when), operators' overrides of crons, and fires (each run of a cron)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ public(
 class Schedules(Face):
     """``store.schedules``"""
 
-    #: Crons: what runs when, and what is due.
+    #: Crons: their definitions, next times, and taking of due crons.
     crons: Part[Crons] = Part("lastlight_state.schedules.crons.Crons")
-    #: What operators changed about single crons.
+    #: Overrides: operators' changes to single crons.
     overrides: Part[Overrides] = Part("lastlight_state.schedules.overrides.Overrides")
-    #: What ran: one row for each fire of a cron.
+    #: Fires: one row for each time a cron ran.
     fires: Part[Fires] = Part("lastlight_state.schedules.fires.Fires")

@@ -1,4 +1,4 @@
-"""Argument groups: the definition of a cron, the claim on a fire, how a fire ended, and the error it ended with."""
+"""Argument groups: a cron's definition, the claim on a fire, the outcome of a fire, and a fire's error."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class CronSpec:
     """The definition of a cron: what it starts, and when.
 
     ``payload`` is JSON of at most 64 KiB, copied to each fire. A fire is on time up to ``grace_seconds`` after its
-    instant. ``catch_up`` decides what happens to overdue instants: ``one`` fire stands for all of them, ``all`` of them
-    fire, or ``none`` does. With ``overlap="skip"`` an instant is skipped while an earlier fire is still running.
+    instant. ``catch_up`` decides about overdue instants: with ``one`` a single fire stands for all of them, with
+    ``all`` each fires, with ``none`` none fires. With ``overlap="skip"`` an instant is skipped while an earlier fire is
+    still running.
     """
 
     pattern: str
@@ -33,7 +34,7 @@ class CronSpec:
 
 @dataclass(frozen=True)
 class FireError:
-    """Why a fire failed. ``detail`` is any JSON; the whole error is at most 16 KiB as JSON."""
+    """The error of a failed fire. ``detail`` is any JSON; the whole error is at most 16 KiB as JSON."""
 
     message: str
     type: str | None = None
@@ -41,7 +42,7 @@ class FireError:
 
     @classmethod
     def of(cls, error: BaseException, *, detail: Any = None) -> FireError:
-        """Return the error for an exception: the name of its type, and at most 4,000 characters of its message.
+        """Return the error for an exception: its type's name, and at most 4,000 characters of its message.
 
         Characters that a database refuses are replaced, so that every exception can be stored.
         """
@@ -50,9 +51,9 @@ class FireError:
 
 @dataclass(frozen=True)
 class FireOutcome:
-    """The outcome of a fire, and its counts. A count is None where it does not apply, 0 where nothing was found.
+    """The outcome of a fire, and its counts. A count is None if it does not apply, 0 if nothing was found.
 
-    ``failed`` needs an ``error``; a plain text becomes its message. ``note`` is at most 1 KiB.
+    The status ``failed`` needs an ``error``; a plain text becomes its message. ``note`` is at most 1 KiB.
     """
 
     status: FireResult = "ok"
@@ -82,10 +83,11 @@ class ClaimRow(TypedDict):
 
 
 class FireClaim(Record):
-    """The right to run one fire, valid until somebody takes the fire over. Can be passed to other processes as JSON.
+    """The right to run one fire, valid until another owner takes the fire over. Can be passed to other processes as
+    JSON.
 
-    ``epoch`` grows with each owner. ``fire_id`` stays the same for all owners: use it as the idempotency key of what
-    the fire starts. A heartbeat renews by ``lease``.
+    ``epoch`` grows with each owner. ``fire_id`` stays the same for all owners: use it as the idempotency key of the
+    work that the fire starts. A heartbeat renews the lease by ``lease``.
     """
 
     fire_id: str

@@ -1,4 +1,4 @@
-"""Checks of arguments that several repositories of this domain take."""
+"""Checks of arguments that several repositories of this domain share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lastlight_state.schedules.models import FIRES, SCHEDULES
 
 # Taking several fires in one call, each in a transaction of its own. Shared by `take_due` and `take_stale`.
 #
-# A row that cannot be taken does not keep the others from being taken.
+# A row that cannot be taken does not stop other rows from being taken.
 
 _log = logging.getLogger("lastlight_state.schedules")
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("lastlight_state.schedules")
 def claimed(
     rows: Iterable[RowT | CorruptData], claim: Callable[[RowT], FireClaim | None], limit: int
 ) -> tuple[FireClaim, ...]:
-    """Return at most ``limit`` claims, one from each row for which ``claim`` does not return None.
+    """Return at most ``limit`` claims, one for each row for which ``claim`` returns a claim.
 
     A row that fails or cannot be read is logged and passed over. After a database error no other row is tried. The
     first error is raised only if nothing was claimed, so that the caller always gets the claims that were stored.
@@ -55,7 +55,7 @@ def claimed(
 
 
 def claim_of(row: ClaimRow, lease: timedelta) -> FireClaim:
-    """Return the claim on the fire of a row, which renews by ``lease``."""
+    """Return the claim on the fire in this row. A heartbeat renews it by ``lease``."""
     return FireClaim.of({**row, "lease": lease})
 
 
@@ -73,16 +73,16 @@ _MOST, _FIRE = limits_of(SCHEDULES), limits_of(FIRES)
 
 
 def name(where: str, value: Any) -> str:
-    """Return the name of a cron."""
+    """Return the given name of a cron, checked."""
     return valid.identifier(where, value, _MOST.name)
 
 
-#: The most names, or targets, that a call keeps to.
+#: The most names, and the most targets, by which a call filters.
 MOST_CHOSEN = 50
 
 
 def chosen(names: Any, targets: Any) -> dict[str, list[str] | None]:
-    """Return the crons that a call keeps to, by name and by target. None for all."""
+    """Return the filters of a call by cron name and by target. None matches all crons."""
     return {"cron_name": _several("names", names, _MOST.name), "target": _several("targets", targets, _MOST.target)}
 
 
@@ -95,27 +95,30 @@ def _several(where: str, given: Any, limit: int) -> list[str] | None:
 
 
 def owner(value: Any) -> str:
-    """Return the name of the process that runs fires."""
+    """Return the given name of the process that runs fires, checked."""
     return valid.identifier("owner", value, _FIRE.owner)
 
 
 def lease(value: Any) -> timedelta:
-    """Return how long a claim lasts: one second to 24 hours."""
+    """Return the given length of a lease, checked: one second to 24 hours."""
     return valid.duration("lease", value, least=models.SHORTEST_LEASE, most=models.LONGEST_LEASE)
 
 
 def claims(value: Any) -> int:
-    """Return how many fires a call takes: 1 to 100."""
+    """Return the most fires that a call takes, checked: 1 to 100."""
     return valid.number("limit", value, least=1, most=models.CLAIMS)
 
 
 def payload(where: str, value: Any) -> str | None:
-    """Return a payload as JSON text."""
+    """Return a payload as JSON text, or None."""
     return None if value is None else codec.encode(where, value, max_bytes=_MOST.payload)
 
 
 def error(where: str, given: Any) -> str | None:
-    """Return an error as JSON text; a plain text becomes its message. `PayloadTooLarge` past 16 KiB."""
+    """Return an error as JSON text. A plain text becomes its message.
+
+    Raises `PayloadTooLarge` for more than 16 KiB.
+    """
     if given is None:
         return None
     if isinstance(given, str):

@@ -40,7 +40,7 @@ NO_OVERRIDE: OverriddenColumns = {
 
 @dataclass(frozen=True)
 class Own:
-    """The part of a cron's own definition that can be overridden."""
+    """The fields of a cron's own definition that an override can change."""
 
     pattern: str
     timezone: str
@@ -48,13 +48,13 @@ class Own:
 
     @classmethod
     def of(cls, row: OwnColumns) -> Self:
-        """Return what a schedule's row says."""
+        """Return these fields of a schedule's row."""
         return cls(row["pattern"], row["timezone"], row["enabled"])
 
 
 @dataclass(frozen=True)
 class Effective:
-    """The values in effect, and which of them come from an override."""
+    """A cron's pattern, time zone and switch in effect, and which of them come from an override."""
 
     pattern: str
     timezone: str
@@ -65,28 +65,29 @@ class Effective:
 
     @property
     def overridden(self) -> bool:
-        """True if an override changes anything."""
+        """True if an override changes any of the three values."""
         return self.pattern_overridden or self.timezone_overridden or self.enabled_overridden
 
     @property
     def plan(self) -> str:
-        """Return the zone and pattern that instants are computed from, as ``planned_with`` keeps them."""
+        """Return the zone and pattern from which next instants are computed, as ``planned_with`` stores them."""
         return f"{self.timezone} {self.pattern}"
 
 
 def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
-    """Return the switch that an override's row sets; None if it leaves the cron's own.
+    """Return the switch that an override's row sets; None if it keeps the cron's own switch.
 
-    A row that leaves it holds ``inherits_enabled = 1`` and, for programs that know only ``enabled``, ``enabled = 1``.
-    If ``enabled`` is 0 beside it, such a program has switched the cron off.
+    A row that keeps it has ``inherits_enabled = 1`` and, for programs that know only ``enabled``, ``enabled = 1``. If
+    such a row has ``enabled = 0``, a program of that kind has switched the cron off.
     """
     return None if enabled is None or (enabled and inherits) else enabled
 
 
 def effective(own: Own, override: OverriddenColumns) -> Effective:
-    """Return what is in effect under an override's columns, named as in `lastlight_state.schedules.models.OVERRIDDEN`.
+    """Return a cron's values in effect under an override's columns.
 
-    An override that changes the pattern alone leaves the cron's own time zone.
+    The columns are named as in `lastlight_state.schedules.models.OVERRIDDEN`. An override that changes only the pattern
+    keeps the cron's own time zone.
     """
     switch = enabled_by(override["override_enabled"], override["override_inherits"])
     pattern, zone = override["override_schedule"], override["override_zone"]

@@ -25,7 +25,7 @@ from lastlight_state.db.schema.guards import (
 from lastlight_state.db.schema.indexes import through, where
 from lastlight_state.db.valid import words
 
-# The vocabularies of the schedules domain, and its bounds that are no column's.
+# Allowed words of the schedules domain, and limits that are not those of a column.
 
 TargetKind = Literal["workflow", "handler"]
 CatchUp = Literal["one", "all", "none"]
@@ -45,10 +45,10 @@ FIRE_RESULTS = words(FireResult)
 #: The statuses of a fire that ran and has ended.
 FINISHED = ("ok", "partial", "failed", "abandoned")
 
-#: How many characters an error keeps of the name of an exception's type.
+#: How many characters of an exception type's name an error keeps.
 TYPE_CHARS = 80
 
-# Durations and counts.
+# Limits and defaults of durations and counts.
 GRACE_SECONDS = 604_800
 SHORTEST_LEASE = timedelta(seconds=1)
 LONGEST_LEASE = timedelta(hours=24)
@@ -65,7 +65,7 @@ FIRE = "cron_fire"
 
 
 class CronOverrideModel(Base):
-    """An operator's changes to one cron. Without a row the configured default is in effect."""
+    """An operator's changes to one cron. Without a row the cron's own definition is in effect."""
 
     __tablename__ = "cron_overrides"
     __table_args__ = described(
@@ -116,7 +116,7 @@ class CronScheduleModel(Base):
 
 
 class CronFireModel(Base):
-    """One fire of a cron: who ran it, for which instant, how it ended and what it dispatched."""
+    """One fire of a cron: its instant, who ran it, how it ended and what it dispatched."""
 
     __tablename__ = "cron_fires"
     __table_args__ = described(
@@ -167,12 +167,13 @@ Index("ix_cron_fires_newest", _fire.started_at, _fire.id)
 Index("ix_cron_fires_running", _fire.cron_name, _fire.target, _fire.id, **where("status = 'running'"))
 
 
-# The trigger that has a cron planned again after its override changed, also by a program that knows nothing of plans.
+# A trigger that causes a cron to be planned again after its override changed, also by a program without plans.
 #
-# It marks a plan that does not fit what is now in effect: ``planned_with`` is `UNPLANNED`, and the time lies in the
-# past, so that the next `take_due` finds the cron among those that are due. It plans the cron instead of firing it.
+# It marks a plan that does not fit the values now in effect: ``planned_with`` becomes `UNPLANNED`, and the next time
+# lies in the past, so that the next `take_due` finds the cron among the due ones. That call plans the cron instead of
+# firing it.
 
-#: The ``planned_with`` of a cron that waits to be planned again. Patterns are kept with their zone and a blank.
+#: The ``planned_with`` of a cron that waits to be planned again. Other values are a zone, a blank and a pattern.
 UNPLANNED = "unplanned"
 
 _OVERRIDE = "FROM cron_overrides AS o WHERE o.name = cron_schedules.name"
@@ -187,7 +188,7 @@ UNPLAN = declare_reaction(
         sets="next_run_at = created_at, planned_with = 'unplanned'",
         when=(
             f"retired_at IS NULL AND coalesce({_ENABLED}, enabled) "
-            # An instant that a caller set stays: it has no pattern that it could fit.
+            # An instant that a caller set stays: there is no pattern that it must fit.
             "AND coalesce(planned_with, CASE WHEN next_run_at IS NULL THEN 'unplanned' END) "
             f"<> coalesce((SELECT o.timezone {_OVERRIDE}), timezone) || ' ' "
             f"|| coalesce((SELECT o.schedule {_OVERRIDE}), pattern)"
@@ -210,7 +211,7 @@ THIS_SCHEDULE = SCHEDULES.c.name == bind("name", SCHEDULES.c.name)
 
 IS_RUNNING = FIRES.c.status == constant("running")
 
-#: The columns of an override in a row of its schedule; all NULL without an override.
+#: An override's columns, joined to the row of its schedule; all NULL without an override.
 OVERRIDDEN = (
     OVERRIDES.c.name.label("override_name"),
     OVERRIDES.c.enabled.label("override_enabled"),
@@ -221,7 +222,7 @@ OVERRIDDEN = (
 
 WITH_OVERRIDE = SCHEDULES.outerjoin(OVERRIDES, OVERRIDES.c.name == SCHEDULES.c.name)
 
-#: When a cron is due next. NULL while its plan waits to be made again: then the stored time is no instant, but a mark.
+#: The time when a cron is due next. NULL while the cron waits to be planned again: then the stored time is only a mark.
 NEXT_RUN_AT = sa.case((SCHEDULES.c.planned_with.is_distinct_from(constant(UNPLANNED)), SCHEDULES.c.next_run_at))
 
 #: The columns of a schedule, under the names that records use.
@@ -237,7 +238,7 @@ SCHEDULE_COLUMNS = (
 #: The columns of a `lastlight_state.schedules.records.Cron`.
 CRON_COLUMNS = (*SCHEDULE_COLUMNS, *OVERRIDDEN)
 
-#: When the lease of a fire ends, under the name that records use.
+#: The end of a fire's lease, under the name that records use.
 LEASE_END = FIRES.c.lease_until.label("lease_expires_at")
 
 #: The columns of a `FireClaim`.
@@ -261,10 +262,10 @@ INSTANT: dict[str, Any] = {
     "index_where": FIRES.c.scheduled_for.is_not(None),
 }
 
-#: Whether a fire of the cron ``:name`` runs on a lease that has not expired at ``:now``.
+#: True if a fire of the cron ``:name`` runs on a lease that has not expired at ``:now``.
 #:
 #: Use it only in a statement after the one that locked the schedule's row. In the locking statement itself Postgres
-#: would answer from before it waited for the lock.
+#: would answer with the data from before it waited for the lock.
 RUNS_LIVE = sa.exists(
     through(sa.select(number(1)), FIRES, "ix_cron_fires_running").where(
         FIRES.c.cron_name == bind("name", FIRES.c.cron_name),

@@ -1,4 +1,4 @@
-"""Overrides: what an operator changed about a cron. Without an override the cron's own definition is in effect.
+"""Overrides: operators' changes to crons. Without an override the cron's own definition is in effect.
 
 A cron need not be stored in the database: services that keep their crons in files combine them with overrides by
 `resolve`. An override of an unknown name is kept, because the cron may come back.
@@ -30,7 +30,7 @@ from lastlight_state.schedules.models import OVERRIDES, SCHEDULES
 from lastlight_state.schedules.records import CronOverride, EffectiveCron
 from lastlight_state.schedules.rows import CronOverrideRow
 
-# Checks of what callers say about overrides, and configured crons combined with their overrides.
+# Checks of arguments about overrides, and combining configured crons with their overrides.
 
 _LIMITS = limits_of(SCHEDULES)
 
@@ -57,7 +57,7 @@ class OverrideDraft(Change):
 
 
 def changes(enabled: Any, schedule: Any, timezone: Any) -> Change:
-    """Return the values of a change."""
+    """Return the columns of a change of an override, and for each field whether the stored value is kept."""
     zone = "UTC" if timezone is UNSET or timezone is None else timezone
     pattern = "* * * * *" if schedule is UNSET or schedule is None else schedule
     read = cron_checks.pattern(pattern, zone, parsed=False, where="schedule")
@@ -75,7 +75,7 @@ def changes(enabled: Any, schedule: Any, timezone: Any) -> Change:
 
 
 def check_defaults(given: Any) -> dict[str, CronSpec]:
-    """Return configured crons by name. Patterns and time zones are checked for their length, not parsed."""
+    """Return the given configured crons by name. Patterns and time zones are checked for their length, not parsed."""
     if not isinstance(given, Mapping):
         raise InvalidValue("defaults", f"expected a mapping of names to CronSpec, got {type(given).__name__}")
     for name, spec in given.items():
@@ -88,7 +88,7 @@ def check_defaults(given: Any) -> dict[str, CronSpec]:
 
 
 def _columns(override: CronOverrideRow | None) -> OverriddenColumns:
-    """Return the columns of an override as they stand in a row of its cron."""
+    """Return an override's columns under the names that they have in a row of its cron."""
     if override is None:
         return NO_OVERRIDE
     return {
@@ -101,7 +101,7 @@ def _columns(override: CronOverrideRow | None) -> OverriddenColumns:
 
 
 def resolved(name: str, default: CronSpec, override: CronOverrideRow | None) -> EffectiveCron:
-    """Return what is in effect for a configured cron, given the row of its override, or None."""
+    """Return the values in effect for a configured cron. ``override`` is the row of its override, or None."""
     held = effective(Own(default.pattern, default.timezone, default.enabled), _columns(override))
     return EffectiveCron(
         name=name,
@@ -119,9 +119,9 @@ _this = OVERRIDES.c.name == bind("name", OVERRIDES.c.name)
 
 
 def _merged(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
-    """Return the stored value if the call keeps it, else the new one.
+    """Return the SQL expression of the stored value if the call keeps it, else of the new one.
 
-    Decided in SQL, so that no change is overwritten.
+    Decided in SQL, so that no concurrent change is overwritten.
     """
     return sa.case((sa.cast(sa.bindparam(keeps, type_=Flag), sa.Boolean), OVERRIDES.c[column]), else_=new[column])
 
@@ -186,13 +186,14 @@ class Overrides(Repository):
         timezone: str | UnsetType | None = UNSET,
         by: str | None = None,
     ) -> CronOverride:
-        """Change the given fields of a cron. None goes back to the cron's own value; a field not given stays.
+        """Change the given fields of a cron. None restores the cron's own value; a field that is not given stays.
 
         Operators who change different fields at the same time do not overwrite each other. A pattern without a zone is
-        read in the zone of the cron. If the plan in effect changes, the cron is planned from now in the same
-        transaction; otherwise no due instant is skipped. ``by`` is stored as the last change's author. Raises
-        `InvalidValue` for a pattern or time zone that cannot be read (without the extra ``cron`` only their length is
-        checked), and if no field is given and there is no override yet.
+        read in the cron's zone. If the change affects the effective pattern or zone, the cron is planned from now in
+        the same transaction; otherwise no due instant is skipped. ``by`` is stored as the author of the last change.
+
+        Raises `InvalidValue` for an unreadable pattern or time zone; without the extra ``cron`` only their length is
+        checked. Also raises `InvalidValue` if no field is given and there is no override yet.
         """
         said = changes(enabled, schedule, timezone)
         key, author, now = shared.name("name", name), valid.optional("by", by, _MOST.updated_by), self._now()
@@ -212,14 +213,15 @@ class Overrides(Repository):
         return self._page_as(LIST, CronOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
-        """Remove the override. Returns whether there was one. The cron is planned again as by `put`."""
+        """Remove the override; return whether there was one. The cron is planned again as by `put`."""
         key, now = valid.sought("name", name), self._now()
         return self._writing(lambda unit: _clear(unit, key, now), repeatable=True)
 
     def resolve(self, defaults: Mapping[str, CronSpec]) -> dict[str, EffectiveCron]:
-        """Return what is in effect for these configured crons: field by field the override, or else the default.
+        """Return the values in effect for these configured crons, by name: each field from the override, else the
+        default.
 
-        One query for any number of names. A name without an override comes back as its default.
+        One query for any number of names. A cron without an override keeps all its defaults.
         """
         known = check_defaults(defaults)
         if not known:

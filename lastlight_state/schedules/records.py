@@ -68,10 +68,11 @@ class CronRow(ScheduleRow, OverriddenColumns):
 
 
 class CronSummary(Record):
-    """A cron as lists show it: its definition, its plan, and what is in effect after an operator's override.
+    """A cron as lists show it: its definition, its plan, and its values in effect after an operator's override.
 
-    ``next_run_at`` is None for a cron that is never due, and for one whose ``planned_with`` is ``unplanned``: another
-    program changed its override, and the next `take_due` plans it. ``effective_enabled`` of a retired cron is False.
+    ``next_run_at`` is None for a cron that is never due. It is also None if ``planned_with`` is ``unplanned``: another
+    program changed the override, and the next `take_due` plans the cron. ``effective_enabled`` of a retired cron is
+    False.
     """
 
     name: str
@@ -110,7 +111,7 @@ class CronSummary(Record):
 
 
 class Cron(CronSummary):
-    """A whole cron: also its payload, and its error: that of its last fire, or why it cannot be planned."""
+    """A cron with its payload and its error: the error of its last fire, or the reason why it cannot be planned."""
 
     error: Any
     payload: Any
@@ -123,7 +124,8 @@ class Cron(CronSummary):
 class EffectiveCron(Record):
     """The values in effect for a configured cron, and for each whether an operator changed it.
 
-    ``overridden_by`` and ``overridden_at`` say who last changed the override, and when; None without an override.
+    ``overridden_by`` and ``overridden_at`` are the author and time of the override's last change; None without an
+    override.
     """
 
     name: str
@@ -139,7 +141,7 @@ class EffectiveCron(Record):
 
 
 class SyncReport(Record):
-    """The result of `sync`, by name. Each name stands in one of the five lists, which are sorted."""
+    """The result of `sync`: five sorted lists of cron names. Each name is in one of them."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -181,7 +183,7 @@ class FireRow(FireSummaryRow):
 
 
 class FireSummary(Record):
-    """A fire as lists show it. A count is None where it does not apply, 0 where nothing was found."""
+    """A fire as lists show it. A count is None if it does not apply, 0 if nothing was found."""
 
     id: str
     cron_name: str
@@ -210,7 +212,7 @@ class FireSummary(Record):
 
 
 class Fire(FireSummary):
-    """A whole fire: also its payload, and the error that it ended with."""
+    """A fire with its payload, and the error that it ended with."""
 
     error: Any
     payload: Any
@@ -221,7 +223,7 @@ class Fire(FireSummary):
 
 
 class CronHealth(Record):
-    """The health of a cron, by the ends of its newest fires.
+    """The health of a cron, judged by how its newest fires ended.
 
     ``failure_streak`` is the number of its latest finished fires that did not end ``ok``, at most 10.
     """
@@ -235,7 +237,7 @@ class CronHealth(Record):
 
 
 class FireDay(Record):
-    """The numbers of fires that began on a day of UTC, by status. A status that none has is absent."""
+    """How many fires began on a day in UTC, by status. A status without fires is absent."""
 
     start: datetime
     counts: dict[str, int]

@@ -1,4 +1,4 @@
-"""Crons: what runs when, and taking what is due.
+"""Crons: what runs when, and taking due crons.
 
 Each cron stores its next instant, ``next_run_at``. It is computed when the cron is defined or taken, never while
 polling. Nothing here runs jobs: a service's own loop takes due fires, runs them, and stores how they ended.
@@ -33,11 +33,12 @@ class Crons(Repository):
         """Create a cron, or change the definition of an existing one. A retired cron comes back with its history.
 
         A new cron is first due at its first instant after now. An existing cron keeps its switch unless ``enabled`` is
-        given, and keeps its next instant, due or not, unless its pattern or time zone changes. A given ``next_run_at``
+        given. It keeps its next instant, due or not, unless its pattern or time zone changes. A given ``next_run_at``
         is stored as it is: a past time is due now, None is never due. A cron that is switched on again is planned from
-        now: instants of the pause are not made up for. Raises `InvalidValue` for a pattern that cannot be read or never
-        matches, `ReservedName` for a configured cron, and `MisuseError` where the pattern must be parsed and the extra
-        ``cron`` is not installed.
+        now; instants of the pause do not fire.
+
+        Raises `InvalidValue` for a pattern that cannot be read or never matches, `ReservedName` for a configured cron,
+        and `MisuseError` if the pattern must be parsed and the extra ``cron`` is not installed.
         """
         said = definitions.definition(name, spec, origin="database", parsed=next_run_at is UNSET)
         switch = definitions.optional_flag("enabled", enabled)
@@ -48,12 +49,14 @@ class Crons(Repository):
         )
 
     def sync(self, specs: Mapping[str, CronSpec]) -> SyncReport:
-        """Make these the configured crons: add, change and revive them, and retire the configured ones not given.
+        """Make these the configured crons: add, change and revive them, and retire configured crons that are not given.
 
-        All or nothing. Equal crons are not written, so every replica may call this when it starts. An empty mapping
-        retires every configured cron. The configured ``enabled`` always applies: use an override to switch a cron off.
-        Raises `InvalidValue` naming every wrong cron, `Conflict` ``cron_origin`` naming every cron that was created at
-        run time with `put`, and `MisuseError` if the extra ``cron`` is not installed.
+        All or nothing. Unchanged crons are not written, so that every replica may call this when it starts. An empty
+        mapping retires every configured cron. The configured ``enabled`` always applies: use an override to switch a
+        cron off.
+
+        Raises `InvalidValue` naming every invalid cron, `Conflict` ``cron_origin`` naming every cron that was created
+        at run time with `put`, and `MisuseError` if the extra ``cron`` is not installed.
         """
         wanted = definitions.definitions(specs)
         now = self._now()
@@ -63,11 +66,11 @@ class Crons(Repository):
         return found.report
 
     def get(self, name: str) -> Cron:
-        """Return the cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
+        """Return the cron, retired or not, with its values in effect after an override. Raises `NotFound`."""
         return self._one_as(Cron.of, plans.GET, {"name": name}, kind=models.CRON, key=name)
 
     def find(self, name: str) -> Cron | None:
-        """Return the cron, retired or not, or None."""
+        """Return the cron, retired or not, or None for an unknown name."""
         return self._find_as(Cron.of, plans.GET, {"name": valid.sought("name", name)})
 
     def list(
@@ -109,7 +112,7 @@ class Crons(Repository):
 
         For loops that do not use `take_due`. A loop that calls this **before** it fires, and fires only if the call
         succeeds, fires each instant once. ``error=None`` clears the stored error. Raises `LostRace` with the
-        ``current`` next instant, `Conflict` ``retired``, or `NotFound`; then nothing was written.
+        ``current`` next instant, `Conflict` ``retired``, or `NotFound`; then nothing is written.
         """
         values: plans.TrackedRun = {
             "name": shared.name("name", name),
@@ -132,15 +135,16 @@ class Crons(Repository):
     ) -> tuple[FireClaim, ...]:
         """Take due fires for ``owner``: at most ``limit``, at most one per cron, the earliest instant first.
 
-        With ``names`` or ``targets`` (at most 50 each), only fires of these crons, or of crons with these targets. Any
-        number of processes may call this at once: each instant of a cron fires once. When this returns, the
-        fires are stored as running and their crons have their next instants. Run each, and store how it ended
-        with ``fires.finish``. Take as many as you can run at once: nobody renews the leases of fires that wait.
-        While nothing is due this only reads. A cron whose override another program has changed is planned from
-        this call on; instants before it are not made up for. A cron that fails is logged and stops no other.
-        One that can be planned no more, as by a damaged pattern, fires this last time: its next instant is None
-        and its error says why. Raises `MisuseError` if something is due and the extra ``cron`` is not
-        installed.
+        ``names`` and ``targets`` (at most 50 each) restrict this to these crons, and to crons with these targets. Any
+        number of processes may call this at once: each instant of a cron fires once. When this returns, the fires are
+        stored as running and their crons have their next instants. Run each fire, and store how it ended with
+        ``fires.finish``. Take only as many as you can run at once: nobody renews the leases of fires that wait. While
+        nothing is due, this only reads.
+
+        If another program has changed a cron's override, the cron is planned from this call on; earlier instants do not
+        fire. A cron that fails is logged and stops no other. A cron that can no longer be planned, for example with a
+        damaged pattern, fires one last time: its next instant becomes None, and its error holds the reason. Raises
+        `MisuseError` if something is due and the extra ``cron`` is not installed.
         """
         taker = DueTaker(
             owner=shared.owner(owner),
@@ -155,10 +159,10 @@ class Crons(Repository):
     def next_due_at(
         self, *, names: Collection[str] | None = None, targets: Collection[str] | None = None
     ) -> datetime | None:
-        """Return the next time at which a cron is due or the lease of a running fire ends. None for never.
+        """Return the next time at which a cron is due or the lease of a running fire ends; None for never.
 
-        A time in the past if `take_due` has a cron to plan again, because another program changed its override. With
-        ``names`` or ``targets``, of these crons only, as `take_due` takes them.
+        Returns a past time if `take_due` must plan a cron again because another program changed its override. ``names``
+        and ``targets`` restrict the crons as in `take_due`.
         """
         chosen = shared.chosen(names, targets)
         if [] in chosen.values():
@@ -168,11 +172,11 @@ class Crons(Repository):
         return min(filter(None, (found["due"], found["stale"])), default=None)
 
     def replan(self, name: str | None = None) -> int:
-        """Compute again the next instants that no longer match their pattern; returns how many changed.
+        """Recompute next instants that no longer match their pattern, of one cron or of all; return how many changed.
 
-        Use it after an update of time zone data or after changes of schedules by hand. For one cron, or for all. An
-        enabled cron without a next instant gets one. Instants that are due, and instants that a caller set, stay.
-        Raises `NotFound` for an unknown name.
+        Use this after an update of time zone data, or after schedules were changed by hand. An enabled cron without a
+        next instant gets one. Due instants, and instants that a caller set, stay. Raises `NotFound` for an unknown
+        name.
         """
         now = self._now()
         if name is not None:

@@ -1,4 +1,4 @@
-"""Defining crons, one by one or the configured ones as a whole, with the plans that follow. Works of `crons`."""
+"""Defining crons, one by one or by a whole configuration, and planning them anew. Implements calls of `crons`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lastlight_state.schedules.effective import NO_OVERRIDE, Own, effective
 from lastlight_state.schedules.models import SCHEDULES
 from lastlight_state.schedules.records import Cron, CronRow, SyncReport
 
-# Checks of what callers say about crons; each returns values as statements name them.
+# Checks of arguments about crons. Each returns values as statements name them.
 
 _MOST = limits_of(SCHEDULES)
 
@@ -48,8 +48,8 @@ class Definition(TypedDict):
 def definition(name: Any, spec: Any, *, origin: models.Origin, parsed: bool = True) -> Definition:
     """Return the columns of a cron's definition.
 
-    With ``parsed=False`` the pattern is only checked for its length if the extra ``cron`` is not installed. Raises
-    `InvalidValue`, `PayloadTooLarge`, and `MisuseError` where the pattern must be parsed without the extra.
+    With ``parsed=False`` and without the extra ``cron``, the pattern is only checked for its length. Raises
+    `InvalidValue`, `PayloadTooLarge`, and `MisuseError` if the pattern must be parsed without the extra.
     """
     valid.group("spec", spec, CronSpec)
     return {
@@ -68,7 +68,7 @@ def definition(name: Any, spec: Any, *, origin: models.Origin, parsed: bool = Tr
 
 
 def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") -> str:
-    """Return a pattern as it is stored, checked in its time zone; ``parsed`` as in `definition`."""
+    """Return a pattern in its stored form, checked in its time zone. ``parsed`` is as in `definition`."""
     valid.identifier("timezone", timezone, _MOST.timezone)
     try:
         text = valid.identifier("pattern", cron.trimmed(given), _MOST.pattern)
@@ -78,22 +78,22 @@ def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") 
 
 
 def instant(where: str, given: Any) -> datetime | None:
-    """Return a time, or None for never."""
+    """Return the given time in UTC, or None, which means never."""
     return None if given is None else aware_utc(where, given)
 
 
 def optional_instant(where: str, given: datetime | UnsetType | None) -> datetime | UnsetType | None:
-    """Return a time, None for never, or UNSET."""
+    """Return the given time in UTC, None for never, or UNSET if no time was given."""
     return UNSET if given is UNSET else instant(where, given)
 
 
 def optional_flag(where: str, given: Any) -> bool | UnsetType:
-    """True, False, or UNSET."""
+    """Return the given flag, or UNSET if none was given."""
     return UNSET if given is UNSET else valid.flag(where, given)
 
 
 def definitions(specs: Any) -> dict[str, Definition]:
-    """Return the definitions of a configuration, sorted by name. Raises `InvalidValue` naming every wrong cron."""
+    """Return a configuration's definitions, sorted by name. Raises `InvalidValue` that names every invalid cron."""
     if not isinstance(specs, Mapping):
         raise InvalidValue("specs", f"expected a mapping of names to CronSpec, got {type(specs).__name__}")
     found, wrong = {}, {}
@@ -109,7 +109,7 @@ def definitions(specs: Any) -> dict[str, Definition]:
 
 
 def list_filters(enabled: Any, origin: Any, due_before: Any, retired: Any) -> Row:
-    """Return the filters of a list of crons."""
+    """Return the checked filters of a list of crons, by name."""
     chosen: Row = {}
     if enabled is not None:
         chosen["only_enabled" if valid.flag("enabled", enabled) else "only_disabled"] = {}
@@ -133,7 +133,7 @@ def put(
     enabled: bool | UnsetType = UNSET,
     next_run_at: datetime | UnsetType | None = UNSET,
 ) -> Cron:
-    """Store a definition. Without ``enabled`` a new cron takes that of its definition, an existing one keeps its own.
+    """Store a definition. Without ``enabled`` a new cron takes the definition's switch; an existing one keeps its own.
 
     Raises `ReservedName` if a cron of the other origin has the name, unless that cron is retired.
     """
@@ -174,10 +174,10 @@ def _changed(
 
 
 def _plan(row: CronRow, said: Definition, now: datetime) -> CronPlan:
-    """Return the plan of a changed definition: a new one if the effective pattern or zone changes with it.
+    """Return the plan of a changed definition. It is a new plan if the effective pattern or zone changes.
 
     An instant that is due under both patterns stays. A cron that was switched off is planned from now: instants during
-    the pause are not made up for.
+    the pause do not fire.
     """
     before, held = plans.effective_of(row), effective(Own.of(said), row)
     before_now = row["next_run_at"] if before.enabled else None
@@ -188,7 +188,7 @@ def _plan(row: CronRow, said: Definition, now: datetime) -> CronPlan:
 
 @dataclass(frozen=True)
 class Differences:
-    """The differences of a configuration from stored crons. Each name stands in one of the lists, which are sorted."""
+    """The differences between a configuration and the stored crons. Each name is in one of the sorted lists."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -208,7 +208,10 @@ class Differences:
 
 
 def compare(unit: Unit, wanted: Mapping[str, Definition]) -> Differences:
-    """Compare a configuration with the stored crons. Raises `Conflict` naming every cron created at run time."""
+    """Compare a configuration with the stored crons.
+
+    Raises `Conflict` that names every cron which was created at run time under a configured name.
+    """
     stored = {row["name"]: row for row in unit.rows(sql.CONFIGURED)}
     stored |= {row["name"]: row for row in _named(unit, [name for name in wanted if name not in stored])}
     live = {name: row for name, row in stored.items() if row["retired_at"] is None}
@@ -230,7 +233,7 @@ def compare(unit: Unit, wanted: Mapping[str, Definition]) -> Differences:
 
 
 def apply(unit: Unit, wanted: Mapping[str, Definition], now: datetime) -> Differences:
-    """Make the stored crons equal to the configuration. Replicas doing the same wait, and then find no difference."""
+    """Make the stored crons equal to the configuration. A replica doing the same waits, then finds no difference."""
     unit.named_lock(plans.NEW_NAMES)
     found = compare(unit, wanted)
     if not wanted and found.retired:

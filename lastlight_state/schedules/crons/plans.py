@@ -1,6 +1,6 @@
-"""The plan of a cron: when it is due next, and what that was computed from.
+"""The plan of a cron: when it is due next, and from which zone and pattern that was computed.
 
-A stored plan no longer matches when the pattern, the time zone or the zone's data change.
+A stored plan no longer matches after the pattern, the time zone or the zone's data change.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from lastlight_state.schedules.effective import Effective, EffectiveColumns, Ove
 from lastlight_state.schedules.models import CRON, CRON_COLUMNS, SCHEDULES, THIS_SCHEDULE, UNPLANNED, WITH_OVERRIDE
 from lastlight_state.schedules.records import Cron, CronRow
 
-# The schedule's row, which is locked before anything is decided about the cron, its override or its fires.
+# The schedule's row is locked before anything is decided about the cron, its override or its fires.
 #
-# *Lock, then look*: the row is locked by a statement of its own, and read by the next. A statement that locks the row
-# and joins the override at once would, after waiting for the lock on Postgres, return the new row beside the old
-# override.
+# *Lock, then look*: one statement locks the row, and the next reads it. On Postgres, a single statement that locks the
+# row and joins the override would, after waiting for the lock, return the new row with the old override.
 
-#: Named lock held while a schedule is added, or a name without a schedule is overridden.
+#: A named lock, held while a schedule is added, or while a name without a schedule is overridden.
 NEW_NAMES = "cron names"
 
 GET = prepared(sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE).where(THIS_SCHEDULE), CronRow)
@@ -38,15 +37,15 @@ LOCK = prepared(sa.select(SCHEDULES.c.name).where(THIS_SCHEDULE).with_for_update
 
 
 def find_locked(unit: Unit, name: str) -> CronRow | None:
-    """Return the locked row with its override's columns, or None for a name without a schedule."""
+    """Lock a schedule's row; return it with its override's columns, or None for a name without a schedule."""
     locked = unit.row(LOCK, {"name": name})
     return None if locked is None else unit.row(GET, locked)
 
 
 def find_or_reserve(unit: Unit, name: str) -> CronRow | None:
-    """Return the row as `find_locked`.
+    """Return the row like `find_locked`.
 
-    After None, no other unit adds a schedule or overrides a missing one until this unit ends.
+    If it returns None, no other unit adds a schedule or overrides a missing one until this unit ends.
     """
     row = find_locked(unit, name)
     if row is None:
@@ -56,7 +55,7 @@ def find_or_reserve(unit: Unit, name: str) -> CronRow | None:
 
 
 def lock(unit: Unit, name: str) -> CronRow:
-    """Return the locked row with its override's columns. Raises `NotFound`."""
+    """Lock a schedule's row; return it with its override's columns. Raises `NotFound`."""
     row = find_locked(unit, name)
     if row is None:
         raise valid.not_found(CRON, name)
@@ -64,7 +63,7 @@ def lock(unit: Unit, name: str) -> CronRow:
 
 
 def get(unit: Unit, name: str) -> Cron:
-    """Return the whole cron. Raises `NotFound`."""
+    """Return the cron with all its columns. Raises `NotFound`."""
     found = unit.find(Cron.of, GET, {"name": name})
     if found is None:
         raise valid.not_found(CRON, name)
@@ -73,14 +72,14 @@ def get(unit: Unit, name: str) -> Cron:
 
 _MOST = limits_of(SCHEDULES)
 
-#: The type of the error of a cron that has no next instant.
+#: The error type of a cron that has no next instant.
 NOT_PLANNED = "not_planned"
 _TICK = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
 class CronPlan:
-    """The next instant and what it was computed from, or the error that says why there is no next instant.
+    """A cron's next instant and what it was computed from, or the error that tells why it has no next instant.
 
     ``planned_with`` is None if nothing was computed: a caller set the instant, or the cron is switched off.
     """
@@ -120,12 +119,12 @@ OFF = CronPlan(None)
 
 
 def effective_of(row: EffectiveColumns) -> Effective:
-    """Return what is in effect for the cron of a row with its override's columns."""
+    """Return a cron's values in effect, from a row with its override's columns."""
     return effective(Own.of(row), row)
 
 
 def planned(held: Effective, after: datetime) -> CronPlan:
-    """Return the plan for the first instant after ``after``. If there is no such instant, the plan carries the reason.
+    """Return the plan for the first instant after ``after``. Without such an instant, the plan carries an error.
 
     Raises only `MisuseError`, if the extra ``cron`` is not installed.
     """
@@ -146,7 +145,7 @@ def from_now(row: PlanColumns, held: Effective, now: datetime) -> CronPlan:
 
 
 def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
-    """Return whether the stored instant is an instant of the effective pattern.
+    """Return whether a row's stored instant is an instant of the effective pattern.
 
     An instant that a caller set always matches, and so does a due instant of this pattern. A due instant that was
     planned with another pattern matches if it is also an instant of this one.
@@ -169,7 +168,7 @@ def is_due_under_both(instant: datetime, planned_with: str, held: Effective, now
 
 
 def store(unit: Unit, row: CronRow, plan: CronPlan) -> bool:
-    """Store the plan of a locked row if it differs from the stored one. Return whether it did."""
+    """Store the plan of a locked row if it differs from the stored plan; return whether it differs."""
     values = stored_as(row, plan)
     same = (row["next_run_at"], row["planned_with"]) == (plan.next_run_at, plan.planned_with)
     if same and not values["sets_error"]:
@@ -179,7 +178,10 @@ def store(unit: Unit, row: CronRow, plan: CronPlan) -> bool:
 
 
 def stored_as(row: CronRow, plan: CronPlan) -> StoredPlan:
-    """Return a plan as parameters. A plan with an instant clears a stored "not planned" error; a fire's error stays."""
+    """Return a plan as statement parameters.
+
+    A plan with an instant clears a stored "not planned" error; the error of a fire stays.
+    """
     error = row["error"]
     not_planned = isinstance(error, dict) and error.get("type") == NOT_PLANNED
     sets = codec.decode(plan.error) != error if plan.error else not_planned and plan.next_run_at is not None
@@ -194,10 +196,11 @@ def stored_as(row: CronRow, plan: CronPlan) -> StoredPlan:
 def after_override(unit: Unit, row: CronRow | None, columns: OverriddenColumns, now: datetime) -> None:
     """Plan a cron again after its override changed. ``row`` is its locked row before the change; None does nothing.
 
-    It is planned from now, but an instant that is due under both patterns stays. The plan is stored in any case: the
-    trigger of the override has marked the row where the plan does not fit. Without the extra ``cron`` no instant can
-    be computed. Then a cron that is switched off loses its plan, and any other plan that no longer fits stays marked:
-    whoever has the extra plans the cron again in `take_due`.
+    The cron is planned from now, but an instant that is due under both patterns stays. The plan is stored in any case,
+    because the override's trigger has marked the row if its plan does not fit.
+
+    Without the extra ``cron`` no instant can be computed. Then a cron that is switched off loses its plan. Any other
+    plan that no longer fits stays marked: `take_due` plans the cron again in a process that has the extra.
     """
     if row is None:
         return
@@ -208,7 +211,7 @@ def after_override(unit: Unit, row: CronRow | None, columns: OverriddenColumns, 
 
 
 def _changed_plan(row: CronRow, held: Effective, now: datetime) -> CronPlan:
-    """Return the plan like `from_now`, but drop an instant that a caller set: a change of the override replaces it."""
+    """Return the plan like `from_now`, but drop an instant that a caller set: the changed override replaces it."""
     before: PlanColumns = {
         "next_run_at": row["next_run_at"],
         "planned_with": row["planned_with"] or "",
@@ -223,7 +226,10 @@ def _impossible(held: Effective, problem: str) -> CronPlan:
 
 
 def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:
-    """Store the run and the next instant of a service's own loop, if the stored instant is the expected one."""
+    """Store the run and next instant of a service's own loop, if the stored next instant is the expected one.
+
+    Raises `LostRace` for another stored instant, `Conflict` ``retired``, and `NotFound`.
+    """
     row = lock(unit, values["name"])
     if row["retired_at"] is not None:
         raise Conflict(f"the cron {row['name']!r} is retired", code="retired", name=row["name"])
@@ -239,12 +245,12 @@ def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:
 
 
 def replan(unit: Unit, row: CronRow | None, now: datetime) -> bool:
-    """Store the plan that the locked row should have. Return whether its plan was another one."""
+    """Store the plan that the locked row should have; return whether the stored plan was a different one."""
     return row is not None and store(unit, row, from_now(row, effective_of(row), now))
 
 
 def mismatched(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -> Iterator[str]:
-    """Yield the names of crons whose plan no longer matches, sorted, read in portions."""
+    """Yield the sorted names of crons whose plan no longer matches. Reads crons in batches."""
     after = ""
     while True:
         found, in_all = reading(lambda unit, after=after: unit.sound(sql.IN_PLACE, {"after": after}))  # type: ignore[misc]

@@ -50,7 +50,7 @@ def _bound(*names: str) -> dict[str, sa.BindParameter[Any]]:
     return {name: bind(name, SCHEDULES.c[name]) for name in names}
 
 
-#: The columns that a plan sets (`schedules.crons.plans.stored_as`).
+#: The columns that storing a plan sets, by the parameters of `schedules.crons.plans.stored_as`.
 PLANNED: dict[str, Any] = {
     **_bound("next_run_at", "planned_with"),
     "error_json": sa.case(
@@ -104,7 +104,7 @@ def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
 
 
 NAMED = Family("name", _named, CronRow)
-#: The most names of one statement of `NAMED`.
+#: The most names that one statement of `NAMED` takes.
 NAMES = 500
 
 #: How many crons one statement of `IN_PLACE` reads.
@@ -118,7 +118,7 @@ IN_PLACE = prepared(
     CronSummaryRow,
 )
 
-#: The filters by name and by target.
+#: The filters of crons by name and by target.
 CHOSEN = {"cron_name": SCHEDULES.c.name.in_, "target": SCHEDULES.c.target.in_}
 
 
@@ -144,7 +144,8 @@ class NextTimes(TypedDict):
     stale: datetime | None
 
 
-#: The earliest instant of a cron, and the earliest end of a fire's lease. A condition is a pair: of crons, of fires.
+#: The earliest next instant of a cron, and the earliest end of a running fire's lease. Each filter is a pair of
+#: conditions: on crons, and on fires.
 NEXT = Filtered(
     _next,
     None,
@@ -157,7 +158,7 @@ _inherits = sa.or_(
     OVERRIDES.c.name.is_(None),
     sa.and_(OVERRIDES.c.enabled == sa.true(), OVERRIDES.c.inherits_enabled == sa.true()),
 )
-#: Whether a cron fires: it is not retired, and is switched on where its override does not say otherwise.
+#: True of crons that fire: not retired, and switched on by their override or, without one, by themselves.
 IS_ON = sa.and_(
     SCHEDULES.c.retired_at.is_(None),
     sa.or_(

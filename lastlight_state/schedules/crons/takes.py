@@ -1,8 +1,8 @@
-"""Taking due crons: the fire and the next instant are stored in one transaction, before anything runs.
+"""Taking due crons: one transaction stores the fire and the next instant before anything runs.
 
-What happens to a due cron (fire, note as missed, or only plan again) is decided before any lock is taken. Then each
-cron has a transaction of its own, which locks the schedule's row and does nothing if the row has changed since. The
-unique index over instants makes sure that no instant fires twice.
+Before any lock is taken it is decided what happens to a due cron: fire, record a missed fire, or only plan again. Then
+each cron has a transaction of its own, which locks the schedule's row and does nothing if the row has changed since.
+The unique index over instants makes sure that no instant fires twice.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ def _due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     )
 
 
-#: Due crons, the earliest first, behind the place that the last portion reached.
+#: Due crons, the earliest first, after the last cron of the batch before.
 DUE = Filtered(_due, None, DueRow, **CHOSEN)
-#: Locks the row, to compare it with the one that was read. A row that another transaction holds is skipped, because it
-#: is being taken or changed at this moment; so schedulers do not wait for one another.
+#: Locks the row and reads it again, to compare it with the row read before. A row that another transaction has locked
+#: is skipped, because that transaction is taking or changing it; so schedulers do not wait for one another.
 LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True), DueRow)
 
 _decided = sa.select(
@@ -151,8 +151,8 @@ _values = {
     "note": sa.case((_fire.c.status == constant("skipped"), constant("overlap")), else_=bind("note", FIRES.c.note)),
     "payload": _fire.c.payload,
 }
-#: Stores the fire of an instant, or nothing if the instant has one. The fire is stored as ``skipped`` instead of
-#: ``running`` if an earlier fire of the cron is still running and its fires must not overlap.
+#: Stores the fire of an instant, or nothing if the instant has a fire. If an earlier fire of the cron is still running
+#: and its fires must not overlap, the fire is stored as ``skipped`` instead of ``running``.
 FIRE = prepared(
     insert(FIRES)
     .from_select(
@@ -165,7 +165,7 @@ FIRE = prepared(
     SettledFire,
 )
 
-#: Stores the fire and the next instant with the schedule.
+#: Stores the last fire and the next instant in the schedule's row.
 FIRED = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
@@ -177,7 +177,7 @@ FIRED = prepared(
 )
 
 
-#: Notes of missed fires.
+#: The notes that are stored with missed fires.
 LATE = "late, and not caught up with"
 TOO_OLD = "older than the backfill window, with all instants up to its begin"
 
@@ -186,7 +186,7 @@ _TICK = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Decision:
-    """The status of the fire that a due instant gets, if any, and the plan that follows."""
+    """What to do with a due instant: the status of its fire (None for no fire), and the plan that follows."""
 
     status: Literal["running", "missed"] | None
     plan: CronPlan
@@ -194,11 +194,12 @@ class Decision:
 
 
 def decide(row: DueRow, now: datetime, backfill_window: timedelta) -> Decision:
-    """Decide about the row of a due cron, with its override's columns.
+    """Return the decision about a due cron, from its row with its override's columns.
 
-    A cron that is switched off does not fire. Nor does one that was planned with another pattern or zone than the
-    effective one, unless its instant is one of both: then it fires this once, and is planned from now. A cron that has
-    no further instant fires this last time, unless the instant is only a mark.
+    A cron that is switched off does not fire. Neither does a cron whose instant was planned with a pattern or zone that
+    is no longer effective. If that instant also fits the effective pattern, it fires once, and the cron is planned from
+    now. A cron without any further instant fires this last time, unless its instant is only the mark of an unplanned
+    cron.
     """
     held = plans.effective_of(row)
     if row["retired_at"] is not None or not held.enabled:
@@ -221,7 +222,7 @@ def decide(row: DueRow, now: datetime, backfill_window: timedelta) -> Decision:
 
 
 def _on_time(late: timedelta, row: DueRow) -> bool:
-    """Return whether a fire is on time.
+    """Return whether a fire that is ``late`` by this much is still on time.
 
     The times are compared as numbers: a value written by hand may be too large for a timedelta.
     """
@@ -248,10 +249,10 @@ class Settlement(TypedDict):
 
 T = TypeVar("T")
 
-#: One of a repository's ways of running a work (`db.units.scope`).
+#: A function of a repository that runs a work in a unit (`db.units.scope`).
 Run = Callable[[Callable[[Unit], T]], T]
 
-#: Before every instant and name.
+#: A place before every instant and name.
 _BEGIN: tuple[datetime, str] = (datetime(1, 1, 1, tzinfo=UTC), "")
 
 
@@ -266,11 +267,11 @@ class DueTaker:
     chosen: Mapping[str, list[str] | None] = field(default_factory=dict)
 
     def taken(self, reading: Run[Any], writing: Run[Any], limit: int) -> tuple[FireClaim, ...]:
-        """Return at most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
+        """Return at most ``limit`` claims, the earliest instant first. Only reads while nothing is due."""
         return checks.claimed(self._due(reading, limit), lambda row: self._take(writing, row), limit)
 
     def _due(self, reading: Run[Any], limit: int) -> Iterator[DueRow | CorruptData]:
-        """Return due crons, each once. They are read in portions, so that none that gives no claim hides another."""
+        """Yield due crons, each once. They are read in batches, so that crons that give no claim do not hide others."""
         last, seen = _BEGIN, set[str]()
         statement, given = DUE.of(self.chosen)
         while True:
@@ -286,12 +287,12 @@ class DueTaker:
             if sound:
                 last = sound[-1]["next_run_at"], sound[-1]["name"]
             else:
-                limit *= 2  # none of these can be read: look behind them
+                limit *= 2  # no row of this batch can be read: read more rows
 
     def _take(self, writing: Run[Any], row: DueRow) -> FireClaim | None:
-        """Return the claim on a fire of one cron; None if it does not fire, or if somebody else was first.
+        """Return the claim on a fire of one cron; None if it does not fire, or if another process was first.
 
-        After its missed instants are noted, the cron may be due at an instant inside the backfill window: decide again.
+        After missed instants are recorded, the cron may be due at an instant inside the backfill window: decide again.
         """
         decision = decide(row, self.now, self.backfill_window)
         claim: FireClaim | None = self._settled(writing, row, decision)
@@ -323,7 +324,7 @@ class DueTaker:
 
 
 def _settle(unit: Unit, row: DueRow, values: Settlement) -> FireClaim | None:
-    """Store the decided fire, if any, and the next plan, unless the row has changed since the decision."""
+    """Store the decided fire, if any, and the next plan. Does nothing if the row has changed since the decision."""
     if unit.row(LOCK_DUE, values) != row:
         return None
     fire = unit.row(FIRE, values) if values["status"] is not None else None

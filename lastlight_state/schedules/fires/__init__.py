@@ -1,9 +1,9 @@
 """Fires: one row for each time a cron ran, or should have run.
 
-Whoever begins a fire holds a claim on it: a lease that must be renewed, and an epoch that grows with each owner. Only
-the holder can renew or finish the fire. When a lease has expired, another owner may take the fire over; after a few
-owners it is abandoned. So no fire stays ``running`` for ever, and none is finished twice. A fire needs no schedule, and
-stays when its schedule is gone.
+The process that begins a fire holds a claim on it: a lease that must be renewed, and an epoch that grows with each
+owner. Only the holder can renew or finish the fire. When a lease has expired, another owner may take the fire over;
+after a few owners it is abandoned. So no fire stays ``running`` for ever, and none is finished twice. A fire needs no
+schedule, and stays when its schedule is gone.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from lastlight_state.unwinding import block
 #: The most days of `daily`.
 MOST_DAYS = 366
 
-# A block around the work of a fire: renews its lease while the block runs, and finishes the fire at its end.
+# A block around the work of a fire: it renews the lease while it runs, and finishes the fire at its end.
 
 
 class RunningFire(Held[FireClaim]):
-    """The fire inside a block. The block sets ``outcome`` to say how the fire ended; unset, it ended ``ok``.
+    """The fire inside a block. The block sets ``outcome`` to store how the fire ended; unset, it ended ``ok``.
 
     ``lost`` becomes True when the lease can no longer be renewed, usually because another owner has taken the fire.
     Long work should stop then.
@@ -47,7 +47,7 @@ class RunningFire(Held[FireClaim]):
 
     @property
     def outcome(self) -> FireOutcome | None:
-        """Return how the fire ended, None while it runs.
+        """Return the outcome that the block has set, or None.
 
         Setting an outcome that cannot be stored raises `InvalidValue`.
         """
@@ -67,7 +67,7 @@ def running(
     heartbeat: Callable[[FireClaim], FireClaim],
     finish: Callable[[FireClaim, FireOutcome], object],
 ) -> Iterator[RunningFire]:
-    """Yield the block around a fire. ``heartbeat`` renews its claim, ``finish`` finishes it."""
+    """Run a block around a fire. ``heartbeat`` renews its claim, ``finish`` stores its outcome."""
 
     def renew(held: FireClaim) -> FireClaim | None:
         try:
@@ -90,14 +90,14 @@ def _finish(fire: RunningFire, finish: Callable[[FireClaim, FireOutcome], object
         finish(fire.claim, fire.outcome or FireOutcome())
     except LostRace:
         if fire.outcome is not None:
-            raise  # else the block has finished the fire itself, in a transaction of its own
+            raise  # without an outcome, the block has finished the fire itself, in its own transaction
 
 
 def _finish_failed(fire: RunningFire, error: BaseException, finish: Callable[[FireClaim, FireOutcome], object]) -> None:
-    """Store that the block raised. If that fails, too, the block's own exception is still the one that is raised."""
+    """Store that the block raised ``error``. If storing fails, only a note on ``error`` tells so."""
     try:
         finish(fire.claim, FireOutcome("failed", error=FireError.of(error)))
-    except Exception as failure:  # noqa: BLE001 - told in a note on the block's exception
+    except Exception as failure:  # noqa: BLE001 - a note on the block's exception tells
         error.add_note(f"fire {fire.claim.fire_id!r} could not be finished: {type(failure).__name__}: {failure}")
 
 
@@ -114,39 +114,43 @@ class Fires(Repository):
         scheduled_for: datetime | None = None,
         lease: timedelta = models.LEASE,
     ) -> FireClaim:
-        """Begin a fire outside the plan: "run now", a missed instant, or an instant of a loop of your own.
+        """Begin a fire outside the plan: "run now", a missed instant, or an instant of your own loop.
 
-        ``manual`` fires have no ``scheduled_for``, the others need it. An instant has one fire: for a second one raises
-        `AlreadyExists` with the ``key``, ``status`` and ``owner`` of the first. No schedule is needed; if one has this
-        name, the fire copies its target and payload, and it keeps its next instant. If its fires must not overlap and
-        one is running, raises `Conflict` ``overlap`` naming that fire, and nothing is stored.
+        ``manual`` fires have no ``scheduled_for``; all other fires need it. An instant has one fire: a second one
+        raises `AlreadyExists` with the ``key``, ``status`` and ``owner`` of the first. No schedule is needed. If a
+        schedule has this name, the fire copies its target and payload, and the schedule keeps its next instant. If the
+        schedule's fires must not overlap and one is running, raises `Conflict` ``overlap`` naming that fire, and
+        nothing is stored.
         """
         fire = transitions.create(cron_name, owner, source, actor, scheduled_for, lease, self._now())
         return self._writing(lambda unit: transitions.begin(unit, fire))
 
     def heartbeat(self, claim: FireClaim, *, lease: timedelta | None = None) -> FireClaim:
-        """Extend the lease from now, by the claim's length or by another one; it never gets shorter.
+        """Extend the lease from now, by the claim's length or by ``lease``. It never gets shorter.
 
-        Returns the claim with its new end, and the length for the next time.
-
-        An expired lease is extended, too, as long as nobody has taken the fire over. Raises `ClaimLost` after a
-        takeover, `LostRace` for a finished fire, `NotFound`.
+        Returns the claim with the lease's new end, and with the length for the next heartbeat. An expired lease is
+        extended too, if nobody has taken the fire over. Raises `ClaimLost` after a takeover, `LostRace` for a finished
+        fire, `NotFound`.
         """
         held, length = transitions.held(claim), claim.lease if lease is None else lease
         row = self._held(sql.HEARTBEAT, held, transitions.until(self._now(), length))
         return claim.model_copy(update={**row, "lease": length})
 
     def finish(self, claim: FireClaim, outcome: FireOutcome) -> Fire:
-        """Store how the fire ended. Its error, or no error, is stored with the schedule if that has not fired since.
+        """Store how the fire ended. Also stores its error, or None, in the schedule, unless the schedule has fired
+        since.
 
-        Repeating the same outcome changes nothing; another outcome is `LostRace` with the stored status in ``found``.
-        Raises `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB as JSON.
+        Repeating the same outcome changes nothing; another outcome raises `LostRace` with the stored status in
+        ``found``. Raises `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB
+        as JSON.
         """
         held, ended, now = transitions.held(claim), transitions.outcome(outcome), self._now()
         return self._writing(lambda unit: transitions.finish(unit, held, ended, now), repeatable=True)
 
     def release(self, claim: FireClaim) -> None:
-        """Give the fire back unfinished, so that the next `take_stale` takes it. Errors as `heartbeat`."""
+        """Give up the claim without finishing the fire, so that the next `take_stale` takes it. Errors as in
+        `heartbeat`.
+        """
         self._held(sql.RELEASE, transitions.held(claim), transitions.over(self._now()))
 
     def take_stale(
@@ -161,9 +165,9 @@ class Fires(Repository):
     ) -> tuple[FireClaim, ...]:
         """Take over at most ``limit`` fires whose lease has expired, the earliest first.
 
-        With ``names`` or ``targets`` (at most 50 each), only fires of these crons, or with these targets.
-        Each keeps its id and start, and its epoch grows. A fire that has had ``max_attempts`` owners is closed as
-        ``abandoned`` instead: with 1, a fire that somebody began is never run again.
+        ``names`` and ``targets`` (at most 50 each) restrict this to fires of these crons, and to fires with these
+        targets. Each fire keeps its id and start, and its epoch grows. A fire that has had ``max_attempts`` owners is
+        closed as ``abandoned`` instead; with 1, a fire that was begun is never run again.
         """
         now = self._now()
         chosen = shared.chosen(names, targets)
@@ -174,11 +178,11 @@ class Fires(Repository):
         return () if [] in chosen.values() else taker.taken(self._reading, self._once, self._writing, most)
 
     def get(self, fire_id: str) -> Fire:
-        """Return the whole fire. Raises `NotFound`."""
+        """Return the fire with its payload and error. Raises `NotFound`."""
         return self._one_as(Fire.of, sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
 
     def find(self, fire_id: str) -> Fire | None:
-        """Return the whole fire, or None."""
+        """Return the fire with its payload and error, or None."""
         return self._find_as(Fire.of, sql.GET, {"fire_id": valid.identifier("fire_id", fire_id)})
 
     def list(
@@ -191,33 +195,36 @@ class Fires(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[FireSummary]:
-        """Return a page of fires that began at ``since`` or later, newest first. ``status`` is one word or several.
+        """Return a page of fires that began at ``since`` or later, newest first. ``status`` is one status or several.
 
-        A rare status or source costs as much as there are fires from ``since`` on, of the cron or of all.
+        Filtering by a rare status or source reads all fires from ``since`` on, of the cron or of all crons.
         """
         given = transitions.list_filters(cron_name, status, source, since)
         return self._page_as(sql.listing_of(given), FireSummary.of, given, limit, page_token)
 
     def latest(self, names: Collection[str]) -> dict[str, FireSummary]:
-        """Return the newest fire of each cron, in any status. Names without a fire are absent. At most 500 names."""
+        """Return the newest fire of each cron, in any status, by name. Names without a fire are absent. At most 500
+        names.
+        """
         asked = transitions.names(names)
         return self._reading(lambda unit: health.latest(unit, asked)) if asked else {}
 
     def health(self, names: Collection[str]) -> dict[str, CronHealth]:
-        """Return how the last 10 finished fires of each cron have ended; crons that never fired are included.
+        """Return the health of each cron by name: how its last 10 finished fires ended. Includes crons that never
+        fired.
 
-        ``failure_streak`` counts those after the last ``ok``: 0 to 10. ``last_ok_at`` is None if none of the 10 was
-        ``ok``. Only the newest 200 fires of each cron are read; running, skipped and missed ones are passed over.
-        At most 500 names; one round trip.
+        ``failure_streak`` counts the fires after the last ``ok``: 0 to 10. ``last_ok_at`` is None if none of the 10
+        ended ``ok``. Only the newest 200 fires of each cron are read; running, skipped and missed fires are passed
+        over. At most 500 names; one round trip.
         """
         asked = transitions.names(names)
         return self._reading(lambda unit: health.health(unit, asked)) if asked else {}
 
     def daily(self, days: int = 14, *, cron_name: str | None = None) -> tuple[FireDay, ...]:
-        """Count the fires of each of the last ``days`` days of UTC (1 to 366) by status, oldest first, today last.
+        """Count the fires of each of the last ``days`` days (1 to 366) in UTC by status, oldest day first, today last.
 
-        Days without fires are included. Neither fires that begin in the future nor those whose status cannot be read
-        count. Reads all fires of these days, of the cron or of all.
+        Days without fires are included. Fires that begin in the future, and fires with an unreadable status, are not
+        counted. Reads all fires of these days, of the cron or of all crons.
         """
         now, length = self._now(), valid.number("days", days, least=1, most=MOST_DAYS)
         today = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -232,12 +239,13 @@ class Fires(Repository):
         return tuple(FireDay(start=start, counts=counted.get(f"{start:%Y-%m-%d}", {})) for start in starts)
 
     def running(self, claim: FireClaim, *, lease: timedelta | None = None) -> AbstractContextManager[RunningFire]:
-        """Run a block around the work of a fire, which renews the lease meanwhile and finishes the fire at its end.
+        """Run a block around the work of a fire. It renews the lease meanwhile, and finishes the fire at its end.
 
-        ``with fires.running(claim) as fire``: the block may set ``fire.outcome``, else the fire ends ``ok``. It may
-        also finish the fire itself, in a transaction. If the block raises, the fire ends ``failed`` with that
-        exception, which goes on unchanged; a note on it tells if the failure could not be stored. A lost claim raises
-        `ClaimLost` before the block or at its end; inside it ``fire.lost`` is True. In a transaction: `MisuseError`.
+        ``with fires.running(claim) as fire``: the block may set ``fire.outcome``, else the fire ends ``ok``. The block
+        may also finish the fire itself, in a transaction. If the block raises, the fire ends ``failed`` with that
+        exception, which is re-raised unchanged; a note on it tells if the failure could not be stored. A lost claim
+        raises `ClaimLost` before the block or at its end; inside the block ``fire.lost`` is True. Raises `MisuseError`
+        in a transaction.
         """
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a fire runs longer than a transaction should: call running() on the store")
@@ -246,7 +254,7 @@ class Fires(Repository):
         return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
     def _held(self, statement: Statement[RowT], held: transitions.ClaimParameters, until: datetime) -> RowT:
-        """Return the row that a write on a held fire returns."""
+        """Return the row of a write on a held fire. If the claim no longer holds, raises the reason."""
         values = {**held, "lease_expires_at": until}
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:

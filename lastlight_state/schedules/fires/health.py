@@ -1,7 +1,7 @@
-"""How the newest fires of crons have ended, read with few rows for each cron, however many fires it has.
+"""The health of crons by their newest fires. Few rows are read for each cron, however many fires it has.
 
-One statement serves any number of names. For each name it walks down the index of the cron's fires, passes over fires
-that are running, skipped or missed, and stops at the tenth finished fire, or after `WALK` rows.
+One statement serves any number of names. For each name it walks down the index of the cron's fires and passes over
+fires that are running, skipped or missed. It stops at the tenth finished fire, or after `WALK` rows.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from lastlight_state.schedules.fires.statements import SUMMARY
 from lastlight_state.schedules.models import FINISHED, FIRES
 from lastlight_state.schedules.records import CronHealth, FireSummary, FireSummaryRow
 
-#: How many finished fires health is judged by.
+#: How many finished fires decide about a cron's health.
 STREAK = 10
-#: How many fires of a cron are read to find them.
+#: The most fires of a cron that are read to find them.
 WALK = 200
 
 Binds = Sequence[sa.BindParameter[Any]]
 
 
 def latest(unit: Unit, names: Sequence[str]) -> dict[str, FireSummary]:
-    """Return the newest fire of each cron that has one."""
+    """Return the newest fire of each cron that has one, by cron name."""
     statement, values = LATEST.of(names)
     return {row["cron_name"]: FireSummary.of(row) for row in unit.rows(statement, values)}
 
 
 def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
-    """Return the health of each cron, also of those that never fired."""
+    """Return the health of each cron by name, also of crons that never fired."""
     statement, values = HEALTH.of(names)
     fires: dict[str, list[FireSummary]] = {name: [] for name in names}
     for row in unit.rows(statement, values):
@@ -44,7 +44,7 @@ def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
 
 
 def judged(name: str, fires: Sequence[FireSummary]) -> CronHealth:
-    """Return the health of one cron, from its newest fire, its last finished ones, and a running one."""
+    """Return one cron's health, judged by its newest fire, its last finished fires and a running fire."""
     newest_first = sorted(fires, key=lambda fire: (fire.started_at, fire.id), reverse=True)
     finished = [fire for fire in newest_first if fire.status in FINISHED][:STREAK]
     streak = takewhile(lambda fire: fire.status != "ok", finished)
@@ -70,7 +70,7 @@ def _statement(binds: Binds, *, judging: bool) -> sa.Select[Any]:
 
 
 def _names(binds: Binds) -> sa.CTE:
-    """Return the names as rows, each once: `Family` fills a statement up by repeating the last name."""
+    """Return a CTE with a row for each distinct name: `Family` fills a statement up by repeating the last name."""
     given = sa.values(sa.column("name", columns.Text), name="given")
     rows = given.data([(sa.bindparam(bind.key, type_=columns.Text),) for bind in binds]).cte("given")
     return sa.select(rows.c.name).distinct().cte("names")
@@ -90,9 +90,9 @@ def _newest(names: sa.CTE, limit: sa.ColumnElement[Any]) -> sa.Subquery:
 
 
 def _finished(names: sa.CTE) -> sa.Subquery:
-    """Return the last finished fires of each name.
+    """Return a subquery of the last finished fires of each name.
 
-    The LIMIT of the walk is a subquery: with a literal, Postgres plans for the average cron and sorts all fires of a
+    The LIMIT of the walk is a subquery: with a literal, Postgres plans for the average cron, and sorts all fires of a
     large one.
     """
     walked = _newest(names, sa.select(number(WALK)).scalar_subquery())

@@ -1,7 +1,7 @@
 """The statements of `fires`, and the row of a new fire.
 
-A unique index gives each instant of a cron one fire; an insert of a second one returns no row instead of failing. A
-write through a claim has the claim's epoch among its conditions.
+A unique index gives each instant of a cron one fire; inserting a second one returns no row instead of failing. A write
+through a claim has the claim's epoch among its conditions.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ _GIVEN = (
     "lease_until",
     "started_at",
 )
-#: What a new fire copies from its schedule; NULL without a schedule.
+#: The columns that a new fire copies from its schedule; NULL without a schedule.
 _COPIED = ("target_kind", "target", "payload")
 
 _one = sa.select(number(1).label("one")).subquery("one")
@@ -112,7 +112,7 @@ _new = (
     .select_from(_one.outerjoin(SCHEDULES, SCHEDULES.c.name == bind("cron_name", _c.cron_name)))
     .where(_one.c.one == number(1))  # without a WHERE, SQLite reads ON CONFLICT as the ON of the join
 )
-#: Inserts nothing if the cron has a fire of that instant.
+#: Inserts nothing if the cron has a fire at that instant.
 INSERT = prepared(
     insert(FIRES)
     .from_select([*_GIVEN, *_COPIED], _new, include_defaults=False)
@@ -121,7 +121,7 @@ INSERT = prepared(
     ClaimRow,
 )
 
-#: Locks the schedule's row and stores the run with it, before the fire is inserted.
+#: Locks the schedule's row and stores the fire as its last one, before the fire is inserted.
 TOUCH_SCHEDULE = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
@@ -130,7 +130,7 @@ TOUCH_SCHEDULE = prepared(
 )
 
 _of_cron = _c.cron_name == bind("cron_name", _c.cron_name)
-#: A fire that runs on a lease that has not expired. To be read after the schedule's row was locked.
+#: A fire that runs on a lease that has not expired. Read it only after the schedule's row was locked.
 LIVE = prepared(
     through(sa.select(_c.id, _c.owner, LEASE_END), FIRES, "ix_cron_fires_running")
     .where(IS_RUNNING, _c.lease_until >= bind("now", _c.lease_until), _of_cron)
@@ -158,7 +158,7 @@ def new_fire(
 ) -> NewFire:
     """Return the row of a fire that begins now.
 
-    Made before the unit runs, so that a repeated unit inserts the same id.
+    Call this before the unit runs, so that a repeated unit inserts the same id.
     """
     return {
         "id": new_id(),
@@ -180,7 +180,7 @@ COLUMNS = (
 )
 SUMMARY = tuple(column for column in COLUMNS if column.name not in ("payload", "error"))
 COUNTS = ("eligible", "scanned", "discovered", "dispatched", "failures")
-#: What an outcome sets.
+#: The columns that an outcome sets.
 OUTCOME = ("status", *COUNTS, "note", "error")
 
 _this_fire = _c.id == bind("fire_id", _c.id)
@@ -193,7 +193,8 @@ STATE = prepared(sa.select(_c.id, _c.status, _c.owner, _c.epoch).where(_this_fir
 
 _error = bind("schedule_error", SCHEDULES.c.error_json)
 _cannot_be_planned = SCHEDULES.c.next_run_at.is_(None) & SCHEDULES.c.planned_with.is_not(None)
-#: Stores the error of a fire, unless the cron has fired again since. No error does not clear a "not planned" error.
+#: Stores a fire's error in the schedule, unless the cron has fired again since. A fire without an error does not clear
+#: a "not planned" error.
 TELL_SCHEDULE = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE, SCHEDULES.c.last_fire_id == bind("fire_id", SCHEDULES.c.last_fire_id))
@@ -238,7 +239,7 @@ TAKE = _changing(
     owner=bind("owner", _c.owner),
     lease_until=_until,
 )
-#: The epoch grows, so that the last owner, if it comes back, is told that its claim is lost.
+#: The epoch grows, so that the last owner's next write tells it that its claim is lost.
 ABANDON = _changing(
     FireId,
     *_held,
@@ -274,7 +275,7 @@ def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = N
 LIST = _newest_first("fires")
 OF_CRON = _newest_first("fires of a cron", by="ix_cron_fires_cron")
 RUNNING_ALONE = ANY_STATUS.of(["running"])
-#: Running fires are few, however many fires there are: read them by their own index and sort them.
+#: Running fires are few, however many fires there are: this list reads them by their own index and sorts them.
 RUNNING = _newest_first("fires that run", IS_RUNNING, by="ix_cron_fires_running")
 
 
@@ -300,6 +301,6 @@ def _counted(index: str, *chosen: sa.ColumnElement[bool]) -> Statement[CountedRo
     return prepared(through(counted, FIRES, index).group_by(day, _c.status), CountedRow)
 
 
-#: Fires of all crons, or of one, by day and status. A window has two ends, as those of `usage`.
+#: Counts of fires by day and status, of all crons and of one. A window has two ends, as in `usage`.
 BY_DAY = _counted("ix_cron_fires_newest")
 BY_DAY_OF_CRON = _counted("ix_cron_fires_cron", _c.cron_name == bind("cron_name", _c.cron_name))

@@ -1,8 +1,8 @@
-"""How a fire begins, ends and is taken over. Works of `fires`.
+"""The beginning, end and takeover of a fire. Implements calls of `fires`.
 
-A fire begins under the lock of its schedule's row, if there is one, and once for each instant. Its end is stored with
-the schedule in the same transaction. A write through a claim changes the fire or nothing; if nothing, a second
-statement finds out why.
+A fire begins while its schedule's row, if any, is locked, and once for each instant. Its end is stored with the
+schedule in the same transaction. A write through a claim changes the fire or nothing; if nothing, a second statement
+finds out why.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from lastlight_state.schedules.fires.statements import ANY_STATUS, LiveFire, New
 from lastlight_state.schedules.models import FIRE, FIRES
 from lastlight_state.schedules.records import Fire
 
-# Checks of what callers say about fires; each returns values as statements name them.
+# Checks of arguments about fires. Each returns values as statements name them.
 
 _MOST = limits_of(FIRES)
 
-#: The most crons that one call asks about.
+#: The most names of crons that one call takes.
 MOST_NAMES = 500
 
 
@@ -58,7 +58,7 @@ class Outcome(TypedDict):
 def create(
     cron_name: Any, owner: Any, source: Any, actor: Any, scheduled_for: Any, lease: Any, now: datetime
 ) -> NewFire:
-    """Return the row of a new fire. A manual fire has no instant, every other one has."""
+    """Return the row of a new fire. A manual fire has no instant; every other fire has one."""
     valid.word("source", source, models.FIRE_SOURCES)
     if (scheduled_for is None) != (source == "manual"):
         problem = "must be None for a manual fire" if source == "manual" else f"must be given for a {source} fire"
@@ -75,7 +75,7 @@ def create(
 
 
 def held(claim: Any) -> ClaimParameters:
-    """Return the fire and the epoch of a claim."""
+    """Return the fire id and epoch of a claim, checked."""
     valid.group("claim", claim, FireClaim)
     return {
         "fire_id": valid.sought("claim.fire_id", claim.fire_id),
@@ -84,7 +84,7 @@ def held(claim: Any) -> ClaimParameters:
 
 
 def outcome(given: Any) -> Outcome:
-    """Return an outcome as columns, its error as text."""
+    """Return an outcome as checked columns, with its error as JSON text."""
     valid.group("outcome", given, FireOutcome)
     status = valid.word("outcome.status", given.status, models.FIRE_RESULTS)
     if status == "failed" and given.error is None:
@@ -102,7 +102,7 @@ def outcome(given: Any) -> Outcome:
 
 
 def attempts(value: Any) -> int:
-    """Return how many owners a fire may have."""
+    """Return the given number of owners that a fire may have, checked."""
     return valid.number("max_attempts", value, least=1)
 
 
@@ -112,15 +112,15 @@ def until(now: datetime, lease: Any) -> datetime:
 
 
 def over(now: datetime) -> datetime:
-    """Return the end of a lease that has expired now.
+    """Return the end to store for a lease that expires now.
 
-    A lease still holds at its very end, hence a millisecond before.
+    A lease still holds at its very end, so this is a millisecond before now.
     """
     return now - timedelta(milliseconds=1)
 
 
 def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> Row:
-    """Return the filters of a list."""
+    """Return the checked filters of a list of fires, by name."""
     return {
         "cron_name": None if cron_name is None else shared.name("cron_name", cron_name),
         "statuses": None if status is None else _statuses(status),
@@ -130,7 +130,7 @@ def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> Row:
 
 
 def names(given: Any) -> list[str]:
-    """Return at most 500 names of crons, each once."""
+    """Return the given names of crons, each once. At most 500 are allowed."""
     several = valid.several("names", given)
     valid.at_most("names", several, MOST_NAMES)
     return list(dict.fromkeys(shared.name("names", name) for name in several))
@@ -146,9 +146,9 @@ def _statuses(given: Any) -> dict[str, str | None]:
 
 
 def begin(unit: Unit, fire: NewFire) -> FireClaim:
-    """Insert a row of `sql.new_fire`, and store the run with its schedule.
+    """Insert a row of `sql.new_fire`, store the fire in its schedule, and return the claim on the fire.
 
-    The schedule's row is locked first, so that fires begun by others at the same time are seen.
+    The schedule's row is locked first, so that concurrently begun fires are seen.
     """
     name, now = fire["cron_name"], fire["started_at"]
     overlap = unit.value(sql.TOUCH_SCHEDULE, {"name": name, "fire_id": fire["id"], "now": now})
@@ -175,7 +175,7 @@ def _refusal(unit: Unit, fire: NewFire, live: LiveFire | None) -> Conflict:
 
 
 def finish(unit: Unit, held: ClaimParameters, outcome: Outcome, at: datetime) -> Fire:
-    """Store the outcome of the fire. The same outcome stored before is accepted."""
+    """Store the outcome of the fire, and return the fire. Storing the same outcome again is accepted."""
     fire = unit.find(Fire.of, sql.FINISH, {**held, **outcome, "at": at})
     if fire is not None:
         tell_schedule(unit, fire.cron_name, fire.id, None if fire.status == "ok" else outcome["error"])
@@ -192,7 +192,7 @@ def tell_schedule(unit: Unit, cron_name: str, fire_id: str, error: str | None) -
 
 
 def get(unit: Unit, fire_id: str) -> Fire:
-    """Return the whole fire. Raises `NotFound`."""
+    """Return the fire with its payload and error. Raises `NotFound`."""
     fire = unit.find(Fire.of, sql.GET, {"fire_id": fire_id})
     if fire is None:
         raise valid.not_found(FIRE, fire_id)
@@ -215,7 +215,7 @@ def _refused(held: ClaimParameters, status: str, epoch: int, owner: str | None) 
 
 
 def _is_same(stored: Fire, outcome: Values) -> bool:
-    """Return whether two outcomes are the same.
+    """Return whether the stored outcome equals the given one.
 
     Errors are compared as JSON values, because JSONB on Postgres does not keep their text.
     """
@@ -227,11 +227,12 @@ def _is_same(stored: Fire, outcome: Values) -> bool:
     ) == codec.canonical(error)
 
 
-# Taking over fires whose lease has expired, or abandoning those that had too many owners.
+# Taking over fires whose lease has expired, or abandoning fires that had too many owners.
 #
-# Each fire is changed in a transaction of its own, by a compare-and-set on its epoch: of several takers one gets it.
+# Each fire is changed in a transaction of its own, by a compare-and-set on its epoch: only one of several takers gets
+# it.
 
-#: One of a repository's ways of running a work (`db.units.scope`).
+#: A function of a repository that runs a work in a unit (`db.units.scope`).
 Run = Callable[[Callable[[Unit], Any]], Any]
 
 
@@ -243,7 +244,7 @@ class LapsedClaim(ClaimParameters):
 
 @dataclass(frozen=True)
 class StaleTaker:
-    """Takes over stale fires for one owner, and abandons those that had ``max_attempts`` owners."""
+    """Takes over stale fires for one owner, and abandons fires that had ``max_attempts`` owners."""
 
     owner: str
     now: datetime
@@ -252,14 +253,14 @@ class StaleTaker:
     chosen: Mapping[str, list[str] | None]
 
     def taken(self, reading: Run, once: Run, writing: Run, limit: int) -> tuple[FireClaim, ...]:
-        """Return at most ``limit`` claims, the earliest expired lease first. While nothing is stale this only reads.
+        """Return at most ``limit`` claims, the earliest expired lease first. Only reads while nothing is stale.
 
         Abandoned fires do not count towards the limit.
         """
         return checks.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
 
     def _stale(self, reading: Run, limit: int) -> Iterator[StaleFire | CorruptData]:
-        """Yield stale fires, each once, read in portions, so that abandoned ones do not hide those behind them."""
+        """Yield stale fires, each once, in batches, so that abandoned fires do not hide later ones."""
         seen, told = set[str](), set[str]()
         statement, given = sql.STALE.of(self.chosen)
         while True:
@@ -274,7 +275,7 @@ class StaleTaker:
             told.update(map(str, damaged))
             if len(found) < limit or not (unseen or damaged):
                 return
-            limit += len(damaged)  # these stay where they are: look behind them
+            limit += len(damaged)  # damaged rows stay stale: read more rows to get past them
 
     def _settled(self, row: StaleFire, once: Run, writing: Run) -> FireClaim | None:
         if row["attempts"] >= self.max_attempts:
