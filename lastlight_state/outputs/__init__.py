@@ -1,4 +1,4 @@
-"""Outputs: what runs were given, and what their tasks produced."""
+"""The outputs domain: the inputs of runs, and the outputs that their tasks produced."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ public(
 class Outputs(Face):
     """``store.outputs``"""
 
-    #: What runs were given, stored once.
+    #: Inputs of runs, each stored once.
     inputs: Part[Inputs] = Part("lastlight_state.outputs.inputs.Inputs")
     #: Output schemas: a model becomes a table.
     catalog: Part[Catalog] = Part("lastlight_state.outputs.catalog.Catalog")
-    #: What tasks produced: one row for each run, node and iteration.
+    #: Outputs of tasks: one row for each run, node and iteration.
     results: Part[Results] = Part("lastlight_state.outputs.results.Results")
 
-    #: Results that may be used again while their schema is the same.
+    #: Results that may be reused while their schema stays the same.
     cache: Part[Cache] = Part("lastlight_state.outputs.cache.Cache")
     #: The input and all outputs of a run at one moment.
     snapshot: Part[Snapshot] = Part("lastlight_state.outputs.snapshot.Snapshot")
@@ -67,5 +67,5 @@ class Outputs(Face):
     def define(
         self, key: str, model: type[M], *, table: str | None = None, max_bytes: int | None = None
     ) -> OutputTable[M]:
-        """Return the same as `catalog.define`."""
+        """Define an output table, like `catalog.define`."""
         return self.catalog.define(key, model, table=table, max_bytes=max_bytes)

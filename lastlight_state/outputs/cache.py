@@ -1,7 +1,7 @@
-"""The cache: results that may be used again, only while their schema is the same.
+"""The cache: results that may be reused, but only while their schema stays the same.
 
-A key names everything that a result depends on. The schema's signature and the model's digest are part of it, so that
-after a change of either there is no hit; two versions of a program side by side each have their own. An entry is
+A key names everything that a result depends on. The schema's signature and the model's digest are part of it, so that a
+change of either causes a miss. Two versions of a program that run side by side have entries of their own. An entry is
 derived data: it may be deleted.
 """
 
@@ -47,10 +47,10 @@ _this_schema = CACHE.c.schema_signature == bind("schema_signature", CACHE.c.sche
 
 @dataclass(frozen=True)
 class CacheKey:
-    """The key of a cached result: all that it depends on.
+    """The key of a cached result: everything that the result depends on.
 
-    ``basis`` is any JSON value that holds everything else: prompt, inputs, tools, source.
-    ``agent_signature`` tells agents apart. Only a digest of the basis is stored.
+    ``basis`` is any JSON value that holds everything without a field of its own: prompt, inputs, tools, source. Only a
+    digest of it is stored. ``agent_signature`` tells agents apart.
     """
 
     workflow_name: str
@@ -63,7 +63,7 @@ FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired), Hi
 
 
 def _ensuring() -> Statement[HitRow]:
-    """Store an entry; the first one wins, unless it has expired."""
+    """Return the upsert of an entry. An entry that is there already stays, unless it has expired."""
     row = insert(CACHE).values({column.name: bind(column.name, column) for column in CACHE.c})
     replaced = {name: row.excluded[name] for name in ("source_run_id", "created_at", "expires_at", "payload")}
     return prepared(
@@ -105,7 +105,7 @@ class Cache(Targeted):
     def find(self, key: CacheKey, target: OutputTable[M] | str) -> CachedOutput[M] | None:
         """Return the cached result, or None if it is missing, expired, of another schema or no longer valid.
 
-        Never an error for what is stored: without a hit the task runs. A hit becomes an output by `results.put`.
+        Stored data never causes an error: without a hit the task runs. Store a hit as an output with `results.put`.
         """
         table = self._target(target)
         values = {"cache_key": _digest(key, table), "schema_signature": table.signature, "now": self._now()}
@@ -124,9 +124,10 @@ class Cache(Targeted):
         ttl: timedelta | None = None,
         source_run_id: str | None = None,
     ) -> CachedOutput[M]:
-        """Store a result, or find the one that was stored first; an expired one is replaced.
+        """Store a result, or return the result that was stored first. An expired result is replaced.
 
-        Validated as an output is: `InvalidValue` with ``issues``, and `PayloadTooLarge`. Only domain fields are kept.
+        The value is validated like an output: raises `InvalidValue` with ``issues``, and `PayloadTooLarge`. Only domain
+        fields are kept.
         """
         table = self._writable(target)
         now = self._now()
@@ -160,14 +161,14 @@ class Cache(Targeted):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CacheSummary]:
-        """Return a page of entries without their payloads, newest first."""
+        """Return a page of cache entries without their payloads, newest first."""
         given = _given(workflow_name=workflow_name, node_id=node_id, output_key=output_key)
         return self._page_as(LIST, CacheSummary.of, given, limit, page_token)
 
     def clear(
         self, *, workflow_name: str | None = None, node_id: str | None = None, which: models.Which = "all"
     ) -> int:
-        """Delete entries; how many. At least one condition must be given: ``which="expired"`` is one."""
+        """Delete cache entries, and return how many. At least one condition is needed; ``which="expired"`` is one."""
         given = _given(workflow_name=workflow_name, node_id=node_id)
         if valid.word("which", which, models.WHICH) == "expired":
             given["expired"] = None
@@ -198,7 +199,7 @@ def _digest(key: Any, table: OutputTable[Any]) -> str:
 
 
 def _hit(table: OutputTable[Any], row: HitRow) -> CachedOutput[Any]:
-    """Return the record of an entry. Raises `InvalidValue` where the content does not fit the table any more."""
+    """Return the record of a cache entry. Raises `InvalidValue` if its content no longer fits the table."""
     data = data_from_json(table.domain, row["payload"], payload=table.is_payload)
     if table.shape is not None:
         instance_of(table.shape, data)

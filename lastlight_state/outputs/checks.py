@@ -1,4 +1,4 @@
-"""What a caller says about runs, nodes and iterations, checked and as statements name it."""
+"""Checks of arguments about runs, nodes and iterations, which become the parameters of statements."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import Content, checked, content_of, sized
 
-# Values for tables: by the model, or, for a table of the caller's making without one, by the table's own columns.
+# Values for tables: validated by the model, or by the table's own columns if a caller-made table has no model.
 
 
 def content_for(table: OutputTable[Any], value: Any) -> Content:
-    """Return a value as the table takes it. Raises `InvalidValue` or `PayloadTooLarge`."""
+    """Return a value as content for the table. Raises `InvalidValue` or `PayloadTooLarge`."""
     if table.kind != "custom":
         assert table.shape is not None  # noqa: S101 - callers have asked whether it is writable
         return content_of(table.shape, value, table.max_bytes)
@@ -57,19 +57,19 @@ def _value(table: OutputTable[Any], column: OutputColumn, value: Mapping[Any, An
 
 
 def _default(column: Any) -> Any:
-    """Return the constant that stands for a value that is not given. Defaults of the database are unknown here."""
+    """Return the column's constant default, or None. Defaults that the database computes are unknown here."""
     return column.default.arg if column.default is not None and column.default.is_scalar else None
 
 
 def _parameter(table: OutputTable[Any], column: OutputColumn, value: Any) -> Any:
-    """Return the value as the column's own SQLAlchemy type takes it. Its times without a zone are in UTC."""
+    """Return a value as the column's own SQLAlchemy type takes it. A column without zones gets UTC without a zone."""
     kind = table.table.c[column.name].type
     if isinstance(value, datetime) and not getattr(kind, "timezone", True):
         return value.replace(tzinfo=None)
     return value
 
 
-#: Output tables have the keys of their history; reasons are those of inputs, too.
+#: Limits of the keys of output tables, which are those of their history, and of reasons, also those of inputs.
 _MOST = limits_of(HISTORY)
 
 
@@ -82,12 +82,12 @@ class Place(TypedDict):
 
 
 def run_id(value: Any) -> str:
-    """Return the id of a run to write for."""
+    """Return the given run id, checked for writing."""
     return valid.identifier("run_id", value, _MOST.run_id)
 
 
 def place(run: Any, node_id: Any, iteration: Any) -> Place:
-    """Return the key of a row to write."""
+    """Return the key of a row, checked for writing."""
     return {
         "run_id": valid.identifier("run_id", run, _MOST.run_id),
         "node_id": valid.identifier("node_id", node_id, _MOST.node_id),
@@ -96,7 +96,7 @@ def place(run: Any, node_id: Any, iteration: Any) -> Place:
 
 
 def sought(run: Any, node_id: Any, iteration: Any) -> Place:
-    """Return the key of a row to look for."""
+    """Return the key of a row, checked for a lookup."""
     return {
         "run_id": valid.sought("run_id", run),
         "node_id": valid.sought("node_id", node_id),
@@ -105,7 +105,7 @@ def sought(run: Any, node_id: Any, iteration: Any) -> Place:
 
 
 def reason(value: Any) -> str:
-    """Return why something is changed: text for people, which must not be empty."""
+    """Return the given reason of a change. Raises `InvalidValue` for a blank text."""
     text = valid.content("reason", value, _MOST.reason)
     if not text.strip():
         raise InvalidValue("reason", "must not be blank: say why")

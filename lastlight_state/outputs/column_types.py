@@ -1,7 +1,7 @@
-"""Which column an annotation gets: the token of its type, and whether it admits None.
+"""From type annotations to columns: the token of the type, and whether the column admits None.
 
-Optional, ``Annotated``, ``NewType`` and aliases are peeled first. A type that is in none of the lists is judged by its
-JSON Schema; where that says nothing simple, the column holds JSON.
+Optional, ``Annotated``, ``NewType`` and aliases are unwrapped first. A type without a token of its own is judged by its
+JSON Schema; if that has no simple type, the column holds JSON.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from lastlight_state.errors import InvalidValue, ReservedName
 from lastlight_state.outputs import models
 from lastlight_state.outputs.models import REGISTRY, Token
 
-# What a schema is recognised by: the signature of its table, and the digest of its model.
+# How a schema is recognised: by the signature of its table, and by the digest of its model.
 #
-# The signature sees columns and the digest sees validation: a smaller enum or a new bound changes the digest alone.
-# Custom validator functions are invisible to both.
+# The signature covers columns, and the digest covers validation: a smaller enum or a new bound changes only the digest.
+# Custom validator functions change neither.
 
-#: Words of JSON Schema that document and do not validate.
+#: Keywords of JSON Schema that document and do not validate.
 _DOCUMENTING = frozenset({"title", "description", "examples", "deprecated", "$comment"})
-#: Words whose value maps names, which may be equal to any of those, to schemas.
+#: Keywords whose value maps names to schemas. Such a name may be equal to a documenting keyword.
 _NAMING = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-#: Words whose value is data.
+#: Keywords whose value is data, not a schema.
 _DATA = frozenset({"const", "default", "enum"})
 
 
 class SignedColumn(Protocol):
-    """What a signature holds of a column."""
+    """A column as a signature sees it."""
 
     @property
     def name(self) -> str: ...
@@ -57,19 +57,22 @@ class SignedColumn(Protocol):
 
 
 def signed_text(table_name: str, columns: Iterable[SignedColumn]) -> str:
-    """Return the text that is hashed: ``analysis|iteration:integer:1:1|node_id:text:1:1|…``, sorted by column name."""
+    """Return the text to hash: ``analysis|iteration:integer:1:1|node_id:text:1:1|…``, sorted by column name.
+
+    Each column is its name, type, 1 if it is NOT NULL, and 1 if it is in the primary key.
+    """
     ordered = sorted(columns, key=lambda column: column.name)
     parts = (f"{column.name}:{column.type}:{int(not column.nullable)}:{int(column.primary_key)}" for column in ordered)
     return "|".join((table_name, *parts))
 
 
 def signature(table_name: str, columns: Iterable[SignedColumn]) -> str:
-    """Return SHA-256 of `signed_text`, 64 lower-case hex digits; the same on both databases."""
+    """Return the SHA-256 digest of `signed_text` as 64 lower-case hex digits, the same on both databases."""
     return hashlib.sha256(signed_text(table_name, columns).encode()).hexdigest()
 
 
 def model_digest(json_schema: Mapping[str, Any]) -> str:
-    """Return SHA-256 of a JSON Schema without its documentation and the order of its fields."""
+    """Return the SHA-256 digest of a JSON Schema, without its documentation and whatever the order of its fields."""
     plain = json.dumps(_validating(json_schema), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()
 
@@ -93,32 +96,33 @@ def _part(word: str, part: Any) -> Any:
     return _validating(part)
 
 
-# From keys and field names to names of tables and columns, and the names that nobody may take.
+# From keys and field names to names of tables and columns, and the reserved names.
 
 _MOST = limits_of(REGISTRY)
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TABLE = re.compile(r"[a-z][a-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Between a small letter or digit and a capital, and before the last of several capitals that a small letter follows.
+#: Where a new word begins: between a small letter or digit and a capital, and before the last of several capitals if a
+#: small letter follows it.
 _WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 _INPUT_KEYS = frozenset({"input", "inputs"})
 _FOREIGN_PREFIXES = ("alembic_", "sqlite_", "pg_")
-#: How indexes and constraints are called. A table may not have the name of one on either database.
+#: Prefixes of names of indexes and constraints. Neither database allows a table with the name of one.
 _INDEX_PREFIXES = ("idx_", "ix_", "uq_", "pk_", "fk_", "ck_")
 _FIELD_PREFIXES = ("row_", "lastlight_")
-#: Postgres gives every table columns of these names.
+#: Names of the system columns that Postgres gives every table.
 _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 
 
 def snake_case(name: str) -> str:
-    """Return ``code_review`` for ``codeReview``, ``parse_html`` for ``parseHTML``; snake case stays as it is."""
+    """Return a name in snake case: ``code_review`` for ``codeReview``, ``parse_html`` for ``parseHTML``."""
     return _WORD_BOUNDARY.sub("_", name).lower()
 
 
 def key(value: Any) -> str:
-    """Return a schema key: an ASCII letter, then letters, digits and underscores, at most 48 characters."""
+    """Return a schema key, checked: an ASCII letter, then letters, digits and underscores, at most 48 characters."""
     if type(value) is not str or not _KEY.fullmatch(value) or len(value) > _MOST.key:
         raise InvalidValue("key", f"must be 1 to {_MOST.key} ASCII letters, digits or underscores, a letter first")
     if value in _INPUT_KEYS:
@@ -127,7 +131,7 @@ def key(value: Any) -> str:
 
 
 def table_name(where: str, value: Any) -> str:
-    """Return a table name of the right form: small ASCII letters, digits and underscores, at most 48 characters."""
+    """Return a table name, checked: small ASCII letters, digits and underscores, at most 48 characters."""
     if type(value) is not str or not _TABLE.fullmatch(value) or len(value) > _MOST.table_name:
         raise InvalidValue(
             where, f"must be 1 to {_MOST.table_name} small ASCII letters, digits or underscores, a letter first"
@@ -136,19 +140,19 @@ def table_name(where: str, value: Any) -> str:
 
 
 def any_table_name(where: str, value: Any) -> str:
-    """Return the name of a table of the caller's making."""
+    """Return the name of a table that a caller made, checked for its characters and length."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > models.COLUMN_NAME:
         raise InvalidValue(where, f"must be at most {models.COLUMN_NAME} ASCII letters, digits or underscores")
     return str(value)
 
 
 def is_reserved(table: str) -> bool:
-    """Return whether the library keeps this table name for itself, or a tool does."""
+    """Return whether a table name is reserved for the library or for a tool."""
     return table in RESERVED_NAMES or table.startswith((*RESERVED_PREFIXES, *_FOREIGN_PREFIXES, *_INDEX_PREFIXES))
 
 
 def column(field: str) -> str:
-    """Return the column name of a field. Raises `ReservedName` for names of bookkeeping columns."""
+    """Return the column name of a field. Raises `ReservedName` for the names of bookkeeping and system columns."""
     name = snake_case(field)
     if not _NAME.fullmatch(field) or len(name) > models.COLUMN_NAME:
         raise InvalidValue(field, f"must be at most {models.COLUMN_NAME} ASCII letters, digits or underscores")
@@ -157,7 +161,7 @@ def column(field: str) -> str:
     return name
 
 
-#: The type of a column by its token.
+#: The SQLAlchemy type of a column, by its token.
 TYPES: dict[str, sa.types.TypeEngine[Any]] = {
     "text": columns.Text,
     "integer": columns.Integer,
@@ -171,7 +175,7 @@ TYPES: dict[str, sa.types.TypeEngine[Any]] = {
 
 _NOTHING = type(None)
 _AWARE = (AwareDatetime, PastDatetime, FutureDatetime)
-#: By class, the first that fits: truth values are integers too, and datetimes are dates.
+#: Tokens by class; the first that fits counts, because booleans are integers too, and datetimes are dates.
 _BY_CLASS: tuple[tuple[tuple[type, ...], Token], ...] = (
     ((bool,), "boolean"),
     ((str, UUID, PurePath), "text"),
@@ -190,7 +194,7 @@ _REFUSED: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def peeled(annotation: Any) -> tuple[Any, bool]:
-    """Return the annotation without Optional, Annotated and aliases, and whether it admits None."""
+    """Return the annotation without Optional, ``Annotated`` and aliases, and whether it admits None."""
     nullable = False
     while True:
         origin = get_origin(annotation)
@@ -209,7 +213,7 @@ def peeled(annotation: Any) -> tuple[Any, bool]:
 
 
 def token_of(annotation: Any) -> Token:
-    """Return the token of a field's type."""
+    """Return the column token of a field's annotation."""
     kind, _ = peeled(annotation)
     origin = get_origin(kind)
     if origin is Literal:
@@ -231,12 +235,12 @@ def token_of(annotation: Any) -> Token:
 
 
 def has_sets(annotation: Any) -> bool:
-    """Return whether there are sets anywhere inside a type."""
+    """Return whether a type contains sets at any depth."""
     return any(isinstance(part, type) and issubclass(part, AbstractSet) for part in _parts(annotation, set()))
 
 
 def refuse_unstorable(field: str, annotation: Any, metadata: Iterable[Any] = ()) -> None:
-    """Raise `InvalidValue` naming the field for bytes, secrets, callables and JSON texts, however deep in its type."""
+    """Raise `InvalidValue` naming the field if its type holds bytes, secrets, callables or JSON texts at any depth."""
     for part in (*_parts(annotation, set()), *metadata):
         if part is Callable:
             raise InvalidValue(field, "callables cannot be stored")
@@ -267,7 +271,7 @@ def _by_schema(kind: type) -> Token:
 
 
 def _parts(annotation: Any, seen: set[int]) -> Iterator[Any]:
-    """Yield the annotation and everything inside it, metadata and fields of models included, each once."""
+    """Yield the annotation and all types inside it, each once, with metadata and the fields of models."""
     if get_origin(annotation) is Annotated:
         yield from annotation.__metadata__
     kind, _ = peeled(annotation)

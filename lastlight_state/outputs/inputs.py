@@ -1,7 +1,7 @@
-"""Inputs: what a run was started with, stored once and readable for as long as the run is.
+"""Inputs: the arguments that a run was started with, stored once and kept as long as the run.
 
-Passing the same arguments again, as a resume does, finds what is there. Another payload must be said, with `override`;
-the earlier one stays as an earlier revision. What a task produces is an output and no part of the input.
+Passing the same arguments again, as a resume does, finds the stored input. To change it, call `override`; the earlier
+payload stays as an earlier revision. Values that tasks produce are outputs, not part of the input.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from lastlight_state.outputs.shapes import adapter_of
 from lastlight_state.outputs.strict import refuse_unordered, written
 from lastlight_state.outputs.values import bare, invalid
 
-# Inputs that another program kept in typed columns, which forget some of what was passed.
+# Inputs that another program kept in typed columns, which lose some of the arguments.
 #
-# Such a column has one name for ``isUrgent`` and ``is_urgent``, one value for ``true`` and ``1``, and NULL for what
-# was not passed. So two payloads are the same input if those columns would hold the same of both.
+# Such columns do not tell ``isUrgent`` from ``is_urgent``, nor ``true`` from ``1``, and hold NULL for an argument that
+# was not passed. So two payloads are the same input if those columns would hold the same values for both.
 
-#: The reason of a first revision that came out of typed columns.
+#: The ``reason`` of a first revision that was imported from typed columns.
 REASON = "imported.columns"
 
 
 def folded(payload: Mapping[str, Any]) -> bytes:
-    """Return what typed columns would hold of a payload, in canonical form."""
+    """Return the values that typed columns would hold of a payload, as canonical bytes."""
     cells = {name.replace("_", "").lower(): _cell(value) for name, value in payload.items()}
     return codec.canonical({name: value for name, value in cells.items() if value is not None})
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell's value: that of its JSON text, if it is JSON, and a number for a truth value."""
+    """Return the value of a typed column's cell. A text that is JSON is decoded, and a boolean becomes a number."""
     if isinstance(value, str):
         try:
             value = codec.decode(value)
@@ -68,7 +68,7 @@ _WRITTEN = ("run_id", "revision", "created_at", "created_by", "reason", "payload
 
 
 def _adding(*conditions: sa.ColumnElement[bool]) -> Statement[InputRow]:
-    """Store a revision that is not there."""
+    """Return the INSERT of a revision. It inserts nothing if the revision exists or a condition is false."""
     there = INPUTS.alias()
     same = sa.and_(
         there.c.run_id == bind("run_id", INPUTS.c.run_id), there.c.revision == bind("revision", INPUTS.c.revision)
@@ -116,12 +116,14 @@ class Inputs(Repository):
     def ensure(
         self, run_id: str, payload: Any, *, model: type[BaseModel] | None = None, created_by: str | None = None
     ) -> RunInput:
-        """Store the run's input, or find it: the input that is in force.
+        """Store the run's input, or find the stored one; return the current input.
 
-        With ``model`` the payload is validated and stored with its defaults, which the run keeps when the code's
-        change. Without it the payload is an object of JSON values: instances of classes are refused. A payload that any
-        revision was given or holds is found again; another one is `AlreadyExists`.
-        Raises `InvalidValue` with ``issues``, `PayloadTooLarge` past 1 MiB, and `NotFound` for an unknown run.
+        With ``model`` the payload is validated and stored with the model's defaults. The run keeps them when the code's
+        defaults change. Without ``model`` the payload is an object of JSON values: instances of classes are refused.
+
+        A payload that equals what any revision was given or holds is found again. Another payload raises
+        `AlreadyExists`. Raises `InvalidValue` with ``issues``, `PayloadTooLarge` for a payload of more than 1 MiB, and
+        `NotFound` for an unknown run.
         """
         row: InputDraft = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
         stored = of_known_run(run_id, lambda: self._changed_as(RunInput.of, ADD, row, repeatable=True))
@@ -137,9 +139,10 @@ class Inputs(Repository):
         created_by: str | None = None,
         model: type[BaseModel] | None = None,
     ) -> RunInput:
-        """Put another input in force, if the one of ``expected_revision`` still is. Earlier ones stay readable.
+        """Store a new revision as the current input, if ``expected_revision`` is still the current one.
 
-        Raises `StaleVersion` with the revision found, `NotFound` when there is no input, and what `ensure` raises.
+        Earlier revisions stay readable. Raises `StaleVersion` with the revision found, `NotFound` for a run without an
+        input, and the errors of `ensure`.
         """
         given, why = self._row(run_id, payload, model, created_by), checks.reason(reason)
         expected = valid.number("expected_revision", expected_revision, most=models.LAST_ITERATION)
@@ -152,7 +155,7 @@ class Inputs(Repository):
         raise StaleVersion(models.INPUT_KIND, run_id, expected=expected_revision, found=found.revision)
 
     def get(self, run_id: str, *, revision: int | None = None) -> RunInput:
-        """Return the input in force, or an earlier revision. Raises `NotFound`."""
+        """Return the current input, or the given revision. Raises `NotFound`."""
         if revision is None:
             found = self.find(run_id)
         else:
@@ -163,7 +166,7 @@ class Inputs(Repository):
         return found
 
     def find(self, run_id: str) -> RunInput | None:
-        """Return the input in force, or None."""
+        """Return the run's current input, or None."""
         return self._find_as(RunInput.of, CURRENT, {"run_id": valid.sought("run_id", run_id)})
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunInputSummary]:
@@ -186,7 +189,7 @@ class Inputs(Repository):
         }
 
     def _found_again(self, run_id: str, payload: Any, row: InputDraft) -> RunInput:
-        """Return the input in force, if any revision was given this payload."""
+        """Return the current input, if any revision was given this payload. Raises `AlreadyExists` otherwise."""
         known = self._reading(lambda unit: unit.rows(EVERY, {"run_id": run_id}))
         asked = {_canonical(codec.decode(text)) for text in (row["payload"], row["given"]) if text is not None}
         for revision in known:
@@ -213,14 +216,14 @@ def _without_given(row: RunInputRow) -> InputRow:
 
 
 def _as_columns(row: InputDraft, revision: RunInputRow) -> bool:
-    """Return whether a revision of typed columns says the same as a payload, as passed or as stored."""
+    """Return whether a revision from typed columns equals a payload, either as it was passed or as it is stored."""
     asked = [codec.decode(text) for text in (row["payload"], row["given"]) if text is not None]
     held = folded(revision["payload"])
     return any(isinstance(one, dict) and folded(one) == held for one in asked)
 
 
 def _is_made_by(model: type[BaseModel], payload: Any) -> bool:
-    """Return whether the payload is an instance of the model, whose fields are then known by their names alone."""
+    """Return whether the payload is an instance of the model. Then its fields are read by name, not by alias."""
     return isinstance(payload, BaseModel) and isinstance(payload, model)
 
 
@@ -235,7 +238,10 @@ def _validated(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
 
 
 def _changed(given: Any, text: str) -> str | None:
-    """Return the payload as it was passed, if validation changed it. None, too, for what JSON cannot express."""
+    """Return the passed payload as JSON text if validation changed it, else None.
+
+    Also returns None for a payload that JSON cannot express.
+    """
     try:
         passed = codec.encode("payload", given, max_bytes=_MOST.given)
     except InvalidValue:

@@ -1,6 +1,6 @@
-"""The library's own tables of the outputs domain. Output tables are made by definitions.
+"""The library's own tables of the outputs domain. Definitions make the output tables.
 
-Keys begin with the run where there is one, so that a distributed Postgres can place the rows of a run together.
+Keys begin with the run's id if they have one, so that a distributed Postgres can place the rows of a run together.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lastlight_state.db.schema.guards import Key, append_only, declare, no_repla
 from lastlight_state.db.schema.indexes import where
 from lastlight_state.db.valid import words
 
-# The vocabularies of the outputs domain, and its bounds that are no column's.
+# Allowed words of the outputs domain, and limits that are not those of a column.
 
-#: What a column holds; the word that signatures and the registry use. ``blob`` occurs in custom tables only.
+#: The type of a column, as signatures and the registry name it. ``blob`` occurs only in custom tables.
 Token = Literal["text", "integer", "real", "boolean", "decimal", "timestamp", "json", "blob"]
-#: A column for each field, one column for the whole value, or a table of the caller's making.
+#: The kind of an output table: a column for each field, one column for the whole value, or made by the caller.
 Kind = Literal["columns", "payload", "custom"]
 #: Why a row left an output table.
 Cause = Literal["replaced", "withdrawn"]
@@ -36,7 +36,7 @@ WITHDRAWN: Cause = "withdrawn"
 #: The one user column of a payload-only table, and the field that makes a model payload-only.
 PAYLOAD = "payload"
 
-#: The columns that every output table begins with.
+#: The columns with which every output table begins.
 BOOKKEEPING = ("run_id", "node_id", "iteration", "row_created_at", "row_updated_at")
 
 COLUMN_NAME = 63
@@ -65,7 +65,7 @@ OUTPUT = "output_row"
 
 
 class RunInputModel(Base):
-    """A revision of a run's input. The highest one is the input."""
+    """A revision of a run's input. The highest revision is the current input."""
 
     __tablename__ = "run_inputs"
     __table_args__ = described(
@@ -82,7 +82,7 @@ class RunInputModel(Base):
 
 
 class OutputTableModel(Base):
-    """The registry of output tables: what each is called, and which columns it has."""
+    """The registry of output tables: the key, name and columns of each."""
 
     __tablename__ = "output_tables"
     __table_args__ = described(
@@ -102,7 +102,7 @@ class OutputTableModel(Base):
 
 
 class OutputHistoryModel(Base):
-    """A row that was in an output table and was replaced or withdrawn."""
+    """A former row of an output table, which was replaced or withdrawn."""
 
     __tablename__ = "output_history"
     __table_args__ = described(
@@ -125,7 +125,7 @@ class OutputHistoryModel(Base):
 
 
 class OutputCacheModel(Base):
-    """A result that may be used again while its schema is the same."""
+    """A cached result, which may be reused while its schema stays the same."""
 
     __tablename__ = "output_cache"
     __table_args__ = described(

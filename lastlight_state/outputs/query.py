@@ -1,4 +1,4 @@
-"""Queries: read-only SQL for people. The database itself refuses to write, and no words are searched for."""
+"""Queries: read-only SQL for people. The database itself refuses writes; the text is not searched for words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.outputs import models
 from lastlight_state.outputs.records import QueryRows
 
-#: A query that begins within so many seconds has waited for nothing.
+#: A query that begins within this many seconds has not waited.
 _NO_WAIT = 0.01
 
 
@@ -23,19 +23,19 @@ class Query(Repository):
     def rows(
         self, sql: str, params: Mapping[str, Any] | None = None, *, limit: int = 500, timeout: float = 5.0
     ) -> QueryRows:
-        """Return the rows of one statement with parameters like ``:name``, values as the database holds them.
+        """Return the rows of one SQL statement with parameters like ``:name``. Values are as the database holds them.
 
-        At most ``limit`` rows (500, up to 10,000), and ``timeout`` seconds with its waits for locks. Raises
-        `ReadOnlyTransaction` for whatever would write, `InvalidValue` for what is not one statement that returns rows,
-        `MisuseError` in a transaction that writes: use its ``connection``.
+        Returns at most ``limit`` rows (500, up to 10,000). ``timeout`` is in seconds and includes waits for locks.
+        Raises `ReadOnlyTransaction` for a statement that would write, and `InvalidValue` for a text that is not one
+        statement that returns rows. Raises `MisuseError` in a transaction that writes: use its ``connection``.
         """
         most = valid.number("limit", limit, least=1, most=models.QUERY_ROWS)
         return self._asked(sql, params, most, timeout, plan=False)
 
     def explain(self, sql: str, params: Mapping[str, Any] | None = None, *, timeout: float = 5.0) -> QueryRows:
-        """Return how the database would find the rows of a statement, in its own words.
+        """Return the database's own plan of how it would find a statement's rows.
 
-        Nothing is run. Raises as `rows`.
+        Nothing is run. Errors as in `rows`.
         """
         return self._asked(sql, params, models.QUERY_ROWS, timeout, plan=True)
 
@@ -58,7 +58,7 @@ class Query(Repository):
 
 
 def _left(seconds: float) -> float:
-    """Return what is left of the timeout, to the millisecond; all of it where nothing was waited for."""
+    """Return the seconds left of the timeout, rounded to milliseconds; the whole timeout if there was no wait."""
     left = shortened(seconds)
     return seconds if left is None or seconds - left < _NO_WAIT else max(round(left, 3), 0.001)
 

@@ -1,4 +1,4 @@
-"""What callers of this domain get."""
+"""Records that the calls of this domain return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ M = TypeVar("M")
 
 
 class RunInputSummary(Record):
-    """A revision of a run's input, without the payload. ``reason`` says why it was overridden; revision 0 has none."""
+    """A revision of a run's input, without the payload. ``reason`` is why it was overridden; None for revision 0."""
 
     run_id: str
     revision: int
@@ -44,7 +44,7 @@ class RunInput(RunInputSummary):
         return super().of(values)
 
     def parse(self, model: type[B]) -> B:
-        """Return the payload as an instance of the model. Raises pydantic's own error where it does not fit."""
+        """Return the payload as an instance of the model. Raises pydantic's own error if it does not fit."""
         return model.model_validate(self.payload, by_alias=False, by_name=True)
 
 
@@ -67,7 +67,7 @@ class OutputTableSummary(Record):
 class OutputPlan(Record):
     """The plan of a definition: ``create`` the table, ``add`` columns, or fail with ``differences``.
 
-    ``sql`` does it by hand, in one transaction; it is empty when nothing is to be done.
+    ``sql`` holds the statements to do it by hand, in one transaction. It is empty if there is nothing to do.
     """
 
     key: str
@@ -80,7 +80,7 @@ class OutputPlan(Record):
 
 
 class OutputSummary(Record):
-    """The task that produced a row, and when. Without the content."""
+    """A row of an output table without its content: which task produced it, and when."""
 
     key: str
     table_name: str
@@ -92,20 +92,20 @@ class OutputSummary(Record):
 
 
 class _Typed(Record, Generic[M]):
-    """A record with content that its table's model can read."""
+    """A record whose content can be read by its table's model."""
 
     data: Any
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Without the model: a record that travels to another process is read there by ``data``."""
+        """Return the state without the table's model: another process reads the record by ``data``."""
         return {**super().__getstate__(), "__pydantic_private__": None}
 
     @property
     def value(self) -> M:
-        """Return the content as an instance of the model, which is today's.
+        """Return the content as an instance of the model in its present version.
 
         Raises `InvalidValue` with ``issues`` for a row that was written under an earlier shape and does not fit, and
-        `MisuseError` where this process has not defined the key. ``data`` can be read in any case.
+        `MisuseError` if this process has not defined the key. ``data`` can be read in any case.
         """
         table: OutputTable[M] | None = (self.__pydantic_private__ or {}).get("table")
         if table is None or table.shape is None:
@@ -127,7 +127,7 @@ class Output(_Typed[M], Generic[M]):
 
 
 class OutputRevision(Record):
-    """A row that was in an output table. ``value`` is its content as JSON; ``cause`` is replaced or withdrawn."""
+    """A former row of an output table. ``value`` is its content as JSON; ``cause`` is ``replaced`` or ``withdrawn``."""
 
     table_name: str
     run_id: str
@@ -166,7 +166,7 @@ class CacheSummary(Record):
 
 
 class CachedOutput(_Typed[M], Generic[M]):
-    """A result that may be used again. ``data`` holds the fields by name, or the payload; no run, node or iteration."""
+    """A cached result. ``data`` holds the fields by name, or the payload. It has no run, node or iteration."""
 
     cache_key: str
     source_run_id: str | None
@@ -175,7 +175,7 @@ class CachedOutput(_Typed[M], Generic[M]):
 
 
 class QueryRows(Record):
-    """The rows of a query, with values as the database holds them. ``truncated`` says that there were more rows."""
+    """The rows of a query, with values as the database holds them. ``truncated`` is True if there were more rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -183,7 +183,7 @@ class QueryRows(Record):
 
 
 class RunOutputs(Mapping[str, tuple[Output[Any], ...]]):
-    """The rows of a run by schema key and by table name; both give the same tuple."""
+    """The rows of a run, by schema key and by table name. Both names give the same tuple."""
 
     def __init__(self, rows: Mapping[str, tuple[Output[Any], ...]]) -> None:
         self._rows = dict(rows)
@@ -202,7 +202,7 @@ class RunOutputs(Mapping[str, tuple[Output[Any], ...]]):
 
 
 class RunSnapshot:
-    """The input and all outputs of a run at one moment. Nothing here asks the database again."""
+    """The input and all outputs of a run at one moment. Its methods do not query the database."""
 
     __slots__ = ("_by_place", "input", "input_revision", "outputs", "run_id")
 
@@ -217,18 +217,18 @@ class RunSnapshot:
         return f"RunSnapshot(run_id={self.run_id!r}, input_revision={self.input_revision}, {self.outputs!r})"
 
     def get(self, target: OutputTable[M] | str, node_id: str, iteration: int = 0) -> Output[M]:
-        """Return the row. Raises `NotFound`."""
+        """Return the target's row of this node and iteration. Raises `NotFound`."""
         found = self.find(target, node_id, iteration)
         if found is None:
             raise NotFound(models.OUTPUT, (_name(target), self.run_id, node_id, iteration))
         return found
 
     def find(self, target: OutputTable[M] | str, node_id: str, iteration: int = 0) -> Output[M] | None:
-        """Return the row, or None."""
+        """Return the target's row of this node and iteration, or None."""
         return self._by_place.get((_name(target), node_id, iteration))
 
     def find_latest(self, target: OutputTable[M] | str, node_id: str) -> Output[M] | None:
-        """Return the row of the node's highest iteration, or None."""
+        """Return the target's row of the node's highest iteration, or None."""
         rows = [row for row in self.outputs.get(_name(target), ()) if row.node_id == node_id]
         return rows[-1] if rows else None
 
@@ -238,6 +238,6 @@ def _name(target: OutputTable[Any] | str) -> str:
 
 
 def with_table(record: Any, table: OutputTable[Any]) -> Any:
-    """Return the record, whose ``value`` is read by the model of the table."""
+    """Return the record after attaching the table, whose model reads the record's ``value``."""
     object.__setattr__(record, "__pydantic_private__", {"table": table})
     return record

@@ -1,4 +1,4 @@
-"""What a model makes of a table: its columns, kind, signature and digest. Reads and writes nothing."""
+"""From models to shapes of tables: columns, kind, signature and digest. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lastlight_state.reprs import shown
 
 @dataclass(frozen=True)
 class OutputColumn:
-    """A column of an output table. ``field`` is None for the library's own."""
+    """A column of an output table. ``field`` is None for the library's own columns."""
 
     name: str
     field: str | None
@@ -34,7 +34,7 @@ class OutputColumn:
     primary_key: bool
 
 
-#: What every output table begins with.
+#: The bookkeeping columns with which every output table begins.
 BOOKKEEPING = (
     OutputColumn("run_id", None, "text", nullable=False, primary_key=True),
     OutputColumn("node_id", None, "text", nullable=False, primary_key=True),
@@ -46,7 +46,7 @@ BOOKKEEPING = (
 
 @dataclass(frozen=True)
 class Shape:
-    """A model as a table sees it. ``optional`` are the fields whose type admits None."""
+    """The shape that a model gives a table. ``optional`` are the fields whose type admits None."""
 
     model: Any
     kind: Kind
@@ -55,19 +55,19 @@ class Shape:
     json_schema: dict[str, Any] = field(repr=False)
     model_digest: str
     optional: frozenset[str]
-    #: Whether its values may hold sets, whose order differs from process to process.
+    #: True if values may hold sets, whose order differs from process to process.
     has_sets: bool
-    #: What documents the columns, by name.
+    #: Descriptions of the columns, by column name.
     comments: Mapping[str, str] = field(repr=False)
 
     @cached_property
     def fields(self) -> frozenset[str]:
-        """Return the names of the fields that are columns."""
+        """Return the names of the fields that have columns."""
         return frozenset(str(column.field) for column in self.columns)
 
     @cached_property
     def has_json(self) -> bool:
-        """True if a column holds JSON."""
+        """True if at least one column holds JSON."""
         return any(column.type == "json" for column in self.columns)
 
     @cached_property
@@ -79,7 +79,7 @@ class Shape:
 def shape_of(model: Any) -> Shape:
     """Return the shape of a model, or of any other type.
 
-    Raises `InvalidValue` naming the field that cannot be stored.
+    Raises `InvalidValue` naming a field that cannot be stored.
     """
     kind: Kind = "columns" if _has_fields(model) and set(model.model_fields) != {models.PAYLOAD} else "payload"
     columns = _columns(model) if kind == "columns" else (_payload(model),)
@@ -101,12 +101,12 @@ def shape_of(model: Any) -> Shape:
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:
-    """Return a JSON Schema as text, the same in every process: fields in declared order."""
+    """Return a JSON Schema as text, the same in every process, with fields in declared order."""
     return json.dumps(schema, ensure_ascii=False, indent=2)
 
 
 def described(shape: Shape) -> list[dict[str, Any]]:
-    """Return what people should know of each field, in declared order."""
+    """Return a description of each field for people, in declared order."""
     if not shape.holds_model:
         return [_field_facts(models.PAYLOAD, shape.columns[0], None, shape.json_schema)]
     schema = TypeAdapter(shape.model).json_schema(by_alias=False, schema_generator=_Schemas)
@@ -121,7 +121,7 @@ def described(shape: Shape) -> list[dict[str, Any]]:
 
 
 def _resolved(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with what it refers to in place of the reference, and without its null."""
+    """Return the schema with references replaced by the schemas they name, and without its null alternative."""
     while True:
         rest = dict(schema)
         name, choices = rest.pop("$ref", None), rest.get("anyOf", ())
@@ -136,7 +136,7 @@ def _resolved(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any
 
 
 class _Schemas(GenerateJsonSchema):
-    """Without warnings: a default that JSON cannot say is left out of the schema. Sets are in one order."""
+    """Generates schemas without warnings: a default that JSON cannot express is left out. Sets are in a fixed order."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own spelling
 
@@ -218,13 +218,13 @@ def _refuse_unwritable(name: str, schema: dict[str, Any]) -> None:
 
 def adapter_of(model: Any) -> TypeAdapter[Any]:
     """Return the validator of a model or another type. Raises `InvalidValue` for a value that is not a type."""
-    if isinstance(model, Mapping | str | int | float):  # a core schema of pydantic's own, a name, no type at all
+    if isinstance(model, Mapping | str | int | float):  # pydantic's core schema, a name, or no type at all
         raise InvalidValue("model", f"must be a model or another type, got {type(model).__name__}")
     try:
         return TypeAdapter(model)
     except PydanticUserError as error:
         raise InvalidValue(_name(model), f"has no JSON Schema: {error.message}") from None
-    except Exception as error:  # whatever an object raises that is asked as if it were a type
+    except Exception as error:  # an object that is no type may raise anything here
         raise InvalidValue("model", f"must be a model or another type, got {type(model).__name__}") from error
 
 

@@ -1,10 +1,10 @@
-"""Snapshots: the input and all outputs of a run at one moment. This is what a resume runs on.
+"""Snapshots: the input and all outputs of a run at one moment. A resumed run starts from its snapshot.
 
-Where the database answers over a network, everything travels in one statement: the registry, the input, and the rows
-of every table as lists of texts. The statement is made for the tables that this store knows of; it brings the registry
-along, and when that shows others, it is made anew and run again. Elsewhere each table is read by a statement of its
-own, all in one snapshot of the database. Either way the database adds up the sizes first: past the limit, no content
-of a row is sent.
+If the database is reached over a network, one statement brings everything: the registry, the input, and the rows of
+every table as lists of texts. The statement is made for the tables that this store knows. If the registry that it
+brings shows other tables, the statement is made anew and run again. Otherwise one statement reads each table, all in
+one snapshot of the database. In both cases the database adds up the sizes first: beyond the limit, no row's content is
+sent.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ from lastlight_state.outputs.records import Output, RunInput, RunSnapshot
 from lastlight_state.outputs.results.statements import statements_of
 from lastlight_state.outputs.table import OutputTable
 
-# Packed rows: what one statement brings of the registry, the input and every table, as lists of texts.
+# Packed rows: one statement brings the registry, the input and every table, as lists of texts.
 
-#: What the rows of a packed statement are, where they are not of the table of that number.
+#: Sources of packed rows. Other rows have the number of their table as their source.
 REGISTRY_ROWS, INPUT_ROWS = -2, -1
 STAMP = ("key", "table_name", "kind", "signature", "model_digest", "created_at", "updated_at", "columns")
 _TIMES = ("created_at", "updated_at")
 
 
 class RegistrySnapshot:
-    """The registry as this store has last seen it."""
+    """The registry as this store read it last."""
 
     def __init__(self, stamps: tuple[Any, ...] = ()) -> None:
         self.stamps = stamps
         self.registered = tuple(map(_registered, stamps))
-        #: Of every column that the registry knows, whatever this process has defined.
+        #: Handles with every column in the registry, whatever this process has defined.
         self.handles = tuple(found.handle() for found in self.registered)
 
 
 class RegistryCache:
-    """What a store last saw of the registry, and the untyped handles that it made, each with its registry row."""
+    """A store's last snapshot of the registry, and the untyped handles it made, each with its registry row."""
 
     def __init__(self) -> None:
         self.latest = RegistrySnapshot()
         self._untyped: dict[str, tuple[Registered, OutputTable[Any]]] = {}
 
     def handle(self, found: Registered) -> OutputTable[Any]:
-        """Return the untyped handle of this row, made anew when the row has changed."""
+        """Return the untyped handle of a registry row. It is made anew if the row has changed."""
         kept = self._untyped.get(found.key)
         if kept is None or kept[0] != found:
             kept = self._untyped[found.key] = found, found.handle()
@@ -86,7 +86,7 @@ def input_of(texts: Sequence[Any]) -> RunInput:
 
 
 def row_of(table: OutputTable[Any], texts: Sequence[Any]) -> Row:
-    """Return the row that a list of texts stands for. Raises `CorruptData` where one cannot be read."""
+    """Return the row that a list of texts stands for. Raises `CorruptData` for a text that cannot be read."""
     row: Row = {}
     for (name, token), text in zip(statements_of(table).shown, texts, strict=True):
         try:
@@ -113,7 +113,9 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
-    """Return all packs with their sizes, and with their content only if the tables together are within the limit."""
+    """Return the SELECT of all packs with their sizes. It gives content only if all tables together are within the
+    limit.
+    """
     of_a_table = packs.c.source >= number(0)
     total = sa.select(sa.func.coalesce(sa.func.sum(packs.c.size), number(0))).where(of_a_table).scalar_subquery()
     few = sa.or_(~of_a_table, total <= sa.bindparam("max_bytes", type_=columns.Integer))
@@ -129,7 +131,7 @@ def sizes_of(packs: Sequence[PackRow], seen: RegistrySnapshot) -> dict[str, int]
 
 
 def _statement(seen: RegistrySnapshot, wanted: frozenset[str] | None) -> Statement[PackRow]:
-    """Return the statement that brings the registry, the input, and the rows of the tables that are asked for."""
+    """Return the statement that reads the registry, the input, and the rows of the wanted tables."""
     shape = seen, wanted
     found: Statement[PackRow] = SHAPES.get(shape) or SHAPES.put(
         shape, Shaped(shape, partial(_compiled, seen, wanted), row=PackRow)
@@ -158,7 +160,7 @@ def _packed(backend: Backend, source: int, columns: Sequence[Any]) -> sa.Select[
 
 T = TypeVar("T")
 
-#: How often the statement is made anew because tables were registered meanwhile.
+#: How often the statement is made anew because tables were registered in between.
 _ATTEMPTS = 5
 
 Found = dict[str, tuple[Output[Any], ...]]
@@ -174,10 +176,11 @@ class Snapshot(Targeted):
         targets: Iterable[OutputTable[Any] | str] | None = None,
         max_bytes: int = models.SNAPSHOT,
     ) -> RunSnapshot:
-        """Return the run's input and outputs, all of one moment, every registered key included.
+        """Return the run's input and outputs at one moment, with every registered key.
 
-        An unknown run has no input and no rows. ``targets`` narrows to some tables. Raises `SchemaMismatch` for a
-        registered table that is gone, and `PayloadTooLarge` naming the largest table past ``max_bytes``.
+        An unknown run has no input and no rows. ``targets`` restricts the snapshot to some tables. Raises
+        `SchemaMismatch` for a registered table that was dropped, and `PayloadTooLarge` naming the largest table beyond
+        ``max_bytes``.
         """
         sought = valid.sought("run_id", run_id)
         limit = valid.number("max_bytes", max_bytes, least=1)
@@ -234,7 +237,7 @@ class Snapshot(Targeted):
         return given, shown, {table.key: _ordered(rows_of.get(i, ())) for i, table in enumerate(tables)}
 
     def _handles(self, registered: Sequence[Registered], wanted: frozenset[str] | None) -> list[OutputTable[Any]]:
-        """Return the handles that this store has defined, and untyped ones for the other registered keys."""
+        """Return this store's defined handles, and untyped handles for other registered keys; only those ``wanted``."""
         definitions, known = self._remember(Definitions), self._remember(RegistryCache)
         return [
             definitions.of_key(found.key) or known.handle(found)
@@ -243,7 +246,7 @@ class Snapshot(Targeted):
         ]
 
     def _meeting_gone(self, read: Callable[[], T], tables: Sequence[OutputTable[Any]]) -> T:
-        """Return what ``read`` returns. Raises `SchemaMismatch` where it failed because a table is physically gone."""
+        """Return the result of ``read()``. Raises `SchemaMismatch` if it failed because a table was dropped."""
         try:
             return read()
         except BackendError as error:
@@ -274,7 +277,7 @@ def _ordered(found: Iterable[Output[Any]]) -> tuple[Output[Any], ...]:
 
 
 def _by_both_names(tables: Sequence[OutputTable[Any]], found: Found) -> Found:
-    """Return the same tuple under the key and under the table's name."""
+    """Return each table's tuple of rows under its key and under its table name."""
     return {name: found[table.key] for table in tables for name in (table.key, table.table_name)}
 
 

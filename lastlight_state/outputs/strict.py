@@ -1,4 +1,4 @@
-"""The one way from what pydantic has validated to JSON: a value that pydantic would write as another one is refused."""
+"""The only way from validated pydantic values to JSON. Values that pydantic would write as other values are refused."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NO_TEXT = (bytes, bytearray, memoryview)
 
 
 def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: bool, is_open: bool) -> Any:
-    """Return the instance as JSON by field name, sets in one order where it ``has_sets``.
+    """Return the instance as JSON by field name, with sets in one fixed order if it ``has_sets``.
 
-    ``is_open``: there may be values in it that its types say nothing of. Raises `InvalidValue` naming the path of one
-    that pydantic would write as another one: NaN and infinities, bytes, two keys of one text, and where no type says
-    that a text or a list is to be read as such, a time, a Decimal, a UUID, a set, a deque, an iterator, a key that is
-    no text, and the like.
+    ``is_open`` is True if the instance may hold values that its types do not describe. Raises `InvalidValue` with the
+    path of a value that pydantic would write as another value: NaN, an infinity, bytes, or two keys with one text. A
+    value that becomes a text or a list in JSON is refused too, if no type says how to read it back: a time, a Decimal,
+    a UUID, a set, a deque, an iterator, a key that is not a text, and the like.
     """
     try:
         dumped = adapter.serializer.to_python(instance, mode="json", by_alias=False)
@@ -41,7 +41,7 @@ def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: b
 
 
 def refuse_unordered(where: str, given: Any, adapter: TypeAdapter[Any], instance: Any) -> None:
-    """Refuse a set in place of a list, which pydantic would take in an order that differs from process to process."""
+    """Refuse a set in place of a list: pydantic would take its members in an order that differs between processes."""
     if _holds_set(given):
         for by_alias in (False, True):
             dumped = adapter.serializer.to_python(instance, by_alias=by_alias, warnings=False)
@@ -70,7 +70,9 @@ def _refuse_set_as_list(where: str, given: Any, made: Any) -> None:
 
 
 def _refuse_changed(where: str, given: Any, dumped: Any) -> None:
-    """Compare what has the same place in both. What a serializer of the model's own has rearranged is left to it."""
+    """Refuse values that JSON changes, comparing items in the same place. Skips parts that a custom serializer
+    rearranged.
+    """
     if isinstance(given, Mapping) and isinstance(dumped, dict):
         if len(dumped) < len(given):
             raise InvalidValue(where, "two keys are written as one text")
@@ -87,7 +89,7 @@ def _refuse_changed(where: str, given: Any, dumped: Any) -> None:
 
 
 def _is_odd(given: Any) -> bool:
-    """Return whether a value has one in it, or a key, that JSON has only as a text or a number."""
+    """Return whether a value contains a value or a key that JSON can only express as a text or a number."""
     if isinstance(given, Mapping):
         return any(not isinstance(key, str) or _is_odd(value) for key, value in given.items())
     if isinstance(given, _ARRAYS):
@@ -96,7 +98,7 @@ def _is_odd(given: Any) -> bool:
 
 
 def _read_back(adapter: TypeAdapter[Any], dumped: Any) -> Any:
-    """Return what the types make of the JSON; None where they read another form than they write."""
+    """Return the value that the types read from the JSON; None if they read another form than they write."""
     try:
         found = adapter.validator.validate_json(codec.encode_sound(dumped), by_alias=False, by_name=True)
         return adapter.serializer.to_python(found, by_alias=False, warnings=False)
@@ -105,9 +107,9 @@ def _read_back(adapter: TypeAdapter[Any], dumped: Any) -> Any:
 
 
 def _refuse_texts(where: str, given: Any, back: Any) -> None:
-    """Refuse what would come back as a text or a list and was none.
+    """Refuse a value that would be read back as a text or a list although it is neither.
 
-    Where both have another form nothing is compared.
+    Parts whose forms differ are not compared.
     """
     if isinstance(given, Mapping) and isinstance(back, Mapping):
         for (key, value), (name, child) in zip(given.items(), back.items(), strict=False):
@@ -131,7 +133,9 @@ def _refuse_scalar(where: str, given: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the error's text; what cannot be encoded would stand in that of a `UnicodeError`."""
+    """Return the error's text, but not that of a `UnicodeError`, which would contain the characters that cannot be
+    encoded.
+    """
     return (
         "must not contain a lone surrogate, or bytes that are not UTF-8"
         if isinstance(error, UnicodeError)

@@ -1,4 +1,4 @@
-"""The handle of an output table: a frozen description that is bound to no connection."""
+"""The handle of an output table: a frozen description without a connection."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ M = TypeVar("M")
 
 @dataclass(frozen=True)
 class OutputTable(Generic[M]):
-    """An output table as this process knows it. Handles are equal when they describe the same.
+    """An output table as this process knows it. Handles are equal if they describe the same table.
 
-    ``columns`` are the declared ones, the library's own first; ``extra_columns`` are in the database and not in the
-    model. ``model`` is None for a key that another process has defined: such a handle reads and does not write.
+    ``columns`` are the declared columns, the library's own first. ``extra_columns`` are in the database but not in the
+    model. ``model`` is None for a key that another process has defined: such a handle can read, but not write.
     """
 
     key: str
@@ -34,7 +34,7 @@ class OutputTable(Generic[M]):
     columns: tuple[OutputColumn, ...]
     signature: str
     model_digest: str | None
-    #: The table for SQLAlchemy statements of your own.
+    #: The SQLAlchemy table, for statements of your own.
     table: sa.Table = field(compare=False, repr=False)
     shape: Shape | None = field(default=None, compare=False, repr=False)
     extra_columns: tuple[str, ...] = field(default=(), compare=False)
@@ -47,42 +47,42 @@ class OutputTable(Generic[M]):
 
     @cached_property
     def is_payload(self) -> bool:
-        """True if the whole value stands in the one column ``payload``."""
+        """True if the whole value is stored in one JSON column, ``payload``."""
         return len(self.domain) == 1 and self.domain[0].name == models.PAYLOAD and self.domain[0].type == "json"
 
     @cached_property
     def domain(self) -> tuple[OutputColumn, ...]:
-        """Return the columns of what the task produced."""
+        """Return the columns of the task's fields, without the library's own columns."""
         return tuple(column for column in self.columns if column.field is not None)
 
     @cached_property
     def has_iteration(self) -> bool:
-        """True if rows have iterations: tables of the caller's making may have none."""
+        """True if rows have an iteration. Tables that callers made may have none."""
         return "iteration" in self.table.c
 
     @cached_property
     def has_times(self) -> tuple[bool, bool]:
-        """Return whether rows say when they were made, and when they were last written."""
+        """Return whether rows have a time of creation, and whether they have a time of the last write."""
         return "row_created_at" in self.table.c, "row_updated_at" in self.table.c
 
     @cached_property
     def names(self) -> tuple[tuple[str, str], ...]:
-        """Return the field and the column of each part of what the task produced."""
+        """Return pairs of field and column names, one for each domain column."""
         return tuple((str(column.field), column.name) for column in self.domain)
 
     @property
     def writable(self) -> bool:
-        """True if this process knows what may be written."""
+        """True if this process can write: it has the model, or a caller made the table."""
         return self.shape is not None or self.kind == "custom"
 
     def prompt_schema(self) -> str:
-        """Return the model's JSON Schema as text, the same in every process: the caller's fields and nothing else."""
+        """Return the JSON Schema of the model as text, the same in every process, without the library's own columns."""
         return schema_text(self._known_shape().json_schema)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the fields in order: name, column, type, required, nullable, default, description, enum values.
 
-        What has no simple type is ``unknown``, with a ``warning``.
+        The type of a field without a simple type is ``unknown``, with a ``warning``.
         """
         return described(self._known_shape())
 
@@ -100,15 +100,15 @@ def sql_table(
     comments: dict[str, str] | None = None,
     is_foreign: bool = False,
 ) -> sa.Table:
-    """Return the SQLAlchemy table of an output table, in metadata of its own. ``is_foreign``: a caller made it."""
+    """Return the SQLAlchemy table of an output table, in its own metadata. ``is_foreign``: a caller made the table."""
     metadata = sa.MetaData(naming_convention=NAMING)
     sa.Table("workflow_runs", metadata, sa.Column("id", TYPES["text"], primary_key=True))
     made = [_sql_column(column, (comments or {}).get(column.name), is_foreign=is_foreign) for column in columns]
     table = sa.Table(name, metadata, *made, sa.ForeignKeyConstraint(["run_id"], ["workflow_runs.id"]), comment=comment)
     known = table.c
-    if set(models.BOOKKEEPING[:4]).issubset(known.keys()):  # a table of the caller's making may have some of them
+    if set(models.BOOKKEEPING[:4]).issubset(known.keys()):  # a table that a caller made may lack some of them
         sa.Index(f"ix_{name}_written", known.row_created_at, known.run_id, known.node_id, known.iteration)
-        # Without it a page of one run reads and sorts all rows of the run, large columns beside.
+        # Without this index a page of one run reads and sorts all rows of the run, with their large columns.
         sa.Index(f"ix_{name}_run", known.run_id, known.row_created_at, known.node_id, known.iteration)
     return table
 

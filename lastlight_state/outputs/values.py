@@ -1,4 +1,4 @@
-"""Turns values of callers into rows, and rows into values: validates, checks and converts."""
+"""From callers' values to rows, and from rows to values: validation, checks and conversion."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from lastlight_state.outputs.strict import refuse_unordered, written
 
 _WHERE = "value"
 _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
-#: What a column gives back as JSON has it.
+#: Types of columns whose values are the same as in JSON.
 _AS_THEY_ARE: dict[str, type] = {"text": str, "boolean": bool}
-#: What a column gives back otherwise.
+#: Types of columns whose values are taken from the instance, because JSON has them in another form.
 _NOT_JSON = frozenset({"timestamp", "decimal", "real"})
-#: What JSON and a parameter have otherwise than the caller.
+#: Types of columns whose values callers see in another form than JSON has them.
 _WRITTEN = frozenset({"timestamp", "decimal", "blob"})
-#: Values that hold no others.
+#: Types of values that contain no other values.
 _SCALARS = frozenset({str, int, float, bool, type(None), datetime, Decimal})
 _TYPE_OF = attrgetter("type")
 _KINDS: dict[str, tuple[type, ...]] = {"text": (str,), "integer": (int,), "boolean": (bool,), "blob": (bytes,)}
 
 
 class Issue(Record):
-    """A refusal of a model: where, the kind of problem as a word, and a text for people."""
+    """A validation error of a model: its path, its kind as a word, and a message for people."""
 
     path: str
     code: str
@@ -47,7 +47,7 @@ class Issue(Record):
 
 @dataclass(frozen=True)
 class Content:
-    """The domain fields of a row: as callers read them, as JSON, and as parameters by column name."""
+    """The domain fields of a row in three forms: for callers, as JSON, and as parameters by column name."""
 
     data: Any
     json: Any
@@ -55,9 +55,9 @@ class Content:
 
 
 def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
-    """Return a caller's value, validated.
+    """Return a caller's value as validated content.
 
-    Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming a field.
+    Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming the largest field.
     """
     instance = validated(shape, value)
     dumped = _dumped(shape, instance)
@@ -71,7 +71,7 @@ def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
 
 
 def validated(shape: Shape, value: Any) -> Any:
-    """Return the instance that the model makes of a value. An instance is taken apart and validated like any other."""
+    """Return the model's instance of a value. An instance is taken apart and validated again like any other value."""
     given = bare(value)
     aliases = not (shape.holds_model and isinstance(value, shape.model))
     if shape.kind == "columns" and type(given) is not dict and not isinstance(given, Mapping):
@@ -90,9 +90,9 @@ def validated(shape: Shape, value: Any) -> Any:
 
 
 def instance_of(shape: Shape, data: Any) -> Any:
-    """Return the instance that today's model makes of a stored row.
+    """Return the instance that the present model makes of a stored row.
 
-    NULL is left out where the field may not be None.
+    NULL is left out for a field that may not be None.
     """
     columns = shape.columns
     if shape.kind == "payload":
@@ -110,12 +110,15 @@ def instance_of(shape: Shape, data: Any) -> Any:
 
 
 def json_of(columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a row as JSON by field name, the payload under its column's name."""
+    """Return the content of a row as JSON by field name. A payload is under the name of its column."""
     return {column.field: jsonable(column.type, row[column.name]) for column in columns if column.field is not None}
 
 
 def data_from_json(columns: Sequence[OutputColumn], stored: Any, *, payload: bool) -> Any:
-    """Return the domain fields of a JSON text, as a row of the table would give them, else `InvalidValue`."""
+    """Return the domain fields of stored JSON in the form that a row of the table gives.
+
+    Raises `InvalidValue` if the JSON does not fit the columns.
+    """
     if payload:
         return stored
     if not isinstance(stored, dict):
@@ -139,7 +142,7 @@ def _from_json(token: str, value: Any) -> Any:
 
 
 def jsonable(token: str, value: Any) -> Any:
-    """Return a value of a column as JSON: times and decimals as text, bytes as hexadecimal text."""
+    """Return a column's value as JSON: times and decimals as text, bytes as hexadecimal text."""
     if value is None:
         return None
     if token == "timestamp":  # noqa: S105 - a word for a type
@@ -152,12 +155,12 @@ def jsonable(token: str, value: Any) -> Any:
 
 
 def in_utc(value: Any) -> Any:
-    """Return a time of a table that keeps no zones, as the UTC that was written; anything else as it is."""
+    """Return a time without a zone as UTC, which is how it was written. Any other value is returned unchanged."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def invalid(error: ValidationError, note: str | None = None, *, where: str = _WHERE) -> InvalidValue:
-    """Return the library's error for what a model refuses: paths and codes, never the values."""
+    """Return the library's error for a failed validation, with paths and codes but never the values."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     issues = tuple(Issue(path=".".join(map(str, one["loc"])), code=one["type"], message=one["msg"]) for one in found)
     listed = "; ".join(f"{one.path or where}: {one.message}" for one in issues[:5])
@@ -166,7 +169,7 @@ def invalid(error: ValidationError, note: str | None = None, *, where: str = _WH
 
 
 def bare(value: Any) -> Any:
-    """Return the value with instances of models and dataclasses replaced by their fields, to be validated anew."""
+    """Return the value with instances of models and dataclasses replaced by their fields, to be validated again."""
     try:
         return _bare(value)
     except RecursionError:
@@ -197,7 +200,7 @@ def _bare(value: Any) -> Any:
 
 
 def _dumped(shape: Shape, instance: Any) -> Any:
-    """Return the instance as JSON by field name; for a payload, the payload."""
+    """Return the instance as JSON by field name. A bare payload is put under ``payload``."""
     dumped = written(_WHERE, shape.adapter, instance, has_sets=shape.has_sets, is_open=shape.has_json)
     if shape.kind == "payload" and not shape.holds_model:
         return {models.PAYLOAD: dumped}
@@ -213,7 +216,7 @@ def _refuse_left_out(shape: Shape, dumped: Any) -> None:
 
 
 def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
-    """Return what a column gives back of an instance, whose JSON is ``dumped``."""
+    """Return the value that a column returns for its field of an instance. ``dumped`` is the field's JSON."""
     if column.type == "json":
         return dumped
     kept = getattr(instance, str(column.field)) if column.type in _NOT_JSON else dumped
@@ -221,7 +224,7 @@ def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
 
 
 def checked(where: str, token: str, value: Any) -> Any:
-    """Return a value as a column of this type gives it back."""
+    """Return a value in the form in which such a column returns it. Raises `InvalidValue` if it does not fit."""
     if value is None:
         return None
     if token == "timestamp":  # noqa: S105

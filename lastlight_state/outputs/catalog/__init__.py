@@ -1,7 +1,7 @@
-"""The catalog: an output schema, which is a pydantic model, becomes a table.
+"""The catalog: an output schema, given as a pydantic model, becomes a table.
 
-A definition adds what is missing and changes nothing else. Any number of processes may define at once: under a named
-lock each looks again, and table, columns and registry row are committed together.
+A definition adds missing tables and columns and changes nothing else. Any number of processes may define at once: each
+looks again under a named lock. Table, columns and registry row are committed together.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class Catalog(Repository):
     def define(
         self, key: str, model: type[M], *, table: str | None = None, max_bytes: int | None = None
     ) -> OutputTable[M]:
-        """Return the output table of this key, made or grown to hold what the model says.
+        """Define an output: create its table, or add missing columns, so that it holds the model; return its handle.
 
         The key is a letter, then letters, digits and underscores of ASCII, at most 48; not ``input`` or ``inputs``.
-        Each field is a column; a model whose only field is ``payload``, a root model and any other type make a table
-        with the one column ``payload``. ``table`` names the table where the snake case of the key will not do;
-        ``max_bytes`` bounds a row (1 MiB, at most 16). The same definition again costs no statement.
+        Each field is a column. A model whose only field is ``payload``, a root model and any other type give a table
+        with the one column ``payload``. ``table`` names the table if the snake case of the key will not do.
+        ``max_bytes`` limits a row (1 MiB by default, at most 16). Defining the same again runs no statement.
 
-        Raises `SchemaMismatch` listing every change that is no addition, and for a key that this store has defined
-        differently: a definition is final while the process runs. `ReservedName` is for tables of the library and of
-        tools, names like those of indexes (``idx_``, ``uq_``, ``pk_``), and fields named like bookkeeping columns;
-        `AlreadyExists` and `InvalidValue` are about names and types; `NotMigrated` says what is missing where the store
-        may not migrate; `MisuseError` inside a transaction.
+        Raises `SchemaMismatch` listing every change that is not an addition, and for a key that this store has defined
+        differently: a definition is final while the process runs. Raises `ReservedName` for tables of the library and
+        of tools, for names like those of indexes (``idx_``, ``uq_``, ``pk_``), and for fields named like bookkeeping
+        columns. Raises `AlreadyExists` or `InvalidValue` for names and types, `MisuseError` inside a transaction, and
+        `NotMigrated` listing what is missing if the store may not migrate.
         """
         self._refuse_transaction()
         [made] = self._defined([self._wish(key, model, table, max_bytes)])
         return made
 
     def define_all(self, models: Mapping[str, Any]) -> dict[str, OutputTable[Any]]:
-        """Define many keys, all or none, under one lock; the handles by key."""
+        """Define many outputs, all or none, under one lock; return their handles by key."""
         self._refuse_transaction()
         wishes = [self._wish(key, model, None, None) for key, model in models.items()]
         return {handle.key: handle for handle in self._defined(wishes)}
@@ -65,8 +65,9 @@ class Catalog(Repository):
     def attach(self, key: str, table: Any, *, model: type[M] | None = None) -> OutputTable[M]:
         """Return the handle of a table of your own: a SQLAlchemy ``Table`` or declarative class. It is never altered.
 
-        It needs ``run_id``, ``node_id``, a unique key over them, and ``iteration`` in both for tasks in a loop. Without
-        ``model`` values are checked by the table's columns. Raises `SchemaMismatch` listing what is missing.
+        The table needs ``run_id``, ``node_id`` and a unique key over them. For tasks in a loop it needs ``iteration``
+        too, also in the key. Without ``model`` the table's columns check values. Raises `SchemaMismatch` listing what
+        is missing.
         """
         self._refuse_transaction()
         wish = attach_request(column_types.key(key), table, model)
@@ -82,9 +83,9 @@ class Catalog(Repository):
         return self._remember(Definitions).keep(wish.made)
 
     def get(self, name: str) -> OutputTable[Any]:
-        """Return the output table of this key or table name; untyped when this process has not defined it.
+        """Return the handle with this key or table name; an untyped one if this process has not defined it.
 
-        An untyped handle reads and does not write. Raises `NotFound`.
+        An untyped handle can read, but not write. Raises `NotFound`.
         """
         found = self._remember(Definitions).named(name)
         if found is not None:
@@ -93,16 +94,16 @@ class Catalog(Repository):
         return self._one_as(Registered.of, definitions.FIND, values, kind=models.OUTPUT_TABLE, key=name).handle()
 
     def entry(self, name: str) -> OutputTableSummary:
-        """Return what the registry says of this key or table name. Raises `NotFound`."""
+        """Return the registry's entry for this key or table name. Raises `NotFound`."""
         values = {"name": valid.sought("name", name)}
         return self._one_as(OutputTableSummary.of, definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[OutputTableSummary]:
-        """Return a page of the registered tables, by key."""
+        """Return a page of the registered output tables, ordered by key."""
         return self._page_as(definitions.LIST, OutputTableSummary.of, None, limit, page_token)
 
     def plan(self, key: str, model: Any, *, table: str | None = None) -> OutputPlan:
-        """Return what `define` would do, with the statements that do it by hand. Writes nothing."""
+        """Return the plan of a `define` call, with the statements to do it by hand. Writes nothing."""
         wish, now = self._wish(key, model, table, None), self._now()
         [steps] = self._viewing(lambda unit: plans.all_steps(unit, [wish], now))
         return steps.record()
@@ -119,7 +120,7 @@ class Catalog(Repository):
         return [definitions.keep(_told(_handle(wish, columns[wish.key]))) for wish in wishes]
 
     def _brought(self, wishes: Sequence[DefinitionRequest]) -> dict[str, tuple[OutputColumn, ...]]:
-        """Return the columns that each table has, after what was missing has been added."""
+        """Add missing tables and columns, and return the columns that each table has then, by key."""
         registered = {
             found.key: found for found in self._reading(lambda unit: unit.all(Registered.of, definitions.ALL))
         }
@@ -171,7 +172,7 @@ class Catalog(Repository):
         return request_of(checked, name, model, max_bytes)
 
     def _free_name(self, table: str, key: str) -> str:
-        """Return a table name that neither the registry nor the database knows."""
+        """Return a table name that is in neither the registry nor the database."""
         candidates = [
             f"task_{table}"[: _MOST.table_name - 4],
             *(f"task_{table}"[: _MOST.table_name - 4] + f"_{n}" for n in range(2, 100)),
@@ -187,7 +188,7 @@ class Catalog(Repository):
 
 
 def _reconciled(unit: Unit, wishes: Sequence[DefinitionRequest], now: Any) -> list[plans.Steps]:
-    """Take the lock, look at the database again, and make what is missing. Returns what was done."""
+    """Take the named lock, plan again, and carry out the steps. Returns the steps."""
     unit.named_lock("outputs")
     unit.backend.limit_ddl_waits(unit.checkout)
     found = plans.all_steps(unit, wishes, now)

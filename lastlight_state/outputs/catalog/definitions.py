@@ -1,4 +1,4 @@
-"""The definitions that a store has made so far, and those that a caller asks for."""
+"""The definitions that a store has made so far, and requests for new ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lastlight_state.outputs.projections import OutputTableSummaryRow, Registere
 from lastlight_state.outputs.shapes import OutputColumn, Shape
 from lastlight_state.outputs.table import OutputTable, sql_table
 
-# The registry: which output tables the database has, so that copies, grants and lists need no model.
+# The registry of output tables in the database, so that copies, grants and lists need no model.
 
 _SUMMARY = tuple(column for column in REGISTRY.c if column.name not in ("columns", "json_schema"))
 _KNOWN = (*_SUMMARY, REGISTRY.c.columns)
@@ -34,7 +34,7 @@ _CHANGING = ("signature", "model_digest", "updated_at", "columns", "json_schema"
 
 
 class Registered(Record):
-    """An output table as the registry has it."""
+    """An output table as its registry row describes it."""
 
     key: str
     table_name: str
@@ -51,7 +51,7 @@ class Registered(Record):
         return super().of(values)
 
     def handle(self) -> OutputTable[Any]:
-        """Return a handle of the table that can read, and has no model to validate by."""
+        """Return an untyped handle: it can read, but has no model for validation."""
         return OutputTable(
             key=self.key,
             table_name=self.table_name,
@@ -65,12 +65,12 @@ class Registered(Record):
 
 @lru_cache(maxsize=512)
 def _table(name: str, columns: tuple[OutputColumn, ...], *, is_foreign: bool) -> sa.Table:
-    """Return the same table for the same columns: whoever reads the registry again need not compile anew."""
+    """Return a SQLAlchemy table, cached by its arguments so that statements over it need not be compiled again."""
     return sql_table(name, columns, is_foreign=is_foreign)
 
 
 def with_extras(made: OutputTable[Any], columns: Sequence[OutputColumn]) -> OutputTable[Any]:
-    """Return the handle with the columns that only the table has, and the library's own as the table has them."""
+    """Return the handle with the table's extra columns, and with the library's own columns as the table has them."""
     declared = {column.name for column in made.columns}
     own = union(made.columns, [column for column in columns if column.name in declared])
     extra = tuple(column.name for column in columns if column.name not in declared)
@@ -89,7 +89,7 @@ LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=Fa
 def union(declared: Iterable[OutputColumn], known: Iterable[OutputColumn]) -> tuple[OutputColumn, ...]:
     """Return the declared columns, then those that only the database has.
 
-    The library's own are as the database has them.
+    The library's own columns are as the database has them.
     """
     there = {column.name: column for column in known}
     wanted = [there.get(column.name, column) if column.field is None else column for column in declared]
@@ -106,9 +106,9 @@ def noting(
     known: Registered | None,
     at: datetime,
 ) -> str:
-    """Return the statement that notes a table in the registry, as text that anybody can run.
+    """Return the SQL text that inserts or updates a table's registry row; it can also be run by hand.
 
-    ``registry`` is its name.
+    ``registry`` is the name of the registry's table.
     """
     row: dict[str, str | None] = {
         "key": handle.key,
@@ -130,7 +130,7 @@ def noting(
 
 @dataclass(frozen=True)
 class DefinitionRequest:
-    """A definition that a caller asks for. ``made`` is the handle that it would get on a database without extras."""
+    """A requested definition. ``made`` is the handle for a table without extra columns."""
 
     made: OutputTable[Any]
     shape: Shape | None
@@ -146,7 +146,7 @@ class DefinitionRequest:
 
 
 class Definitions:
-    """The handles of one store by key. Threads may share it: a handle is added in one step, and never changed."""
+    """The handles of one store, by key. Threads may share it: a handle is added in one step, and never changed."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, OutputTable[Any]] = {}
@@ -164,17 +164,17 @@ class Definitions:
         return found or next((handle for handle in self if handle.table_name == name), None)
 
     def keep(self, handle: OutputTable[Any]) -> OutputTable[Any]:
-        """Return the handle that this key has from now on: the first one that was kept, perhaps by another thread.
+        """Keep a handle unless its key has one already; return the key's handle, perhaps one of another thread.
 
-        Raises `SchemaMismatch` when that one describes something else.
+        Raises `SchemaMismatch` if that handle describes something else.
         """
         self._by_key.setdefault(handle.key, handle)
         return self.same(handle) or handle
 
     def same(self, wished: OutputTable[Any]) -> OutputTable[Any] | None:
-        """Return the handle of a definition that was made before, None for a new one.
+        """Return the handle of an equal earlier definition, None for a new key.
 
-        Raises `SchemaMismatch` when the key has another definition: it is final while the process runs.
+        Raises `SchemaMismatch` if the key has another definition: it is final while the process runs.
         """
         known = self._by_key.get(wished.key)
         if known is None:
@@ -189,7 +189,7 @@ class Definitions:
 
 
 def refuse_collisions(wished: OutputTable[Any], others: Iterable[tuple[str, str]]) -> None:
-    """Refuse a key or table name that another definition has as its key or table name: `AlreadyExists` naming it."""
+    """Raise `AlreadyExists` for a key or table name that is the key or table name of another definition."""
     for key, table_name in others:
         if key == wished.key:
             continue
@@ -209,7 +209,7 @@ def refuse_collisions(wished: OutputTable[Any], others: Iterable[tuple[str, str]
 def column_differences(
     table: str, wished: Iterable[OutputColumn], known: Iterable[OutputColumn]
 ) -> Iterator[Difference]:
-    """Yield the columns that both have, with different types."""
+    """Yield a difference for each column that is in both lists with different types."""
     there = {column.name: column for column in known}
     for column in wished:
         found = there.get(column.name)
@@ -238,16 +238,16 @@ def _presence(table: str, wished: OutputTable[Any], known: OutputTable[Any]) -> 
         yield Difference(table, name, "column", "not defined", "in the model")
 
 
-# How a call finds its output table: by a handle, or by a key.
+# How a call finds its output table: by its handle, its key or its table name.
 
 T = TypeVar("T")
 
 
 class Targeted(Repository):
-    """A repository whose methods take a *target*: a handle or a key."""
+    """A repository whose methods take a *target*: a handle, a key or a table name."""
 
     def _target(self, target: Any) -> OutputTable[Any]:
-        """Return the handle.
+        """Return the handle of a target.
 
         A key that this process has not defined is looked up in the registry. Raises `NotFound`.
         """
@@ -264,9 +264,9 @@ class Targeted(Repository):
         return found.handle()
 
     def _writable(self, target: Any) -> OutputTable[Any]:
-        """Return the handle, which knows what may be written.
+        """Return the handle of a target that this process can write.
 
-        Raises `MisuseError` for a key that only others defined.
+        Raises `MisuseError` for a key that only other processes defined.
         """
         table = self._target(target)
         if not table.writable:
@@ -274,7 +274,7 @@ class Targeted(Repository):
         return table
 
     def _there(self, table: OutputTable[Any], call: Callable[[], T]) -> T:
-        """Return what ``call`` returns. Raises `SchemaMismatch` if it failed because the table was dropped."""
+        """Return the result of ``call()``. Raises `SchemaMismatch` if it failed because the table was dropped."""
         try:
             return call()
         except BackendError as error:
@@ -282,7 +282,7 @@ class Targeted(Repository):
             raise
 
     def _refuse_gone(self, table: OutputTable[Any], error: BackendError) -> None:
-        """Raise `SchemaMismatch` where the table is physically gone, which may be why a call failed."""
+        """Raise `SchemaMismatch` if the table was dropped, which may be why a call failed."""
         if type(error) is not BackendError:
             return
         if not self._viewing(lambda unit: reconcile.present(unit, [table.table_name])):

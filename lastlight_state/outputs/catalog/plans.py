@@ -1,4 +1,4 @@
-"""What a definition would do to a database: nothing, additions, or a refusal that lists every difference."""
+"""Plans of definitions: nothing to do, additions, or a refusal that lists every difference."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from lastlight_state.outputs.records import OutputPlan
 from lastlight_state.outputs.shapes import BOOKKEEPING, OutputColumn, Shape, shape_of
 from lastlight_state.outputs.table import OutputTable, sql_table
 
-# Makes the handle that a caller's model or table would get. Reads and writes nothing.
+# Making the handle of a caller's model or table. Neither reads nor writes the database.
 
-#: The token of a column of the caller's making, by the first class that fits.
+#: The token of a column in a caller-made table, by the first class that fits.
 _TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
     (sa.Boolean, "boolean"),
     (sa.Integer, "integer"),
@@ -45,7 +45,7 @@ _TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
 
 
 def checked_names(key: Any, table: Any) -> tuple[str, str]:
-    """Return the key and the table name of a definition. Does not check whether the table name is reserved."""
+    """Return the checked key and table name of a definition. Reserved table names are not refused here."""
     checked = column_types.key(key)
     if table is None:
         return checked, column_types.table_name("key", column_types.snake_case(checked))
@@ -53,7 +53,7 @@ def checked_names(key: Any, table: Any) -> tuple[str, str]:
 
 
 def request_of(key: str, name: str, model: Any, max_bytes: Any) -> DefinitionRequest:
-    """Return the definition with this key and table name, which have been checked."""
+    """Return the request for a definition with this key and table name, which have been checked."""
     shape = shape_of(model)
     limit = models.ROW if max_bytes is None else valid.number("max_bytes", max_bytes, least=1, most=models.LARGEST_ROW)
     columns = (*BOOKKEEPING, *shape.columns)
@@ -72,7 +72,7 @@ def request_of(key: str, name: str, model: Any, max_bytes: Any) -> DefinitionReq
 
 
 def attach_request(key: str, table: Any, model: Any) -> DefinitionRequest:
-    """Return the handle of a table of the caller's making."""
+    """Return the request to attach a table that a caller made."""
     own = getattr(table, "__table__", table)
     if not isinstance(own, sa.Table):
         raise InvalidValue("table", f"expected a SQLAlchemy Table or declarative class, got {type(table).__name__}")
@@ -122,7 +122,7 @@ _HINT = "only additions are automatic: migrate by hand, take a new key, or start
 
 @dataclass(frozen=True)
 class Steps:
-    """What one definition would do. ``columns`` are those that the registry holds afterwards."""
+    """The steps of one definition. ``columns`` are the table's columns in the registry afterwards."""
 
     wish: DefinitionRequest
     columns: tuple[OutputColumn, ...]
@@ -133,7 +133,7 @@ class Steps:
     sql: tuple[str, ...]
 
     def record(self) -> OutputPlan:
-        """Return the plan as callers see it."""
+        """Return the plan as a record for callers."""
         return OutputPlan(
             key=self.wish.key,
             table_name=self.wish.table_name,
@@ -145,7 +145,7 @@ class Steps:
         )
 
     def refuse_differences(self) -> None:
-        """Raise `SchemaMismatch` where something stands in the way."""
+        """Raise `SchemaMismatch` if there are differences that no addition can settle."""
         if self.differences:
             raise SchemaMismatch(
                 f"output {self.wish.key!r} does not fit its table; {_HINT}", differences=self.differences
@@ -153,7 +153,7 @@ class Steps:
 
 
 def is_complete(wish: DefinitionRequest, known: Registered | None) -> bool:
-    """Return whether the registry says that everything is there. Then the database need not be read or written."""
+    """Return whether the registry shows that nothing is missing. Then no table need be read or written."""
     if known is None or (known.kind, known.table_name) != (wish.made.kind, wish.table_name):
         return False
     there = {column.name: column.type for column in known.columns}
@@ -161,7 +161,7 @@ def is_complete(wish: DefinitionRequest, known: Registered | None) -> bool:
 
 
 def all_steps(unit: Unit, wishes: Sequence[DefinitionRequest], at: datetime) -> list[Steps]:
-    """Return what these definitions would do to the database as it is now."""
+    """Return the steps of these definitions on the database in its present state."""
     known = {found.key: found for found in unit.all(Registered.of, definitions.ALL)}
     for wish in wishes:
         others = [(found.key, found.table_name) for found in known.values()]
@@ -177,16 +177,16 @@ def all_steps(unit: Unit, wishes: Sequence[DefinitionRequest], at: datetime) -> 
 
 
 def carry_out(unit: Unit, steps: Steps) -> None:
-    """Run the statements of the steps. Raises `SchemaMismatch` when there are differences."""
+    """Run the statements of the steps. Raises `SchemaMismatch` if there are differences."""
     steps.refuse_differences()
     for statement in steps.sql:
         unit.plain(statement)
 
 
 def attachable(unit: Unit, wish: DefinitionRequest) -> Registered | None:
-    """Return the registry row of a table of the caller's making, or None.
+    """Return the registry row of a table that a caller made, or None if it is not registered.
 
-    Raises `SchemaMismatch` for an unfit table.
+    Raises `SchemaMismatch` for a table that cannot hold outputs.
     """
     known = unit.all(Registered.of, definitions.ALL)
     refuse_collisions(wish.made, [(found.key, found.table_name) for found in known])
@@ -198,7 +198,7 @@ def attachable(unit: Unit, wish: DefinitionRequest) -> Registered | None:
 
 
 def attach(unit: Unit, wish: DefinitionRequest, at: datetime) -> None:
-    """Note the table in the registry."""
+    """Insert or update the registry row of a table that a caller made."""
     unit.named_lock("outputs")
     known = attachable(unit, wish)
     if known is not None and (known.kind, known.table_name) != ("custom", wish.table_name):
@@ -249,7 +249,7 @@ def _steps(
 
 
 def _grown(wish: DefinitionRequest, known: Registered | None, found: PresentTable | None) -> tuple[OutputColumn, ...]:
-    """Return the columns that the table has in the end. The times of an adopted table may be NULL."""
+    """Return the columns that the table has afterwards. The times of an adopted table may be NULL."""
     columns = definitions.union(wish.made.columns, known.columns if known else ())
     if known is not None or found is None:
         return columns
@@ -332,7 +332,7 @@ def _warnings(
 
 
 def _reads_none(shape: Shape, column: OutputColumn) -> bool:
-    """Return whether a field that may be None has another default."""
+    """Return whether a field that may be None has a default other than None."""
     if not shape.holds_model or column.field not in shape.optional:
         return False
     field = shape.model.model_fields[column.field]

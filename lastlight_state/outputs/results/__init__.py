@@ -1,8 +1,8 @@
 """Results: the rows that tasks produced, validated before anything is written.
 
-Table, run, node and iteration name a row; an attempt does not, so that a retry replaces what the attempt before it
-wrote. Nothing produced is lost: what a row held goes to `output_history` in the unit that replaces or withdraws it.
-Bookkeeping comes from the arguments alone, never from the value.
+Table, run, node and iteration identify a row. The attempt does not, so that a retry replaces the row of the attempt
+before. No output is lost: the unit that replaces or withdraws a row copies its content to `output_history`. Bookkeeping
+columns come only from the arguments, never from the value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lastlight_state.outputs.values import Content, in_utc, json_of
 
 
 def output(table: OutputTable[Any], row: Row) -> Output[Any]:
-    """Return the record of a stored row."""
+    """Return the record of a row as it was read."""
     if table.is_payload:
         data = row[models.PAYLOAD]
     elif table.kind == "custom":
@@ -41,7 +41,7 @@ def output(table: OutputTable[Any], row: Row) -> Output[Any]:
 
 
 def written(table: OutputTable[Any], place: Place, content: Content, at: Any, created: Any) -> Output[Any]:
-    """Return the record of a row that was just written."""
+    """Return the record of a row that was just written, without reading it again."""
     has_created, has_updated = table.has_times
     return _made(table, place, content.data, created if has_created else None, at if has_updated else None)
 
@@ -61,7 +61,7 @@ def summary(table: OutputTable[Any], row: Row) -> OutputSummary:
 
 
 def at_place(error: CorruptData, place: Values) -> CorruptData:
-    """Return the error, which names the row by its place, or else by what was sought."""
+    """Return the error with the key of the damaged row; if that is unknown, with the key that was looked up."""
     key = error.key if isinstance(error.key, tuple) else tuple(place.values())
     return CorruptData(error.table, key, error.column)
 
@@ -80,11 +80,11 @@ def _made(table: OutputTable[Any], row: Values, data: Any, created: Any, updated
     return make_record(Output, facts, {"table": table})
 
 
-# Replacing and withdrawing: what a row held goes to the history in the same unit.
+# Replacing and withdrawing: the same unit copies the former content of the row to the history.
 
 
 def replaced(unit: Unit, table: OutputTable[Any], place: Place, content: Content, at: datetime) -> Output[Any] | None:
-    """Write the content into the row and return the row; equal content changes nothing. None if there is no row."""
+    """Replace the content of a row and return the row; None if there is no row. Equal content changes nothing."""
     wide, old = _locked(unit, table, place)
     if old is None:
         return None
@@ -97,7 +97,7 @@ def replaced(unit: Unit, table: OutputTable[Any], place: Place, content: Content
 
 
 def withdrawn(unit: Unit, table: OutputTable[Any], place: Place, reason: str, at: datetime) -> Output[Any] | None:
-    """Return the row, which is now in the history alone. None without a row."""
+    """Move a row to the history and return it; None if there is no row."""
     wide, old = _locked(unit, table, place)
     if old is None:
         return None
@@ -112,10 +112,10 @@ def parameters(place: Place, content: Content, at: datetime) -> Row:
 
 
 def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableStatements, Row | None]:
-    """Return the row with every column that it has now, and statements that know them all.
+    """Return a row, locked, with every column that the table has now, and statements that include all those columns.
 
-    The registry is looked at under the row's lock, which keeps others from adding columns; before, one could be added
-    and filled in between, and its value would be neither kept nor replaced.
+    The registry is read while the row is locked, which keeps other processes from adding columns. Without the lock a
+    column could be added and filled in between; its value would be neither kept nor replaced.
     """
     old = unit.row(statements_of(table).lock, place)
     if old is None:
@@ -125,7 +125,7 @@ def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableSta
 
 
 def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
-    """Return the statements with the columns that other processes have added since this one defined the table."""
+    """Return statements that include columns added by other processes since this one defined the table."""
     known = {column.name for column in table.columns}
     found = unit.find(Registered.of, definitions.FIND, {"name": table.table_name})
     extra = () if found is None else tuple(column for column in found.columns if column.name not in known)
@@ -137,7 +137,7 @@ def _known(table: OutputTable[Any], content: Content) -> Row:
 
 
 def _unknown(wide: TableStatements, table: OutputTable[Any]) -> Row:
-    """Return what this process would write into the columns that it does not know."""
+    """Return the values that this process writes into columns that it does not know: None for each."""
     return {str(column.field): None for column in wide.columns if column.field and column not in table.columns}
 
 
@@ -171,7 +171,7 @@ def _archive(
 
 
 def _text(stored: Any) -> str:
-    """Return the JSON of a row that goes, also of one with values of another program that no JSON of ours may have."""
+    """Return the JSON text of a former row, even if another program's values are outside what our JSON allows."""
     try:
         return codec.encode_bytes("value", stored, max_depth=models.ROW_DEPTH + 1).decode()
     except InvalidValue:
@@ -180,7 +180,7 @@ def _text(stored: Any) -> str:
 
 M = TypeVar("M")
 
-#: How often a `put` begins again because the row that it was to replace was withdrawn meanwhile.
+#: How often a `put` starts again because the row that it would replace was withdrawn in between.
 _ATTEMPTS = 5
 
 
@@ -190,12 +190,14 @@ class Results(Targeted):
     def put(
         self, target: OutputTable[M] | str, run_id: str, node_id: str, value: Any, *, iteration: int = 0
     ) -> Output[M]:
-        """Store what a task produced. The same value again changes nothing; another one replaces the whole row.
+        """Store the output of a task. The same value again changes nothing; another value replaces the whole row.
 
-        A mapping or an instance is validated by the model first: `InvalidValue` with ``issues``, nothing written.
-        A field left out takes its default, never the earlier value. The earlier row goes to the history.
-        Raises `PayloadTooLarge` naming the largest field, `NotFound` for an unknown run or key, and `MisuseError` for
-        a key that this process has not defined.
+        The model validates a mapping or an instance first. An invalid value raises `InvalidValue` with ``issues``, and
+        nothing is written. A field that is left out gets its default, never the earlier value. The earlier row goes to
+        the history.
+
+        Raises `PayloadTooLarge` naming the largest field, `NotFound` for an unknown run or key, and `MisuseError` for a
+        key that this process has not defined.
         """
         table = self._writable(target)
         place = checks.place(run_id, node_id, iteration)
@@ -212,7 +214,7 @@ class Results(Targeted):
             raise
 
     def get(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M]:
-        """Return the row. Raises `NotFound`."""
+        """Return the output of this run, node and iteration. Raises `NotFound`."""
         table = self._target(target)
         found = self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
         if found is None:
@@ -220,12 +222,12 @@ class Results(Targeted):
         return found
 
     def find(self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0) -> Output[M] | None:
-        """Return the row, or None."""
+        """Return the output of this run, node and iteration, or None."""
         table = self._target(target)
         return self._row(table, statements_of(table).get, checks.sought(run_id, node_id, iteration))
 
     def find_latest(self, target: OutputTable[M] | str, run_id: str, node_id: str) -> Output[M] | None:
-        """Return the row of the node's highest iteration, or None."""
+        """Return the output of the node's highest iteration in this run, or None."""
         table, place = self._target(target), checks.sought(run_id, node_id, 0)
         values = {"run_id": place["run_id"], "node_id": place["node_id"]}
         return self._row(table, statements_of(table).latest, values)
@@ -239,7 +241,7 @@ class Results(Targeted):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[OutputSummary]:
-        """Return a page of rows without their content, newest first."""
+        """Return a page of the table's rows without their content, newest first."""
         table = self._target(target)
         given = _filters(run_id, node_id)
         listing = statements_of(table).newest
@@ -256,7 +258,7 @@ class Results(Targeted):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[Output[M]]:
-        """Return a page of the run's rows with their content, by node and iteration."""
+        """Return a page of the run's rows with their content, ordered by node and iteration."""
         table = self._target(target)
         given = {**_filters(None, node_id), "run_id": valid.sought("run_id", run_id)}
         listing = statements_of(table).load
@@ -265,7 +267,7 @@ class Results(Targeted):
         )
 
     def count(self, target: OutputTable[Any] | str, *, run_id: str | None = None, node_id: str | None = None) -> int:
-        """Return the number of rows."""
+        """Return the number of the table's rows that pass these filters."""
         table = self._target(target)
         given = {name: value for name, value in _filters(run_id, node_id).items() if value is not None}
         statement = statements_of(table).count[frozenset(given)]
@@ -274,7 +276,7 @@ class Results(Targeted):
     def withdraw(
         self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0, reason: str
     ) -> Output[M]:
-        """Take the row out of its table, for a task that is reset; the history keeps it. Raises `NotFound`."""
+        """Move a row from its table to the history and return it, for a task that is reset. Raises `NotFound`."""
         table = self._target(target)
         place = checks.sought(run_id, node_id, iteration)
         why, at = checks.reason(reason), self._now()
@@ -293,7 +295,7 @@ class Results(Targeted):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[OutputRevision]:
-        """Return a page of what the row held before, newest first."""
+        """Return a page of the row's earlier contents, newest first."""
         given = {**checks.sought(run_id, node_id, iteration), "table_name": self._target(target).table_name}
         return self._page_as(HISTORY_LIST, OutputRevision.of, given, limit, page_token)
 

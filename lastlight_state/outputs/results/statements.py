@@ -1,4 +1,4 @@
-"""The statements of one output table. They are made at its first use and kept with the handle."""
+"""The statements of one output table. They are made at first use and kept with the table's handle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lastlight_state.outputs.rows import OutputHistoryRow
 from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable, sql_table
 
-#: When a row of an adopted table was written, which is not known.
+#: The time of rows that were written before the library adopted their table: the real time is unknown.
 _NEVER = sa.literal_column("'1970-01-01T00:00:00.000Z'", Timestamp)
 
 
@@ -37,7 +37,7 @@ class TableStatements:
 
     @cached_property
     def insert(self) -> Statement:
-        """Return the statement that stores a row where there is none."""
+        """Return the INSERT of a row. It inserts nothing if the row exists."""
         own = [name for name in ("row_created_at", "row_updated_at") if name in self._table.c]
         values = {name: bind(f"v_{name}", self._table.c[name]) for name in self._domain}
         values |= {name: bind("at", self._table.c[name]) for name in own}
@@ -50,12 +50,12 @@ class TableStatements:
 
     @cached_property
     def lock(self) -> Statement:
-        """Return the SELECT of a row, which stays as it is until the unit ends."""
+        """Return the SELECT of a row that locks it until the unit ends."""
         return prepared(sa.select(*self._whole).where(self._this_row).with_for_update())
 
     @cached_property
     def replace(self) -> Statement:
-        """Return the statement that replaces the whole row: a column that this process does not know becomes NULL."""
+        """Return the UPDATE that replaces the whole row. Columns that this process does not know become NULL."""
         values: Row = {
             name: sa.null() if name in self._extra else bind(f"v_{name}", self._table.c[name]) for name in self._domain
         }
@@ -69,13 +69,13 @@ class TableStatements:
 
     @cached_property
     def latest(self) -> Statement:
-        """Return the SELECT of the row of the highest iteration."""
+        """Return the SELECT of a node's row with the highest iteration."""
         found = sa.select(*self._whole).where(*self._of("run_id", "node_id"))
         return prepared(found.order_by(self._iteration.desc()).limit(number(1)) if self._has_iteration else found)
 
     @cached_property
     def newest(self) -> Listing:
-        """Return the list of rows, newest first; by key where rows have no times."""
+        """Return the list of rows, newest first; ordered by key if rows have no times."""
         run, node, iteration = self._place
         times = (self._written,) if self._has_times else ()
         return Listing(
@@ -87,7 +87,7 @@ class TableStatements:
 
     @cached_property
     def load(self) -> Listing:
-        """Return the list of a run's rows by node and iteration, in code points whatever the collation is."""
+        """Return the list of a run's rows by node and iteration, ordered by code points whatever the collation is."""
         _, node, iteration = self._place
         return Listing(
             f"outputs.{self.of.table_name}.load",
@@ -99,30 +99,30 @@ class TableStatements:
 
     @cached_property
     def count(self) -> dict[frozenset[str], Statement]:
-        """Return the counting statements by the filters that are given."""
+        """Return the statements that count rows, by the set of given filters."""
         wanted = [frozenset(names) for names in ((), ("run_id",), ("node_id",), ("run_id", "node_id"))]
         counted = sa.select(sa.func.count().label("rows")).select_from(self._table)
         return {names: prepared(counted.where(*self._of(*sorted(names)))) for names in wanted}
 
     @cached_property
     def of_run(self) -> sa.Select[Any]:
-        """Return the SELECT of all rows of a run, unordered, for a snapshot: place, times, domain columns."""
+        """Return the SELECT of all rows of a run for a snapshot, unordered: key, times, domain columns."""
         return sa.select(*self._whole).where(*self._of("run_id"))
 
     @cached_property
     def in_run(self) -> Statement:
-        """Return the same SELECT, to be run by itself."""
+        """Return the SELECT `of_run` as a statement of its own."""
         return prepared(self.of_run)
 
     @cached_property
     def shown(self) -> tuple[tuple[str, str], ...]:
-        """Return name and token of each column of `of_run`; a constant that stands for a column is an integer."""
+        """Return name and type token of each column of `of_run`. A constant in place of a column is an integer."""
         tokens: dict[str, str] = {column.name: column.type for column in self.columns}
         return tuple((name, tokens.get(name, "integer")) for name in (c.name for c in self.of_run.selected_columns))
 
     @cached_property
     def size(self) -> Statement:
-        """Return the statement for about how many bytes a run's rows hold."""
+        """Return the statement that estimates how many bytes a run's rows hold."""
         held = [sa.func.length(sa.cast(self._table.c[name], sa.LargeBinary)) for name in self._domain]
         row = reduce(add, (sa.func.coalesce(one, number(0)) for one in held))
         total = sa.func.coalesce(sa.func.sum(row), number(0), type_=sa.Integer)
@@ -172,7 +172,8 @@ class TableStatements:
 
 
 def _converted(table: sa.Table) -> sa.Table:
-    """Return the table with our own types for numbers: SQLAlchemy's ask Postgres's cursor for what it has seen."""
+    """Return the table with our own number types, because SQLAlchemy's ask Postgres's cursor for the types it returned.
+    """
     if not any(isinstance(column.type, sa.Numeric | sa.Float) for column in table.c):
         return table
     columns = [
@@ -202,7 +203,8 @@ _of_key = [HISTORY.c[name] == bind(name, HISTORY.c[name]) for name in _HISTORY_K
 _ARCHIVED = ("signature", "cause", "written_at", "removed_at", "reason", "value")
 _next = sa.select(sa.func.coalesce(sa.func.max(HISTORY.c.revision) + number(1), number(0))).where(*_of_key)
 
-#: Numbers the row that leaves its table. The unit holds that row, so that nobody else numbers one of the same key.
+#: Inserts a row into the history under its next revision. The unit has locked the row, so that no other unit takes the
+#: same revision.
 ARCHIVE = prepared(
     insert_computed(
         HISTORY,
