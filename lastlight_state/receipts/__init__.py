@@ -1,4 +1,4 @@
-"""What maintenance did, and its leave to do it."""
+"""The receipts domain: records of maintenance work, and the permit to delete."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Receipts: what maintenance did or is doing, under which policy, how far it came.
+"""Receipts: records of maintenance work, its policy and its progress.
 
-One piece of work of a kind and scope runs at a time. Its owner writes each step in the transaction of the step's work,
-so that the counts of a receipt are exactly what was done, whenever the owner dies.
+Only one piece of work of a kind and scope runs at a time. Its owner stores each step in the transaction of the step's
+work, so that a receipt's counts are exact even if the owner dies.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Receipts(Repository):
     """``store.receipts``"""
 
     def get(self, receipt_id: str) -> Receipt:
-        """Return the receipt. Raises `NotFound`."""
+        """Return the receipt with this id. Raises `NotFound`."""
         values = {"receipt_id": valid.sought("receipt_id", receipt_id)}
         return self._one_as(Receipt.of, sql.GET, values, kind=models.RECEIPT, key=receipt_id)
 
     def find(self, receipt_id: str) -> Receipt | None:
-        """Return the receipt, or None."""
+        """Return the receipt with this id, or None."""
         return self._find_as(Receipt.of, sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
 
     def list(
@@ -80,10 +80,10 @@ class Receipts(Repository):
         scope: str = "",
         actor: str | None = None,
     ) -> Receipt:
-        """Begin a piece of work. Raises `Conflict` ``already_running`` if one of this kind and scope runs.
+        """Begin a piece of work. Raises `Conflict` ``already_running`` if work of this kind and scope runs.
 
-        Work whose owner was a process of this machine that has ended, or has been silent for ten minutes, is set to
-        ``interrupted`` and does not stand in the way.
+        Work is set to ``interrupted`` and does not block new work, if its owner was a process of this machine that has
+        ended, or if it has been silent for ten minutes.
         """
         now = self._now()
         row: ReceiptDraft = {
@@ -109,7 +109,7 @@ class Receipts(Repository):
                 said = {"error": f"silent since {rival['updated_at'].isoformat()}"}
                 unit.row(sql.INTERRUPT, {"receipt_id": rival["id"], "at_epoch": rival["epoch"], **said})
             begun = unit.find(Receipt.of, sql.INSERT, row)
-            if begun is None:  # another one began after the look above
+            if begun is None:  # other work began after the query above
                 unknown: sql.Rival = {"id": "?", "owner": "?", "epoch": 0, "updated_at": now}
                 rival = unit.row(sql.RIVAL, row) or unknown
                 raise steps.under_way(row["kind"], row["scope"], rival, now)
@@ -118,17 +118,18 @@ class Receipts(Repository):
         return self._writing(work)
 
     def resume(self, receipt_id: str, *, owner: str) -> Receipt:
-        """Go on with work that was interrupted, or whose owner has ended or has been silent for ten minutes.
+        """Continue work that was interrupted, or whose owner has ended or has been silent for ten minutes.
 
-        The receipt's epoch rises, so that nothing more of the earlier owner is stored. Raises `NotFound`, and
-        `Conflict`: ``receipt_finished``, or ``already_running`` if its owner or another one is at work.
+        The receipt's epoch rises, so that the earlier owner can store nothing more. Raises `NotFound`, `Conflict`
+        ``receipt_finished``, and `Conflict` ``already_running`` if its owner, or the owner of other work of this kind
+        and scope, is at work.
         """
         key = valid.sought("receipt_id", receipt_id)
         valid.identifier("owner", owner, _MOST.owner)
         return self._writing(lambda unit: steps.take(unit, key, owner=owner, at=self._now()))
 
     def step(self, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any = None) -> Receipt:
-        """Store how far the work came; make this call in the transaction of the work itself.
+        """Store the progress of the work. Call this in the transaction of the work itself.
 
         Raises `ClaimLost` if another owner has taken the work over: then roll back.
         """
@@ -137,7 +138,7 @@ class Receipts(Repository):
         return self._writing(lambda unit: steps.step(unit, receipt, counts=given, cursor=cursor, at=self._now()))
 
     def finish(self, receipt: Receipt, state: models.End = "done", *, error: str | None = None) -> Receipt:
-        """End the work: ``done`` and ``failed`` for good, ``interrupted`` until `resume`. Raises `ClaimLost`."""
+        """End the work: ``done`` and ``failed`` are final, ``interrupted`` lasts until `resume`. Raises `ClaimLost`."""
         valid.group("receipt", receipt, Receipt)
         valid.word("state", state, models.ENDS)
         said = valid.optional_content("error", error, _MOST.error)
@@ -152,5 +153,5 @@ def _mapping(where: str, value: Any) -> dict[str, Any]:
 
 @cache
 def _version() -> str:
-    """Return the version of this library. Its package may not be imported from here: it stands above."""
+    """Return the version of this library from its metadata, because its package may not be imported from here."""
     return version("lastlight-state")

@@ -1,4 +1,4 @@
-"""Tables of the receipts domain: what maintenance did, and the two facts that the schema keeps about itself."""
+"""Tables of the receipts domain: receipts of maintenance, permits, and facts that the schema stores about itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lastlight_state.db.schema.guards import Guard, Key, append_only, declare, n
 from lastlight_state.db.schema.indexes import where
 from lastlight_state.db.valid import words
 
-# The vocabularies of receipts.
+# Allowed words of receipts.
 
 Kind = Literal["prune", "redact", "reap", "import", "copy", "restore", "repair", "bundle"]
 State = Literal["running", "done", "failed", "interrupted"]
@@ -33,7 +33,7 @@ RECEIPT = "receipt"
 
 
 class MaintenanceReceiptModel(Base):
-    """One piece of maintenance work: under which policy, how far it came, what it did."""
+    """One piece of maintenance work: its policy, its progress, and its counts of rows."""
 
     __tablename__ = "maintenance_receipts"
     __table_args__ = described(
@@ -56,7 +56,7 @@ class MaintenanceReceiptModel(Base):
     counts: Mapped[Any] = json_column(64 * KIB, personal=False, shape=dict, nullable=False, server_default=text("'{}'"))
     cursor: Mapped[Any] = json_column(64 * KIB, personal=True, nullable=True)
     error: Mapped[str | None] = text_column(16 * KIB, personal=False)
-    # A prune names up to 500 ids, however long they are.
+    # The policy of a prune names up to 500 ids, however long they are.
     policy: Mapped[Any] = json_column(MIB, personal=True, nullable=False)
 
 
@@ -71,7 +71,7 @@ class LastlightMetaModel(Base):
 
 
 class MaintenancePermitModel(Base):
-    """The leave to delete, for the transaction that inserts and removes it. Never holds a committed row.
+    """A permit to delete, for the transaction that inserts and removes it. No committed row ever exists.
 
     ``probe`` is for the guards of SQLite: its default is stored only by a statement that replaces rows.
     """
@@ -86,7 +86,7 @@ class MaintenancePermitModel(Base):
 
 
 class TombstoneModel(Base):
-    """A record that was pruned, so that an import does not bring it back."""
+    """A marker of a pruned record, so that an import does not bring the record back."""
 
     __tablename__ = "tombstones"
     __table_args__ = described(
@@ -101,7 +101,7 @@ class TombstoneModel(Base):
 
 
 class ImportLedgerModel(Base):
-    """An import from a source, with the digest of what was seen."""
+    """One imported unit of a source, with the digest of its content."""
 
     __tablename__ = "import_ledger"
     __table_args__ = described(
@@ -138,7 +138,8 @@ class CopyProgressModel(Base):
 _receipt = MaintenanceReceiptModel.__table__.c
 
 Index("ix_maintenance_receipts_kind", _receipt.kind, _receipt.started_at, _receipt.id)
-# By what units became: what was imported and is not here was removed, wherever its source stands now.
+# Finds imported units by the record they became. A unit whose record is missing was removed here, wherever its source
+# is now.
 Index("ix_import_ledger_target", ImportLedgerModel.__table__.c.target_kind, ImportLedgerModel.__table__.c.target_id)
 Index("uq_maintenance_receipts_running", _receipt.kind, _receipt.scope, unique=True, **where("state = 'running'"))
 
@@ -154,7 +155,7 @@ TOMBSTONES = table_of(TombstoneModel)
 LEDGER = table_of(ImportLedgerModel)
 
 
-# What the database refuses about receipts and tombstones. No permit of ordinary maintenance opens these guards.
+# Guards of receipts and tombstones. Permits of ordinary maintenance do not open these guards.
 
 FINISHED_RECEIPTS = declare(
     [

@@ -29,8 +29,8 @@ class ReceiptSummaryRow(TypedDict):
 class ReceiptSummary(Record):
     """A piece of maintenance work as lists show it.
 
-    ``state`` is ``running``, ``done``, ``failed`` or ``interrupted``. ``counts`` says how many rows were dealt with, by
-    table. ``epoch`` rises whenever another owner goes on with the work.
+    ``state`` is ``running``, ``done``, ``failed`` or ``interrupted``. ``counts`` holds how many rows were handled, by
+    table. ``epoch`` rises whenever another owner continues the work.
     """
 
     id: str
@@ -52,7 +52,7 @@ class ReceiptSummary(Record):
 
 
 class Receipt(ReceiptSummary):
-    """A piece of maintenance work: under which ``policy``, how far it came (``cursor``), and why it stopped."""
+    """A piece of maintenance work with its ``policy``, its progress (``cursor``), and the ``error`` that stopped it."""
 
     cursor: Any
     error: str | None

@@ -1,4 +1,4 @@
-"""The work of a receipt's owner inside a unit, for maintenance that does more in the same transaction."""
+"""Steps of a receipt's owner inside a unit, for maintenance that does other work in the same transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lastlight_state.receipts.models import RECEIPTS
 from lastlight_state.receipts.records import Receipt, ReceiptSummary, ReceiptSummaryRow
 from lastlight_state.receipts.rows import MaintenanceReceiptRow
 
-# The statements of receipts. A write of the work's owner has the receipt's epoch among its conditions.
+# The statements of receipts. A write by the work's owner has the receipt's epoch among its conditions.
 
 
 class Rival(TypedDict):
@@ -74,10 +74,10 @@ def _changed(condition: sa.ColumnElement[bool], *names: str, **values: Any) -> S
     return prepared(changed, MaintenanceReceiptRow)
 
 
-#: Of a receipt that is locked. Whoever holds an earlier epoch has lost the work.
+#: Gives a locked receipt to a new owner. Holders of an earlier epoch have lost the work.
 TAKE = _changed(_THIS, "owner", "updated_at", epoch=_c.epoch + 1, state=constant("running"), error=sa.null())
 
-#: Ends the work of an owner that is silent, so that new work of the kind can begin.
+#: Interrupts the work of a silent owner, so that new work of the kind can begin.
 INTERRUPT = _changed(_OWN, "error", epoch=_c.epoch + 1, state=constant("interrupted"))
 
 STEP = _changed(_OWN, "counts", "cursor", "updated_at")
@@ -93,19 +93,19 @@ LIST = Listing(
 )
 
 
-# Processes as receipts name them, and whether one has ended.
+# Names of processes in receipts, and whether a process has ended.
 #
-# The kernel of this machine is asked, so the answer is sure where it is one: a process of another machine, of another
-# container, or from before a restart of the machine is not known to have ended.
+# The kernel of this machine is asked, so a positive answer is certain. A process of another machine or container, or
+# from before a restart of this machine, is never known to have ended.
 
 _PROC = Path("/proc")
-#: Of `/proc/PID/stat`, counted from behind the name: the state, and when the process began, in ticks since the boot.
+#: Fields of `/proc/PID/stat`, counted after the name: the state, and when the process began, in ticks since the boot.
 _STATE, _BEGAN = 0, 19
 _GONE = ("Z", "X")  # killed, and not yet collected by its parent
 
 
 def this_process() -> str:
-    """Return the name of this process: host, process id, and on Linux a digest of the kernel and when it began."""
+    """Return the name of this process: host and process id, on Linux also a digest of the kernel and the start time."""
     pid = os.getpid()
     name = f"{socket.gethostname()[:200]}:{pid}"
     kernel, began = _kernel(), _began(pid)
@@ -113,23 +113,25 @@ def this_process() -> str:
 
 
 def has_ended(owner: str) -> bool:
-    """Return True if the owner is a process that is known to have ended. False says nothing."""
+    """Return True if the owner is a process that certainly has ended. False means that this is unknown."""
     host, *rest = owner.rsplit(":", 3)
     if len(rest) != 3 or host != socket.gethostname()[:200] or rest[1] != _kernel() or not rest[0].isdecimal():
         return False
     pid, _, began = rest
     try:
-        os.kill(int(pid), 0)  # asks, and sends nothing
+        os.kill(int(pid), 0)  # only checks, sends no signal
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError):  # a process of another user, or no number of a process
+    except (OSError, OverflowError):  # another user's process, or an invalid process id
         pass
     found = _began(int(pid))
     return found is not None and found != began
 
 
 def _kernel() -> str | None:
-    """Return what tells this boot of this machine, and this space of process ids, from all others."""
+    """Return a digest that identifies this boot of the machine and this namespace of process ids, or None if
+    unreadable.
+    """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text()
         return hashlib.sha256(f"{boot}{(_PROC / 'self/ns/pid').readlink()}".encode()).hexdigest()[:12]
@@ -138,7 +140,7 @@ def _kernel() -> str | None:
 
 
 def _began(pid: int) -> str | None:
-    """Return when a process began; an empty text for one that was killed, None where that cannot be read."""
+    """Return when a process began, as text; an empty text for a killed process, None if it cannot be read."""
     try:
         told = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return "" if told[_STATE] in _GONE else told[_BEGAN]
@@ -157,7 +159,7 @@ def confirm(unit: Unit, receipt: Receipt) -> None:
 
 
 def step(unit: Unit, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any, at: datetime) -> Receipt:
-    """Store how far the work came. Raises `ClaimLost` if another owner has it, or it has ended."""
+    """Store the progress of the work. Raises `ClaimLost` if another owner has taken it over, or it has ended."""
     progress.tell(receipt.kind, sum(counts.values()))
     values = {
         "counts": codec.encode("counts", dict(counts), max_bytes=_MOST.counts),
@@ -167,15 +169,15 @@ def step(unit: Unit, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any
 
 
 def finish(unit: Unit, receipt: Receipt, state: str, *, error: str | None, at: datetime) -> Receipt:
-    """End the work. Work that was interrupted can go on later. Raises `ClaimLost`."""
+    """End the work, or interrupt it so that it can continue later. Raises `ClaimLost`."""
     ended = None if state == "interrupted" else at
     return _own(unit, FINISH, receipt, {"state": state, "error": error, "updated_at": at, "finished_at": ended})
 
 
 def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
-    """Go on with work that was interrupted, or whose owner has ended or has been silent for ten minutes.
+    """Continue work that was interrupted, or whose owner has ended or has been silent for ten minutes.
 
-    Raises `NotFound`, and `Conflict` for work that has ended, or that its owner is doing.
+    Raises `NotFound`, and `Conflict` for work that has ended or is being done.
     """
     found = unit.find(Receipt.of, LOCK, {"receipt_id": receipt_id})
     if found is None:
@@ -198,7 +200,7 @@ def is_alive(running: Rival, now: datetime) -> bool:
 
 
 def under_way(kind: str, scope: str, running: Rival, now: datetime) -> Conflict:
-    """Return the error for work that somebody is doing."""
+    """Return the error for work that is running already, with its receipt, owner and silence."""
     silent = int((now - running["updated_at"]).total_seconds())
     what = f"{kind} of {scope}" if scope else kind
     text = f"a {what} is running already: receipt {running['id']!r} of {running['owner']!r}, last step {silent} s ago"
@@ -208,7 +210,7 @@ def under_way(kind: str, scope: str, running: Rival, now: datetime) -> Conflict:
 
 
 def optional_json(where: str, value: Any, max_bytes: int) -> str | None:
-    """Return a value as JSON text, None as NULL."""
+    """Return a value as JSON text, or None for NULL."""
     return None if value is None else codec.encode(where, value, max_bytes=max_bytes)
 
 
