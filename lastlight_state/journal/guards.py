@@ -1,4 +1,4 @@
-"""Guards of the journal's tables: the database refuses deletes and changes of what happened."""
+"""Guards of the journal's tables: the database refuses to delete journal rows and to change recorded facts."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class Stream:
 
 
 class Numbered(Repository):
-    """A repository whose rows are numbered by a stream."""
+    """A repository whose rows a `Stream` numbers within each run."""
 
     _stream: Stream
 

@@ -72,7 +72,7 @@ def put(given: frozenset[str], fills: str | None) -> Statement[SandboxRow]:
 
 
 class Sandboxes(Repository):
-    """``store.journal.sandboxes``"""
+    """``store.journal.sandboxes``: store, change and list the sandboxes of runs."""
 
     def put(self, run_id: str, sandbox_id: str, changes: SandboxChanges) -> Sandbox:
         """Store a sandbox, or change exactly the fields that are set, in one statement. None clears a field.
@@ -100,11 +100,11 @@ class Sandboxes(Repository):
         return stored
 
     def get(self, run_id: str, sandbox_id: str) -> Sandbox:
-        """Return the sandbox. Raises `NotFound`."""
+        """Return the sandbox of this run and id. Raises `NotFound`."""
         return self._one_as(Sandbox.of, GET, _sought(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
 
     def find(self, run_id: str, sandbox_id: str) -> Sandbox | None:
-        """Return the sandbox, or None."""
+        """Return the sandbox of this run and id, or None."""
         return self._find_as(Sandbox.of, GET, _sought(run_id, sandbox_id))
 
     def list(

@@ -94,7 +94,7 @@ BY_TASK = Listing(
 
 
 class ToolCalls(Numbered):
-    """``store.journal.tool_calls``"""
+    """``store.journal.tool_calls``: store, finish and list the tool calls of runs."""
 
     _stream = STREAM
 

@@ -47,7 +47,7 @@ public(
 
 
 class Outputs(Face):
-    """``store.outputs``"""
+    """``store.outputs``: the inputs and outputs of runs."""
 
     #: Inputs of runs, each stored once.
     inputs: Part[Inputs] = Part("lastlight_state.outputs.inputs.Inputs")

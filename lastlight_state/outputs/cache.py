@@ -49,8 +49,8 @@ _this_schema = CACHE.c.schema_signature == bind("schema_signature", CACHE.c.sche
 class CacheKey:
     """The key of a cached result: everything that the result depends on.
 
-    ``basis`` is any JSON value that holds everything without a field of its own: prompt, inputs, tools, source. Only a
-    digest of it is stored. ``agent_signature`` tells agents apart.
+    ``basis`` is any JSON value that holds all that has no field of its own here: prompt, inputs, tools, source. Only a
+    digest of the basis is stored. ``agent_signature`` tells agents apart.
     """
 
     workflow_name: str
@@ -100,7 +100,7 @@ CLEAR = {
 
 
 class Cache(Targeted):
-    """``store.outputs.cache``"""
+    """``store.outputs.cache``: store and find results that may be reused."""
 
     def find(self, key: CacheKey, target: OutputTable[M] | str) -> CachedOutput[M] | None:
         """Return the cached result, or None if it is missing, expired, of another schema or no longer valid.

@@ -111,7 +111,7 @@ class InputDraft(NewInput):
 
 
 class Inputs(Repository):
-    """``store.outputs.inputs``"""
+    """``store.outputs.inputs``: store, override and read the inputs of runs."""
 
     def ensure(
         self, run_id: str, payload: Any, *, model: type[BaseModel] | None = None, created_by: str | None = None

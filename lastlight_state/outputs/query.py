@@ -18,7 +18,7 @@ _NO_WAIT = 0.01
 
 
 class Query(Repository):
-    """``store.outputs.query``"""
+    """``store.outputs.query``: run read-only SQL."""
 
     def rows(
         self, sql: str, params: Mapping[str, Any] | None = None, *, limit: int = 500, timeout: float = 5.0
@@ -58,7 +58,7 @@ class Query(Repository):
 
 
 def _left(seconds: float) -> float:
-    """Return the seconds left of the timeout, rounded to milliseconds; the whole timeout if there was no wait."""
+    """Return the seconds left of the timeout, rounded to milliseconds. Without a wait, all of them are left."""
     left = shortened(seconds)
     return seconds if left is None or seconds - left < _NO_WAIT else max(round(left, 3), 0.001)
 

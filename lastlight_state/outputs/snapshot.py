@@ -113,9 +113,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
-    """Return the SELECT of all packs with their sizes. It gives content only if all tables together are within the
-    limit.
-    """
+    """Return the SELECT of all packed rows with their sizes; with content only if all tables together fit the limit."""
     of_a_table = packs.c.source >= number(0)
     total = sa.select(sa.func.coalesce(sa.func.sum(packs.c.size), number(0))).where(of_a_table).scalar_subquery()
     few = sa.or_(~of_a_table, total <= sa.bindparam("max_bytes", type_=columns.Integer))
@@ -167,7 +165,7 @@ Found = dict[str, tuple[Output[Any], ...]]
 
 
 class Snapshot(Targeted):
-    """``store.outputs.snapshot``"""
+    """``store.outputs.snapshot``: read the input and all outputs of a run at one moment."""
 
     def load(
         self,
@@ -179,8 +177,8 @@ class Snapshot(Targeted):
         """Return the run's input and outputs at one moment, with every registered key.
 
         An unknown run has no input and no rows. ``targets`` restricts the snapshot to some tables. Raises
-        `SchemaMismatch` for a registered table that was dropped, and `PayloadTooLarge` naming the largest table beyond
-        ``max_bytes``.
+        `SchemaMismatch` for a registered table that was dropped. Raises `PayloadTooLarge`, naming the largest table, if
+        all rows together exceed ``max_bytes``.
         """
         sought = valid.sought("run_id", run_id)
         limit = valid.number("max_bytes", max_bytes, least=1)

@@ -45,7 +45,7 @@ class ReceiptDraft(TypedDict):
 
 
 class Receipts(Repository):
-    """``store.receipts``"""
+    """``store.receipts``: begin, continue, finish and list receipts of maintenance work."""
 
     def get(self, receipt_id: str) -> Receipt:
         """Return the receipt with this id. Raises `NotFound`."""
@@ -120,9 +120,9 @@ class Receipts(Repository):
     def resume(self, receipt_id: str, *, owner: str) -> Receipt:
         """Continue work that was interrupted, or whose owner has ended or has been silent for ten minutes.
 
-        The receipt's epoch rises, so that the earlier owner can store nothing more. Raises `NotFound`, `Conflict`
-        ``receipt_finished``, and `Conflict` ``already_running`` if its owner, or the owner of other work of this kind
-        and scope, is at work.
+        The receipt's epoch rises, so that the earlier owner can store nothing more. Raises `NotFound`, and `Conflict`
+        ``receipt_finished`` for work that has ended. Raises `Conflict` ``already_running`` if its owner is at work, or
+        if other work of this kind and scope runs.
         """
         key = valid.sought("receipt_id", receipt_id)
         valid.identifier("owner", owner, _MOST.owner)

@@ -41,7 +41,7 @@ public(
 
 
 class Schedules(Face):
-    """``store.schedules``"""
+    """``store.schedules``: crons, operators' overrides of them, and fires."""
 
     #: Crons: their definitions, next times, and taking of due crons.
     crons: Part[Crons] = Part("lastlight_state.schedules.crons.Crons")

@@ -48,7 +48,7 @@ class Own:
 
     @classmethod
     def of(cls, row: OwnColumns) -> Self:
-        """Return these fields of a schedule's row."""
+        """Return the pattern, time zone and switch of a schedule's row."""
         return cls(row["pattern"], row["timezone"], row["enabled"])
 
 

@@ -175,7 +175,7 @@ _MOST = limits_of(OVERRIDES)
 
 
 class Overrides(Repository):
-    """``store.schedules.overrides``"""
+    """``store.schedules.overrides``: operators' changes to crons."""
 
     def put(
         self,
@@ -189,8 +189,8 @@ class Overrides(Repository):
         """Change the given fields of a cron. None restores the cron's own value; a field that is not given stays.
 
         Operators who change different fields at the same time do not overwrite each other. A pattern without a zone is
-        read in the cron's zone. If the change affects the effective pattern or zone, the cron is planned from now in
-        the same transaction; otherwise no due instant is skipped. ``by`` is stored as the author of the last change.
+        read in the cron's zone. If the effective plan changes, the cron is planned from now in the same transaction;
+        otherwise no due instant is skipped. ``by`` is stored as the author of the last change.
 
         Raises `InvalidValue` for an unreadable pattern or time zone; without the extra ``cron`` only their length is
         checked. Also raises `InvalidValue` if no field is given and there is no override yet.

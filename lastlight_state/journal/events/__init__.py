@@ -32,7 +32,7 @@ _MOST = limits_of(EVENTS)
 
 
 class Events(Numbered):
-    """``store.journal.events``"""
+    """``store.journal.events``: append, read and follow the events of runs."""
 
     _stream = sql.STREAM
 

@@ -137,7 +137,10 @@ def _refuse_unknown(run_ids: Collection[str], ended: Ended) -> None:
 
 
 def _rest(*since: tuple[float, float | None]) -> float:
-    """Return the seconds to wait: at most `SLICE`, and not past any deadline, given as a start and seconds after it."""
+    """Return the seconds to wait: at most `SLICE`, and not past any deadline.
+
+    A deadline is a moment and the seconds after it; None instead of seconds means no deadline.
+    """
     now = time.monotonic()
     return max(0.0, min([SLICE, *(moment + seconds - now for moment, seconds in since if seconds is not None)]))
 

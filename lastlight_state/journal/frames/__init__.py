@@ -115,7 +115,7 @@ class NumberedFrame(FrameDraft):
 
 
 class Frames(Numbered):
-    """``store.journal.frames``"""
+    """``store.journal.frames``: store, read and compare the frames of runs."""
 
     _stream = sql.STREAM
 
@@ -159,8 +159,7 @@ class Frames(Numbered):
         )
 
     def get(self, run_id: str, frame_no: int) -> Frame:
-        """Return the frame with its tree. Raises `NotFound`, or `FrameChainBroken` if it cannot be rebuilt as it was.
-        """
+        """Return the frame with its tree. Raises `NotFound`, or `FrameChainBroken` if it cannot be rebuilt exactly."""
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": valid.number("frame_no", frame_no)}
         row = self._reading(lambda unit: unit.row(sql.GET, values))
         if row is None:
@@ -199,7 +198,7 @@ class Frames(Numbered):
         return codec.diff(self.get(run_id, from_no).tree, self.get(run_id, to_no).tree)
 
     def verify(self, run_id: str) -> FrameCheck:
-        """Rebuild every frame of a run; return how many there are, and the broken ones with reasons."""
+        """Rebuild every frame of a run to check it; return counts of frames, and the broken frames with reasons."""
         chain, frames, anchors, broken = statements.Chain(run_id), 0, 0, []
         for row in self._rows(run_id, -1, _GREATEST):
             frames += 1

@@ -65,7 +65,7 @@ CONTENT = (
 
 
 def draft_of(score: NewScore, now: datetime) -> ScoreDraft:
-    """Return the columns of a new score, checked."""
+    """Return the columns of a new score after checking its values."""
     given = valid.group("score", score, NewScore)
     return {
         "id": new_id() if given.id is None else valid.identifier("score.id", given.id, _MOST.id),
@@ -134,7 +134,7 @@ def _encoded(where: str, value: Any, most: int) -> str | None:
 
 
 class Scores(Repository):
-    """``store.journal.scores``"""
+    """``store.journal.scores``: record, list and aggregate the scores of task attempts."""
 
     def record(self, score: NewScore) -> Score:
         """Store a score as the current one of its task attempt, scorer and source; supersede the one before.

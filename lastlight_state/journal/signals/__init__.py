@@ -72,12 +72,12 @@ def signal(
 
 
 def trimmed_name(where: str, name: Any) -> str:
-    """Return the name of a signal without blanks around it."""
+    """Return the name of a signal without surrounding blanks."""
     return valid.identifier(where, name.strip() if isinstance(name, str) else name, _MOST.signal_name)
 
 
 def trimmed_correlation(where: str, correlation_id: Any) -> str | None:
-    """Return a correlation id without blanks around it; a blank one is None."""
+    """Return a correlation id without surrounding blanks; None if it is blank."""
     found: str | None = valid.optional(
         where,
         (correlation_id.strip() or None) if isinstance(correlation_id, str) else correlation_id,
@@ -112,7 +112,7 @@ def correlation(where: str, correlation_id: Any) -> Row:
 
 
 class Signals(Numbered):
-    """``store.journal.signals``"""
+    """``store.journal.signals``: send signals to runs, take them and list them."""
 
     _stream = sql.STREAM
 

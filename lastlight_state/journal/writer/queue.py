@@ -1,8 +1,8 @@
 """The queue of events that wait to be stored, and of callers that wait for them.
 
-A signal or a cancellation may interrupt a caller between any two instructions. So each step that matters is one
-operation of a deque. Each entry carries the sum of sizes up to it, so that the queue's size is a difference and stays
-right after an interruption.
+An exception from outside, for example of a signal, may interrupt a caller between any two instructions. So each step
+that matters is one operation of a deque. Each entry carries the sum of sizes up to it, so that the queue's size is a
+difference and stays right after an interruption.
 """
 
 from __future__ import annotations

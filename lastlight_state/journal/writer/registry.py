@@ -34,7 +34,7 @@ _log = logging.getLogger("lastlight_state.journal")
 
 
 class Writer:
-    """``store.journal.writer``"""
+    """``store.journal.writer``: call this to make a queued writer."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -106,7 +106,7 @@ def _settle(core: Core, end: float, run_id: str | None = None) -> None:
 
 
 def _flush_all() -> None:
-    """Flush all writers at the end of the interpreter."""
+    """Flush all open writers at the exit of the interpreter."""
     end = time.monotonic() + EXIT_SECONDS
     for writer in list(_every_writer):
         core = writer._core

@@ -34,7 +34,7 @@ _log = logging.getLogger("lastlight_state.outputs")
 
 
 class Catalog(Repository):
-    """``store.outputs.catalog``"""
+    """``store.outputs.catalog``: define output tables, and list the registered ones."""
 
     def define(
         self, key: str, model: type[M], *, table: str | None = None, max_bytes: int | None = None

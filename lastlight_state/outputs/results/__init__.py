@@ -171,7 +171,7 @@ def _archive(
 
 
 def _text(stored: Any) -> str:
-    """Return the JSON text of a former row, even if another program's values are outside what our JSON allows."""
+    """Return the JSON text of a former row for the history. Accepts values of other programs beyond our JSON limits."""
     try:
         return codec.encode_bytes("value", stored, max_depth=models.ROW_DEPTH + 1).decode()
     except InvalidValue:
@@ -185,7 +185,7 @@ _ATTEMPTS = 5
 
 
 class Results(Targeted):
-    """``store.outputs.results``"""
+    """``store.outputs.results``: store, read and withdraw the outputs of tasks."""
 
     def put(
         self, target: OutputTable[M] | str, run_id: str, node_id: str, value: Any, *, iteration: int = 0

@@ -172,8 +172,7 @@ class TableStatements:
 
 
 def _converted(table: sa.Table) -> sa.Table:
-    """Return the table with our own number types, because SQLAlchemy's ask Postgres's cursor for the types it returned.
-    """
+    """Return the table with our own number types: SQLAlchemy's ask Postgres's cursor for the types it returned."""
     if not any(isinstance(column.type, sa.Numeric | sa.Float) for column in table.c):
         return table
     columns = [

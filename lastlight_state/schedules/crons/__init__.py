@@ -20,7 +20,7 @@ from lastlight_state.schedules.records import Cron, CronSummary, SyncReport
 
 
 class Crons(Repository):
-    """``store.schedules.crons``"""
+    """``store.schedules.crons``: define, list and plan crons, and take due fires."""
 
     def put(
         self,

@@ -102,7 +102,7 @@ def _finish_failed(fire: RunningFire, error: BaseException, finish: Callable[[Fi
 
 
 class Fires(Repository):
-    """``store.schedules.fires``"""
+    """``store.schedules.fires``: begin, renew, finish and list the fires of crons."""
 
     def create(
         self,
