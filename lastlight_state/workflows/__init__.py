@@ -1,4 +1,4 @@
-"""What is running and what to do next: workflow runs, their executions, gates and kill switches."""
+"""Workflow runs and what belongs to them: executions, claims, nodes, gates, requests, waits and kill switches."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ public(
 
 
 class Workflows(Face):
-    """``store.workflows``. With a claim, the engine writes of its repositories present it by themselves."""
+    """``store.workflows``: the repositories of this domain. Made with a claim, they pass it to each engine write."""
 
     def __init__(self, context: Context, claim: Claim | None = None) -> None:
         super().__init__(context)
@@ -143,7 +143,7 @@ class Workflows(Face):
     runs: Part[Runs] = Part("lastlight_state.workflows.runs.Runs")
     #: Phase executions, chat turns and node attempts.
     executions: Part[Executions] = Part("lastlight_state.workflows.executions.Executions")
-    #: Who drives which run.
+    #: Claims: which owner drives which run.
     claims: Part[Claims[Workflows]] = Part(
         "lastlight_state.workflows.claims.Claims",
         lambda face, kind: kind(face._context, partial(Workflows, face._context), partial(_expire_due, face._context)),
@@ -167,7 +167,7 @@ class Workflows(Face):
     waits: Part[Waits] = Part("lastlight_state.workflows.waits.Waits")
     #: Reads about runs.
     lookups: Part[Lookups] = Part("lastlight_state.workflows.lookups.Lookups")
-    #: The state of runs at this moment.
+    #: The state of runs now: who drives them and what blocks them.
     health: Part[Health] = Part("lastlight_state.workflows.health.Health")
     #: Workers that were seen, and the runs that wait for one.
     workers: Part[Workers] = Part("lastlight_state.workflows.workers.Workers")
@@ -175,7 +175,7 @@ class Workflows(Face):
     usage: Part[Rollups] = Part("lastlight_state.workflows.usage.Rollups")
 
     def on_terminal(self, callback: Callable[[WorkflowRun], object]) -> Callable[[], None]:
-        """Call ``callback(run)`` once after the commit of each end of a run that this store makes.
+        """Subscribe ``callback(run)``: it is called once each time this store ends a run, after the commit.
 
         An error of one callback does not stop the others; it is logged and counted. Returns a function that
         unsubscribes.
@@ -184,6 +184,6 @@ class Workflows(Face):
 
 
 def _expire_due(context: Context, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Expire the overdue questions of these workflows, or of all. Returns the ids of those that changed."""
+    """Expire overdue gates and requests of these workflows, or of all for None. Returns the ids that changed."""
     flows = Workflows(context)
     return flows.approvals.expire_due(workflow_names=names) + flows.human_requests.expire_due(workflow_names=names)

@@ -1,4 +1,4 @@
-"""Argument groups: values that are given to methods of this domain together."""
+"""Argument groups: frozen dataclasses for values that methods of this domain take together."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Provenance:
 class RunOptions:
     """Optional facts of a new run.
 
-    ``offered`` is for a run that a worker is to take: any process may take it at once. Without it, others leave a
-    running run to its creator for 30 seconds. A queued run is offered by its admission, so there it is refused.
+    ``offered`` lets any worker take the run at once. Without it, other processes leave a running run to its creator
+    for 30 seconds. A queued run refuses ``offered``, because its admission offers it.
     ``not_before`` delays a queued or offered run. ``deadline_at`` is shown, not enforced.
     """
 
@@ -70,9 +70,9 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """A filter of runs to count: those that started at ``since`` or later, and before ``until``.
+    """A filter of runs to count. It keeps runs that started at ``since`` or later, and before ``until``.
 
-    None does not filter, an empty sequence admits no run.
+    None does not filter; an empty sequence matches no run.
     """
 
     statuses: Sequence[RunStatus] | None = None
@@ -104,11 +104,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Usage:
-    """The usage of an execution, as running totals. ``cost_usd`` is exact to a picodollar, a float too.
+    """The usage of an execution, as running totals. ``cost_usd`` is exact to a picodollar, also when it is a float.
 
-    A report has at most 10^12 of each count, and at most a million dollars. ``input_includes_cache_reads``: whether the
-    provider counts tokens that were read from a cache as input, too. Totals then count them once. It is kept with the
-    tokens of the last report that had any.
+    A report has at most 10^12 of each count, and at most a million dollars. ``input_includes_cache_reads`` is true if
+    the provider counts tokens read from a cache as input, too; totals then count them once. The flag is stored with
+    the tokens of the last report that had any.
     """
 
     turns: int | None = None
@@ -133,7 +133,7 @@ class NodeRef:
 
 @dataclass(frozen=True)
 class LoopStep:
-    """The iteration of a loop that a phase ends. The loop moves to the next one."""
+    """The iteration of a loop that ends with a phase. The loop then moves to its next iteration."""
 
     loop_id: str
     iteration: int
@@ -150,9 +150,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class NodePut:
-    """A node to put. Fields that are not given keep their values (a new node is pending); None clears a field.
+    """A node to create or change. Fields that are not given keep their values; None clears a field.
 
-    ``wait`` needs the waiting ``state`` that it belongs to; every other state clears it.
+    A new node is pending by default. ``wait`` needs the waiting ``state`` that it belongs to; every other state clears
+    it.
     """
 
     node: NodeRef
@@ -181,8 +182,8 @@ class ExecutionOptions:
 class Gate:
     """A gate to open: a person approves or rejects (an ``action``, if given), or writes a reply.
 
-    ``on_reject`` says what a rejection does to the run. ``action`` is JSON of at most 16 KiB; who approves it gives its
-    digest, and who rejects it needs none. ``expires_at`` must lie ahead. A run has at most one pending gate of a
+    ``on_reject`` says what a rejection does to the run. ``action`` is JSON of at most 16 KiB; an approval must name its
+    digest, a rejection need not. ``expires_at`` must lie in the future. A run has at most one pending gate for each
     ``request_key``, which by default is made of gate, node and iteration.
     """
 
@@ -220,7 +221,7 @@ class Question:
 
 
 class Claim(Record):
-    """The right to drive a run, valid while its epoch is the run's. Can be sent to another process as JSON.
+    """The right to drive a run, valid while its epoch equals the run's. It can be sent to another process as JSON.
 
     ``left_in_flight`` is how many executions an earlier holder had not ended when the run was taken.
     """

@@ -1,4 +1,4 @@
-"""Checks of arguments that several repositories take."""
+"""Checks of arguments that several repositories share."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FenceParameters(TypedDict):
 
 
 def operator(by: str, reason: str) -> Operator:
-    """Return who acts and why, as columns of a transition."""
+    """Return the operator's name and reason as columns of a transition."""
     return {
         "actor": valid.identifier("by", by, _TRANSITION.actor),
         "detail": valid.content("reason", reason, _TRANSITION.detail),
@@ -69,7 +69,7 @@ def operator(by: str, reason: str) -> Operator:
 
 
 def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
-    """Return an entry of the phase history as JSON. Its keys are those of the seed."""
+    """Return an entry of the phase history as a JSON object, with the keys that the original program uses."""
     valid.group("entry", entry, PhaseEntry)
     added: dict[str, Any] = {
         "phase": valid.identifier("entry.phase", entry.phase, _RUN.current_phase),
@@ -82,7 +82,7 @@ def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
 
 
 def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a patch of scratch: an object of JSON values. Its size is checked after the merge."""
+    """Return a checked patch of a run's scratch: a dict of JSON values, or None. The merge checks the size."""
     if patch is not None and type(patch) is not dict:
         raise InvalidValue("scratch", f"expected an object, got {type(patch).__name__}")
     if not patch:
@@ -98,7 +98,7 @@ def list_filters(
     since: datetime | None,
     until: datetime | None = None,
 ) -> Row:
-    """Return the filters of a list of runs, as its statements name them."""
+    """Return the checked filters of a list of runs, by the names that the list's statements give them."""
     given: Row = {
         "statuses": None
         if statuses is None
@@ -113,25 +113,25 @@ def list_filters(
 
 
 def several_workflows(names: Sequence[str]) -> list[str]:
-    """Return names of workflows, at most 50."""
+    """Return the checked names of workflows, at most 50."""
     given = valid.several("workflow_names", names)
     valid.at_most("workflow_names", given, MOST_VALUES)
     return [valid.identifier("workflow_names", name, _RUN.workflow_name) for name in given]
 
 
 def some_workflows(names: Sequence[str] | None) -> list[str] | None:
-    """Return names of workflows, at most 50, or None for all."""
+    """Return the checked names of workflows, at most 50, or None for all workflows."""
     return None if names is None else several_workflows(names)
 
 
 def frozen_workflows(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the same, as what cannot change."""
+    """Return the checked names of workflows as a tuple, or None for all workflows."""
     given = some_workflows(names)
     return None if given is None else tuple(given)
 
 
 def some_versions(versions: Sequence[str] | None) -> list[str] | None:
-    """Return versions of an application, 1 to 50, or None for all."""
+    """Return the checked versions of an application, 1 to 50, or None for all versions."""
     if versions is None:
         return None
     given = valid.several("app_versions", versions)
@@ -142,19 +142,19 @@ def some_versions(versions: Sequence[str] | None) -> list[str] | None:
 
 
 def frozen_versions(versions: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the same, as what cannot change."""
+    """Return the checked versions of an application as a tuple, or None for all versions."""
     given = some_versions(versions)
     return None if given is None else tuple(given)
 
 
 def no_success(outcome: str | None, failure: Failure | None, *, instead: str = "stop_reason") -> None:
-    """Refuse a failure of what has succeeded; ``instead`` names the argument that may say why it stopped."""
+    """Raise `InvalidValue` for a success with a failure; ``instead`` names the argument for why it stopped."""
     if outcome == "succeeded" and failure is not None:
         raise InvalidValue("failure", f"must be None for a success; {instead} says why it stopped")
 
 
 def failure_columns(failure: Failure) -> FailureColumns:
-    """Return a failure's text and details as columns."""
+    """Return a failure's text and details as columns; the details are JSON text."""
     detail = failure.detail
     return {
         "error": valid.content("failure.error", failure.error, _RUN.error),
@@ -181,7 +181,7 @@ def trigger_columns(trigger: Trigger) -> TriggerColumns:
 
 
 def node_columns(node: NodeRef | None) -> NodeColumns:
-    """Return a node as columns."""
+    """Return a node's id and iteration as columns: None and 0 without a node."""
     if node is None:
         return {"node_id": None, "iteration": 0}
     valid.group("node", node, NodeRef)
@@ -192,7 +192,7 @@ def node_columns(node: NodeRef | None) -> NodeColumns:
 
 
 def presented(claim: Claim | None) -> FenceParameters:
-    """Return a claim as the parameters of the fence."""
+    """Return a claim's run and epoch as parameters of the fence, both None without a claim."""
     if claim is None:
         return {"presented_run": None, "presented_epoch": None}
     valid.group("claim", claim, Claim)

@@ -1,8 +1,8 @@
 """Approvals: gates at which a run asks a person for a yes, a no or a reply, and gets one answer.
 
-A gate is opened and its run paused in one transaction; a gate is answered and its run moved in one, too. The first
-answer wins. The same answer by the same person again is repeated, any other is refused. A gate with an action is
-approved for that action alone, and used once.
+Opening a gate and pausing its run is one transaction; answering a gate and moving its run is one, too. The first
+answer wins. The same answer by the same person again returns the first as ``repeated``, any other is refused. The
+approval of a gate with an action holds for that action only and can be used once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ _MOST = limits_of(APPROVALS)
 
 
 class Approvals(QuestionRepository[Approval]):
-    """``store.workflows.approvals``"""
+    """``store.workflows.approvals``: open, answer, use and list gates."""
 
     _questions = sql.QUESTIONS
 
     def create(self, run_id: str, gate: Gate, *, claim: Claim | None = None) -> Approval:
-        """Open a gate while its run, running or paused, goes on.
+        """Open a gate without pausing its run, which is running or paused.
 
-        Repeat-safe for the same ``gate.id`` and content. Raises `AlreadyExists` for another content, or while a gate
-        of the same request key is pending (``error.approval``); `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
+        Repeat-safe for the same ``gate.id`` and content. Raises `AlreadyExists` for the same id with other content, or
+        while a gate of the same request key is pending (``error.approval``); also `NotFound`, `ClaimLost` and
+        `Conflict` ``run_status``.
         """
         row = checks.new_approval(run_id, gate, self._now(), blocks_run=False)
         return self._beside(_opening(row), claim)
@@ -70,22 +71,23 @@ class Approvals(QuestionRepository[Approval]):
         """Answer a gate and move its run, in one transaction with a merge of ``scratch``.
 
         A gate of kind ``approve`` takes ``approved`` or ``rejected``, one of kind ``reply`` takes ``replied`` with the
-        text in ``response``. To approve a gate with an action, give the ``digest`` of that action, else `InvalidValue`
-        or `StaleVersion`. A rejection fails the run if the gate's ``on_reject`` says so. Otherwise a run that is paused
-        for gates runs again, offered to any worker, once no question blocks it.
+        text in ``response``. To approve a gate with an action, give the ``digest`` of that action: without one raises
+        `InvalidValue`, with another one `StaleVersion`. A rejection fails the run if the gate's ``on_reject`` says so.
+        Otherwise a run that is paused for gates runs again, offered to any worker, once no question blocks it.
 
-        The first answer wins: the same by the same responder again is ``repeated``, any other is `AlreadyAnswered` with
-        the winner. A gate that ended without an answer is `Conflict` ``approval_expired`` or ``approval_cancelled``.
+        The first answer wins. The same answer by the same responder again returns it as ``repeated``; any other raises
+        `AlreadyAnswered` with the winner. A gate that ended without an answer raises `Conflict` ``approval_expired``
+        or ``approval_cancelled``.
         """
         answer = checks.answer(approval_id, decision, by, response, digest, scratch, via, self._now())
         limits = self._settings.limits
         return self._writing(lambda unit: checks.record(unit, self._listeners, limits, answer), repeatable=True)
 
     def consume(self, approval_id: str, *, action: Any, execution_id: str, claim: Claim | None = None) -> Approval:
-        """Use an approved gate for its action, once. Call it before doing the action.
+        """Mark an approved gate as used for its action, once. Call this before doing the action.
 
-        Repeat-safe for the same execution; for another one it is `Conflict` ``approval_consumed``. Raises
-        `StaleVersion` if ``action`` is not the approved one, `Conflict` ``approval_<status>`` if the gate is not
+        Repeat-safe for the same execution; another execution raises `Conflict` ``approval_consumed``. Raises
+        `StaleVersion` if ``action`` is not the approved action, `Conflict` ``approval_<status>`` if the gate is not
         approved.
         """
         use = checks.use(approval_id, action, execution_id, self._now())
@@ -99,10 +101,10 @@ class Approvals(QuestionRepository[Approval]):
         return self._cancel(approval_id, by, reason)
 
     def expire_due(self, *, limit: int = 500, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Expire overdue gates, which counts as a rejection. Returns the ids of those that changed.
+        """Expire overdue gates; expiry counts as a rejection. Returns the ids of the gates that changed.
 
-        Looks at ``limit`` gates, of all workflows or of these, the longest overdue first, and uses one transaction
-        for each of their runs.
+        Looks at up to ``limit`` gates, of ``workflow_names`` or of all workflows, the longest overdue first. Each run
+        takes one transaction.
         """
         return self._expire_due(self._now(), limit, workflow_names)
 
@@ -111,9 +113,9 @@ class Approvals(QuestionRepository[Approval]):
         return self._get(approval_id)
 
     def find(self, run_id: str, gate: str, *, node: NodeRef | None = None) -> Approval | None:
-        """Return the newest gate of a run with this name, of any node or of this one, in any status.
+        """Return the newest gate with this name in a run, whatever its status, or None if the run has none.
 
-        None if there is none.
+        ``node`` limits the search to gates of that node.
         """
         values = {
             "run_id": valid.sought("run_id", run_id),
@@ -143,8 +145,8 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[ApprovalSummary]:
         """Return a page of gates of all runs, newest first, overdue ones as expired.
 
-        An empty sequence of statuses matches nothing. Only ``artifact`` has an index: a rare status, gate or kind costs
-        as much as there are gates.
+        An empty sequence of statuses matches nothing. Only ``artifact`` has an index: a search for a rare status, gate
+        or kind may read every gate.
         """
         given = checks.list_filters(statuses, trigger_id, artifact, gate, kind)
         read = self._as_of(ApprovalSummary.of)
@@ -161,7 +163,7 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[PendingApproval]:
         """Return a page of the inbox: pending gates of live runs, with short actions and the run's state.
 
-        Overdue gates are expired first. A view, and a store that only reads, leave them out instead.
+        Overdue gates are expired first. In a view or a read-only store they are left out instead.
         """
         given = checks.inbox_filters(run_id, kind)
         return self._page_of_inbox(sql.INBOX, PendingApproval.of, given, order, limit, page_token)
@@ -179,13 +181,13 @@ class Approvals(QuestionRepository[Approval]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ApprovalSummary]:
-        """Return a page of the answered gates of a workflow's runs, newest first; ``answered_via`` says how."""
+        """Return a page of a workflow's answered gates, newest first; ``answered_via`` says how each was answered."""
         given = checks.history_filters(workflow_name, gate, node_id)
         return self._page_as(sql.HISTORY, ApprovalSummary.of, given, limit, page_token)
 
 
 def _opening(gate: checks.NewApproval) -> Opening[Approval]:
-    """Return a gate about to be opened, unless one with its request key is pending in its run."""
+    """Return the opening of a gate. It raises `AlreadyExists` if the request key is pending in the run already."""
 
     def refuse(unit: Unit) -> None:
         pending = unit.find(Approval.of, sql.FIND_PENDING_KEY, gate)

@@ -1,4 +1,4 @@
-"""What `approvals` accepts, checked before any statement."""
+"""Check the arguments of `approvals` before any statement; store the answers and uses of gates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lastlight_state.workflows.tables import APPROVALS, RUNS
 
 # How a gate is answered, once, and what the answer does to its run.
 
-#: The decisions, and the kind of gate that each of them answers.
+#: The kind of gate that each decision answers, by decision.
 DECISIONS = {"approved": "approve", "rejected": "approve", "replied": "reply"}
 
 
@@ -55,7 +55,7 @@ class ApprovalAnswer:
 
 
 def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAnswer) -> Answered:
-    """Store the answer and move the run. A repeated answer returns what is stored."""
+    """Store an answer to a gate and move its run. A repeated answer changes nothing and returns the stored gate."""
     row, approval = QUESTIONS.locked(unit, answer.approval_id)
     _check_kind(approval, answer)
     if not QUESTIONS.takes(approval, answer.at, repeated=lambda: _is_same(approval, answer)):
@@ -86,7 +86,7 @@ def _check_kind(approval: Approval, answer: ApprovalAnswer) -> None:
 
 
 def _check_digest(approval: Approval, answer: ApprovalAnswer) -> None:
-    """Raise unless the digest is that of the stored action. A rejection needs none."""
+    """Raise unless the answer has the digest of the stored action. A rejection needs no digest."""
     if answer.status == "rejected" or answer.digest == approval.action_digest:
         return
     if answer.digest is None:
@@ -106,7 +106,7 @@ def _is_same(approval: Approval, answer: ApprovalAnswer) -> bool:
 
 @dataclass(frozen=True)
 class Use:
-    """An execution that is about to do the action of a gate."""
+    """The use of an approved gate by an execution that is about to do its action."""
 
     approval_id: str
     action_digest: str | None
@@ -209,7 +209,7 @@ def answer(
     via: str,
     now: datetime,
 ) -> ApprovalAnswer:
-    """Return an answer, checked as far as that is possible without its gate."""
+    """Return an answer to a gate, checked as far as possible without reading the gate."""
     valid.word("decision", decision, DECISIONS)
     text = valid.optional_content("response", response, _MOST.response)
     if decision == "replied" and not (text or "").strip():
@@ -239,7 +239,7 @@ def list_filters(
     gate: str | None,
     kind: str | None,
 ) -> Row:
-    """Return the filters of a list of gates, as its statement names them."""
+    """Return the checked filters of a list of gates, by the names that the statement `LIST` gives them."""
     return {
         **_by_status(statuses),
         "trigger_id": valid.optional("trigger_id", trigger_id, _RUN.trigger_id),
@@ -250,7 +250,7 @@ def list_filters(
 
 
 def _by_status(statuses: Sequence[str] | None) -> Row:
-    """Return the filter by the status that gates read as: an overdue one is expired, but may be stored as pending."""
+    """Return the filter by displayed status: an overdue gate shows as expired but may be stored as pending."""
     if statuses is None:
         return {}
     wanted = [valid.word("statuses", status, words.APPROVAL_STATUSES) for status in valid.several("statuses", statuses)]
@@ -262,12 +262,12 @@ def _by_status(statuses: Sequence[str] | None) -> Row:
 
 
 def inbox_filters(run_id: str | None, kind: str | None) -> Row:
-    """Return the filters of the inbox."""
+    """Return the checked filters of the inbox of gates."""
     return {"run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id), "kind": _kind(kind)}
 
 
 def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> Row:
-    """Return the filters of the history of a workflow's gates."""
+    """Return the checked filters of the list of a workflow's answered gates."""
     return {
         "statuses": ["approved", "rejected"],
         "workflow_name": valid.identifier("workflow_name", workflow_name, _RUN.workflow_name),
@@ -281,7 +281,7 @@ def _kind(kind: str | None) -> str | None:
 
 
 def _action_columns(where: str, action: Any) -> tuple[str | None, str | None]:
-    """Return an action as text, and the digest of its canonical form. Both are None without an action."""
+    """Return an action as JSON text, and the digest of its canonical form. Both are None without an action."""
     if action is None:
         return None, None
     return codec.encode(where, action, max_bytes=_MOST.action), codec.digest(action)
@@ -298,7 +298,7 @@ def _node_columns(node: NodeRef | None) -> NodeColumns:
 
 
 def _request_key(gate: Gate) -> str:
-    """Return the key that only one pending gate of a run may have: by default its name, node and iteration."""
+    """Return the request key of a gate, unique among a run's pending gates; by default name, node and iteration."""
     if gate.request_key is not None:
         return valid.identifier("gate.request_key", gate.request_key, _MOST.request_key)
     node = gate.node

@@ -57,9 +57,9 @@ class PendingApprovalRow(TypedDict):
 
 
 class ApprovalSummary(AskedQuestion):
-    """A gate as lists show it: everything but the action, the summary and the response cut to 500 characters.
+    """A gate in a list: without its action, and with summary and response cut to 500 characters.
 
-    An answered reply has the status ``approved`` and its text in ``response``.
+    A gate answered with a reply has the status ``approved`` and the text in ``response``.
     """
 
     gate: str
@@ -90,10 +90,10 @@ class Approval(ApprovalSummary):
 
 
 class PendingApproval(Record):
-    """A gate of the inbox, with the state of its run. ``label`` is that of its node.
+    """A gate in the inbox, with the status of its run. ``label`` is the label of its node.
 
     ``summary`` is cut to 500 characters. ``action`` is None if it has more than 2,000 characters as JSON: then only
-    ``action_digest`` tells that there is one. `approvals.get` has both whole.
+    ``action_digest`` shows that the gate has an action. `approvals.get` returns both in full.
     """
 
     id: str
@@ -122,7 +122,7 @@ class PendingApproval(Record):
 
 
 class Answered(Record):
-    """A gate after its answer, its run, and whether the same answer had been given before."""
+    """The result of an answer: the gate, its run, and ``repeated``: true if the same answer was stored before."""
 
     approval: Approval
     run: WorkflowRun

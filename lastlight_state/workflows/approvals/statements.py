@@ -31,7 +31,7 @@ class OfRunRow(TypedDict):
 
 COLUMNS = shown(APPROVALS.c)
 
-#: The columns that a new gate sets. It is pending; the others are set by its answer.
+#: The columns that are set when a gate is opened. Its answer sets the others.
 _GIVEN = (
     "id",
     "workflow_run_id",
@@ -54,7 +54,7 @@ _GIVEN = (
 _pending = APPROVALS.c.status == constant("pending")
 _now = bind("now", APPROVALS.c.expires_at)
 
-#: Gates as questions. Actions of two openings are compared by their digests.
+#: The statements that all questions share, for gates. Actions of two openings are compared by their digests.
 QUESTIONS = QuestionRows(
     Approval.of,
     WholeApprovalRow,
@@ -108,7 +108,7 @@ RUN_OF_EXECUTION = prepared(
 
 _SUMMARY = "ix_approvals_summary"
 
-#: What an `ApprovalSummary` shows.
+#: The columns of an `ApprovalSummary`.
 _SHOWN = tuple(
     preview(APPROVALS.c[column.name]).label(column.name) if column.name in ("summary", "response") else column
     for column in COLUMNS
@@ -117,7 +117,7 @@ _SHOWN = tuple(
 
 
 def _covered(**found_by: NarrowIndex) -> Covering:
-    """Return how gates are read where large values lie inside the rows."""
+    """Return the covering index for lists of gates, for databases that keep large values inside the rows."""
     return Covering(_SUMMARY, ("created_at", "id"), {**found_by, "": None})
 
 
@@ -162,7 +162,7 @@ _this_node = sa.and_(
     APPROVALS.c.node_id == bind("node_id", APPROVALS.c.node_id),
     APPROVALS.c.iteration == bind("iteration", APPROVALS.c.iteration),
 )
-#: The newest gate of a run with a name. A run has few gates: they are read by the run and sorted.
+#: The newest gate of a run with a given name. A run has few gates, so all of them are read and sorted.
 NEWEST_OF_GATE = prepared(
     sa.select(*shown(APPROVALS.c))
     .where(
@@ -195,7 +195,7 @@ HISTORY = Listing(
     row=ApprovalSummaryRow,
 )
 
-#: What the inbox shows of a gate.
+#: The columns of a gate that the inbox shows.
 _ASKED = (
     *shown(APPROVALS.c[name] for name in ("id", "created_at", *ASKED_APPROVAL)),
     preview(APPROVALS.c.summary).label("summary"),

@@ -1,6 +1,6 @@
 """Human requests: questions of a node to a person, answered with text, a yes or no, a choice or a form.
 
-A request is answered once, with a value of its kind, and not after its expiry. `reopen` sends an answer back that the
+A request is answered once, with a value of its kind, and not after its expiry. `reopen` clears an answer that the
 engine cannot use. Opening, answering and ending a request move its run and its node in the same transaction.
 """
 
@@ -28,17 +28,17 @@ _MOST, _TRANSITION = limits_of(REQUESTS), limits_of(TRANSITIONS)
 
 
 class HumanRequests(QuestionRepository[HumanRequest]):
-    """``store.workflows.human_requests``"""
+    """``store.workflows.human_requests``: open, answer, reopen and list requests to people."""
 
     _questions = sql.QUESTIONS
 
     def create(self, run_id: str, question: Question, *, claim: Claim | None = None) -> HumanRequest:
-        """Ask a person while the run, running or paused, goes on. The node becomes ``waiting_person``.
+        """Ask a person without pausing the run, which is running or paused. The node becomes ``waiting_person``.
 
-        The id is ``human:<run>:<node>:<iteration>`` (its SHA-256 past 256 bytes) unless given. Repeat-safe: for the
-        same id and content, the expiry included, the stored request is returned in any status; for another content
-        `AlreadyExists` is raised. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `InvalidValue` for a
-        question that cannot be asked, `MisuseError` for a form without the extra ``forms``.
+        The default id is ``human:<run>:<node>:<iteration>``, or its SHA-256 past 256 bytes. Repeat-safe: the same id
+        and content, including the expiry, returns the stored request in any status; other content raises
+        `AlreadyExists`. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `InvalidValue` for a question that
+        cannot be asked, `MisuseError` for a form without the extra ``forms``.
         """
         return self._beside(self._asked(run_id, question, blocks_run=False), claim)
 
@@ -64,8 +64,9 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         value that fits the schema. Anything else is `InvalidValue`, for a form with the path and text of its
         ``problems``.
 
-        The first answer wins: the same by the same person again is ``repeated``, any other is `AlreadyAnswered` with
-        the winner. After its expiry or its cancel it is `Conflict` ``request_expired`` or ``request_cancelled``.
+        The first answer wins. The same answer by the same person again returns it as ``repeated``; any other raises
+        `AlreadyAnswered` with the winner. An expired or cancelled request raises `Conflict` ``request_expired`` or
+        ``request_cancelled``.
         """
         now, responder = self._now(), valid.optional("by", by, _MOST.answered_by)
         asked = self._reading(lambda unit: sql.QUESTIONS.get(unit, request_id))
@@ -76,25 +77,25 @@ class HumanRequests(QuestionRepository[HumanRequest]):
     def cancel(self, request_id: str, *, by: str, reason: str) -> HumanRequest:
         """End a pending request without an answer; its run goes on as after an answer. Repeat-safe.
 
-        Raises `AlreadyAnswered` for an answered one, `Conflict` ``request_expired`` for an expired one.
+        Raises `AlreadyAnswered` for an answered request, `Conflict` ``request_expired`` for an expired one.
         """
         return self._cancel(request_id, by, reason)
 
     def reopen(self, request_id: str, *, reason: str, claim: Claim | None = None) -> HumanRequest:
         """Clear an answer that the engine cannot use: the request is pending again, with its old expiry.
 
-        The run's status stays; pause for it with ``waits.pause(gates=[request_id])``. Raises `ClaimLost`, and
-        `Conflict` ``request_<status>`` for a request that is not answered, ``run_status`` unless the run is running or
-        paused.
+        The run keeps its status; ``waits.pause(gates=[request_id])`` pauses it for the request. Raises `ClaimLost`,
+        `Conflict` ``request_<status>`` for a request that is not answered, and `Conflict` ``run_status`` unless the
+        run is running or paused.
         """
         now, why = self._now(), valid.content("reason", reason, _TRANSITION.detail)
         return self._writing(lambda unit: statements.reopen(unit, request_id, why, now, claim))
 
     def expire_due(self, *, limit: int = 500, workflow_names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Expire overdue requests; their runs go on or fail by ``on_expiry``. Returns the ids that changed.
+        """Expire overdue requests; their runs go on or fail by ``on_expiry``. Returns the ids of changed requests.
 
-        Looks at ``limit`` requests, of all workflows or of these, the longest overdue first, and uses one transaction
-        for each of their runs.
+        Looks at up to ``limit`` requests, of ``workflow_names`` or of all workflows, the longest overdue first. Each
+        run takes one transaction.
         """
         return self._expire_due(self._now(), limit, workflow_names)
 
@@ -103,7 +104,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         return self._get(request_id)
 
     def find(self, request_id: str) -> HumanRequest | None:
-        """Return the whole request as `get` returns it, or None."""
+        """Return the whole request as `get` does, or None for an unknown id."""
         key = valid.sought("request_id", request_id)
         found = self._reading(lambda unit: sql.QUESTIONS.find(unit, key))
         return None if found is None else self._seen(found)
@@ -124,7 +125,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[PendingRequest]:
-        """Return a page of the inbox: pending requests of live runs, with the state of the run. None is overdue."""
+        """Return a page of the inbox: pending requests of live runs, without overdue ones, with the run's status."""
         given = checks.inbox_filters(run_id, kind)
         return self._page_of_inbox(sql.INBOX, PendingRequest.of, given, order, limit, page_token)
 

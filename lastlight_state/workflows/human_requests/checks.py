@@ -1,4 +1,4 @@
-"""What `human_requests` accepts: questions, checked before any statement, and answers to each kind of question."""
+"""Check the arguments of `human_requests`: questions before any statement, and answers by kind of question."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from lastlight_state.workflows.tables import REQUESTS
 # depths of schema and response, and by a budget of steps. The cost of one regular expression on one text is not
 # bounded: whoever writes a schema is responsible for its patterns.
 
-#: Problems of a response that an error names.
+#: The most problems of a response that one error names.
 MOST_PROBLEMS = 20
-#: Comparisons that the check of one response may take.
+#: The most comparisons that the check of one response may take.
 MOST_STEPS = 100_000
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES = ("$ref", "$dynamicRef")
@@ -39,11 +39,11 @@ _LONGEST_PATH, _LONGEST_VALUE = 200, 100
 
 
 class _TooMuch(Exception):
-    """A check has used up its steps."""
+    """Raised when a check has used up its steps."""
 
 
 def check_schema(where: str, schema: Any) -> None:
-    """Raise `InvalidValue` for a schema that cannot be used here, `MisuseError` without the extra."""
+    """Raise `InvalidValue` for a schema that a form cannot use, `MisuseError` without the extra ``forms``."""
     _check_draft(where, schema)
     _check_references(where, schema)
     try:
@@ -56,13 +56,13 @@ def check_schema(where: str, schema: Any) -> None:
 
 
 def check_response(where: str, schema: Any, response: Any) -> None:
-    """Raise `InvalidValue` if the response does not fit, with its ``problems`` (path and text, at most 20)."""
+    """Raise `InvalidValue` if a response does not fit the schema, with at most 20 ``problems`` (path and text)."""
     try:
         errors = islice(_validator(schema).iter_errors(response), MOST_PROBLEMS)
         problems = list(dict.fromkeys(problem for error in errors for problem in _problems(where, error)))
     except _TooMuch:
         raise InvalidValue(where, _TOO_MUCH) from None
-    except _unusable() as error:  # the schema of a foreign row
+    except _unusable() as error:  # a row that another program wrote
         raise InvalidValue(where, f"its schema cannot be used: {type(error).__name__}") from None
     if problems:
         (path, text), *more = problems[:MOST_PROBLEMS]
@@ -92,7 +92,7 @@ def _check_draft(where: str, schema: Any) -> None:
 
 
 def _check_references(where: str, schema: Any) -> None:
-    """Follow every reference of the schema, and of the places it refers to, once each."""
+    """Check each reference in a schema once, and the references in the places that it leads to."""
     _, referencing = _libraries()
     make = referencing.jsonschema.DRAFT202012.create_resource
     root = make(schema)
@@ -124,7 +124,7 @@ def _resolved(where: str, resolver: Any, reference: str) -> Any:
 
 
 def _validator(schema: Any) -> Any:
-    """Return a validator that knows no other document, and stops after `MOST_STEPS`."""
+    """Return a validator of a schema. It loads no other document and raises `_TooMuch` after `MOST_STEPS`."""
     jsonschema, referencing = _libraries()
     draft, left = jsonschema.Draft202012Validator, [MOST_STEPS]
     limited = {name: _limited(name, check, left) for name, check in draft.VALIDATORS.items()}
@@ -142,7 +142,7 @@ def _limited(keyword: str, check: Callable[..., Any], left: list[int]) -> Callab
 
 
 def _cost(keyword: str, value: Any, instance: Any) -> int:
-    """Return about how many comparisons one keyword takes on one value."""
+    """Return the estimated number of comparisons to check one keyword of a schema against one value."""
     many = len(value) if isinstance(value, dict | list) else 1
     if keyword == "uniqueItems" and isinstance(instance, list):
         return 1 + len(instance) ** 2 // 8
@@ -152,21 +152,21 @@ def _cost(keyword: str, value: Any, instance: Any) -> int:
 
 
 def _undeclared(schema: Any) -> Any:
-    """Return the schema without its ``$schema`` members, for which jsonschema would use validators without limits."""
+    """Return the schema without its ``$schema`` members: they would make jsonschema use validators without limits."""
     if isinstance(schema, dict):
         return {name: _undeclared(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}
     return [_undeclared(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    """Return the errors of a validator for a schema that `check_schema` would have refused."""
+    """Return the exception types that a validator raises for a schema which `check_schema` would have refused."""
     jsonschema, referencing = _libraries()
     unresolved, unknown = referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType
     return RecursionError, OverflowError, unresolved, unknown, re.error, TypeError, ValueError
 
 
 def _problems(where: str, error: Any) -> Iterator[tuple[str, str]]:
-    """Yield the paths and texts of a validation error, without the values that were given."""
+    """Yield path and text of each problem in a validation error. The texts hold no value of the response."""
     path = where
     for key in error.absolute_path:
         path += f"[{key}]" if isinstance(key, int) else f".{str(key)[:80]}"
@@ -210,7 +210,7 @@ class NewRequest(TypedDict):
 
 
 def new_request(run_id: str, question: Question, now: datetime, *, blocks_run: bool) -> NewRequest:
-    """Return the row of a new request. The schema of a form is checked here."""
+    """Return the row of a new request, after checking the question and, for a form, its schema."""
     valid.group("question", question, Question)
     valid.group("question.node", question.node, NodeRef)
     kind = valid.word("question.kind", question.kind, words.HUMAN_KINDS)
@@ -242,7 +242,7 @@ def default_id(run_id: str, node: NodeRef) -> str:
 
 
 def response(request: HumanRequest, given: Any) -> str:
-    """Return the response as JSON text. Raises `InvalidValue` if it does not answer a request of its kind."""
+    """Return the response as JSON text. Raises `InvalidValue` if it does not fit the kind of the request."""
     text = codec.encode("response", given, max_bytes=_MOST.response)
     check = _ANSWERS.get(request.kind)
     if check is None:
@@ -252,7 +252,7 @@ def response(request: HumanRequest, given: Any) -> str:
 
 
 def inbox_filters(run_id: str | None, kind: str | None) -> Row:
-    """Return the filters of the inbox."""
+    """Return the checked filters of the inbox of requests."""
     return {
         "run_id": valid.optional("run_id", run_id, _MOST.run_id),
         "kind": None if kind is None else valid.word("kind", kind, words.HUMAN_KINDS),

@@ -50,9 +50,10 @@ class PendingRequestRow(TypedDict):
 
 
 class HumanRequestSummary(AskedQuestion):
-    """A request as lists show it: everything but its options, schema and response, the prompt cut to 500 characters.
+    """A request in a list: without options, schema and response, and with the prompt cut to 500 characters.
 
-    ``reopened`` counts the answers that were sent back. While such a request is pending, ``closed_reason`` says why.
+    ``reopened`` counts the answers that `reopen` cleared. While a reopened request is pending, ``closed_reason`` is
+    the reason of `reopen`.
     """
 
     node_id: str
@@ -66,7 +67,7 @@ class HumanRequestSummary(AskedQuestion):
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)  # pydantic once had a method called schema; ours is the form's
+    warnings.simplefilter("ignore", UserWarning)  # the field schema hides an old method of pydantic
 
     class HumanRequest(HumanRequestSummary):
         """A request with its options or schema, and the response: text, a bool, one of the options, or a form."""
@@ -81,11 +82,11 @@ with warnings.catch_warnings():
 
 
 class PendingRequest(Record):
-    """A request of the inbox, with the state of its run.
+    """A request in the inbox, with the status of its run.
 
-    ``label`` is that of the node, None if the node has no row. ``has_schema`` is true for forms: `human_requests.get`
-    returns the schema, which may be too large for a list. ``prompt`` is cut to 500 characters, and ``options`` are None
-    if they have more than 2,000 as JSON.
+    ``label`` is the label of the node, None if the node has no row. ``has_schema`` is true for forms:
+    `human_requests.get` returns the schema, which may be too large for a list. ``prompt`` is cut to 500 characters.
+    ``options`` are None if they have more than 2,000 characters as JSON.
     """
 
     id: str
@@ -115,7 +116,7 @@ class PendingRequest(Record):
 
 
 class AnsweredRequest(Record):
-    """A request after its answer, its run, and whether the same answer had been given before."""
+    """The result of an answer: the request, its run, and ``repeated``: true if the same answer was stored before."""
 
     request: HumanRequest
     run: WorkflowRun

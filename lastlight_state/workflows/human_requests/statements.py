@@ -35,7 +35,7 @@ _SUMMARY = "ix_human_requests_summary"
 
 _ANSWER = ("answered_at", "answered_by", "response")
 
-#: The columns that a new request sets. It is pending; the others are set by its answer.
+#: The columns that are set when a request is opened. Its answer sets the others.
 _GIVEN = (
     "id",
     "run_id",
@@ -72,7 +72,7 @@ QUESTIONS = QuestionRows(
     ),
 )
 
-#: Clears the answer of an answered request, which is pending again.
+#: Clears the answer of a request and makes the request pending again.
 REOPEN = prepared(
     sa.update(REQUESTS)
     .where(REQUESTS.c.id == sa.bindparam("request_id"))
@@ -99,7 +99,7 @@ OF_RUN = Listing(
     row=HumanRequestSummaryRow,
 )
 
-#: What the inbox shows of a request.
+#: The columns of a request that the inbox shows.
 _ASKED = (
     *shown(REQUESTS.c[name] for name in ("id", "run_id", "requested_at", *ASKED_REQUEST)),
     preview(REQUESTS.c.prompt).label("prompt"),
@@ -135,7 +135,7 @@ class RequestAnswer:
 
 
 def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
-    """Store the answer and let the run go on. A repeated answer returns what is stored."""
+    """Store an answer and let the run go on. A repeated answer changes nothing and returns the stored request."""
     row, request = QUESTIONS.locked(unit, answer.request_id)
     if not QUESTIONS.takes(request, answer.at, repeated=lambda: _is_same(request, answer)):
         return AnsweredRequest.of({"request": request, "run": rows.get(unit, row["id"]), "repeated": True})
@@ -177,7 +177,7 @@ def _told(request: HumanRequest, happened: str) -> str:
 
 
 def _is_same(request: HumanRequest, answer: RequestAnswer) -> bool:
-    """By value: numbers as JSON has them, and true is not 1."""
+    """True if the stored answer equals this one, compared as JSON values: ``1.0`` is ``1``, ``true`` is not."""
     if (request.status, request.answered_by) != ("answered", answer.by):
         return False
     return codec.canonical(request.response) == codec.canonical(codec.decode(answer.response))
