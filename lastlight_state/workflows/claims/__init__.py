@@ -1,6 +1,6 @@
 """Claims: the right to drive a run, with a lease and an epoch.
 
-Clocks decide who may *try*: a run whose holder was silent for longer than its lease may be taken by another process.
+Clocks decide who may *try*: another process may take a run whose holder sent no heartbeat for longer than its lease.
 The epoch decides who *wins*: it grows whenever a claim begins or ends, and a write with an older epoch changes nothing.
 So a process that was stopped, replaced and continued cannot do harm, and a holder that is merely late keeps its run.
 """
@@ -41,7 +41,7 @@ _NONE = timedelta(0)
 
 
 class Claims(Repository, Generic[W]):
-    """``store.workflows.claims``"""
+    """``store.workflows.claims``: take, renew, hand over and release the right to drive a run."""
 
     def __init__(
         self,
@@ -61,14 +61,15 @@ class Claims(Repository, Generic[W]):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ClaimableRun]:
-        """Return a page of runs that may be taken, of all or of these workflows, the oldest sign of life first.
+        """Return a page of runs that may be taken, of ``workflow_names`` or of all, the oldest sign of life first.
 
-        *Offered* runs are running and held by nobody; those that were not created as offered, after the 30 seconds that
-        their creator has to claim them. *Abandoned* runs are running with a lease that is over, by more than ``grace``
-        (for clocks that differ). *Due* runs are paused until a time that has come, and no question blocks them. Runs at
-        their restart limit are marked. A lease that ends at this very instant is not over. A running run of a program
-        without claims is abandoned after 30 seconds without an update. A run released with ``retry_after`` is not
-        listed before that time. Overdue questions are expired first, which offers their runs, except in a view.
+        *Offered* runs are running and held by nobody. A run that was not created as offered counts only after the 30
+        seconds that its creator has to claim it. *Abandoned* runs are running, and their lease is over by more than
+        ``grace`` (for clocks that differ). A lease that ends at this very instant is not over. A running run of a
+        program without claims is abandoned after 30 seconds without an update. *Due* runs are paused until a time that
+        has come, and no question blocks them. Runs at their restart limit are marked. A run released with
+        ``retry_after`` is not listed before that time. Overdue questions are expired first, which offers their runs,
+        except in a view.
         """
         moment = lists.moment(self._now(), valid.duration("grace", grace, most=checks.LONGEST))
         names = shared.some_workflows(workflow_names)
@@ -85,13 +86,13 @@ class Claims(Repository, Generic[W]):
     def take(self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None) -> Claim:
         """Claim a run that is claimable, in the grace after its start, or held by ``owner`` already.
 
-        ``owner`` must be unique to the process; one that holds the run gets a new epoch. Taking an abandoned run, even
-        your own, counts as a restart, unless somebody asked to cancel it. The claim's ``left_in_flight`` says how many
-        executions an earlier holder has not ended: they are left to you (`Executions.interrupt`). A due run resumes,
-        and so does one whose questions are overdue. One of several callers wins. Raises `LostRace` (``held_by``,
-        ``lease_expires_at``) for a running run that is held, was released until later, or has another epoch than
-        ``expected_epoch``; `Conflict` ``restart_limit``; `Conflict` ``run_status`` for any other run, also one that is
-        paused until later; `NotFound`.
+        ``owner`` must be unique to the process; an owner that holds the run already gets a new epoch. Taking an
+        abandoned run, even your own, counts as a restart, unless somebody asked to cancel it. The claim's
+        ``left_in_flight`` says how many executions an earlier holder has not ended: ending them is up to you
+        (`Executions.interrupt`). A due run resumes, and so does a run whose questions are overdue. One of several
+        callers wins. Raises `LostRace` (``held_by``, ``lease_expires_at``) for a running run that is held, was released
+        until later, or has another epoch than ``expected_epoch``; `Conflict` ``restart_limit``; `Conflict`
+        ``run_status`` for any other run, also one that is paused until later; `NotFound`.
         """
         now = self._now()
         values: FreeAttempt = {
@@ -110,7 +111,7 @@ class Claims(Repository, Generic[W]):
     def try_take(
         self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None
     ) -> Claim | None:
-        """Claim a run as `take` does. None if it cannot be taken or does not exist."""
+        """Claim a run as `take` does. Returns None if the run cannot be taken or does not exist."""
         try:
             return self.take(run_id, owner=owner, lease=lease, expected_epoch=expected_epoch)
         except (Conflict, NotFound):
@@ -125,10 +126,10 @@ class Claims(Repository, Generic[W]):
         workflow_names: Sequence[str] | None = None,
         app_versions: Sequence[str] | None = None,
     ) -> tuple[Claim, ...]:
-        """Claim up to ``limit`` claimable runs, of all or of these workflows, the oldest sign of life first.
+        """Claim up to ``limit`` claimable runs, of ``workflow_names`` or of all, the oldest sign of life first.
 
-        With ``app_versions`` (at most 50) leaves alone the runs that were begun by other versions of the application,
-        and takes those without a version: `Provenance.app_version`.
+        With ``app_versions`` (at most 50) takes only runs that were begun by these versions of the application or have
+        no version: `Provenance.app_version`.
 
         Skips runs at their restart limit, and runs that others are locking at this moment. Overdue questions are
         expired first, which offers their runs.
@@ -150,28 +151,29 @@ class Claims(Repository, Generic[W]):
         app_versions: Sequence[str] | None = None,
         poll_interval: float | None = None,
     ) -> bool:
-        """Wait until there is a run that `take_next` would take, and return whether there is one.
+        """Wait for a run that `take_next` would take. Returns true if there is one, false after ``timeout`` seconds.
 
-        Waits up to ``timeout`` seconds. A run that is offered, comes due, whose lease runs out or whose question is
-        overdue meanwhile is found within ``poll_interval`` seconds, or within half a second while looks take long.
-        Without ``poll_interval`` it is found within 50 ms if this store committed it, and otherwise within 250 ms for
-        the first 15 seconds without news; then the pause grows, to a second after a minute. One thread of the store
-        looks for all who wait, and no connection is held between two looks. A look costs what is due, however many runs
-        are held. Others may be quicker: take the run to know. Raises `MisuseError` in a transaction, `StoreClosed`.
+        Notices a run that is offered or comes due meanwhile, or whose lease runs out or question is overdue. It is
+        noticed within ``poll_interval`` seconds, or within half a second while polls are slow. Without
+        ``poll_interval`` it is noticed within 50 ms if this store committed the change, and otherwise within 250 ms for
+        the first 15 seconds without news; then the interval grows, to a second after a minute. One thread of the store
+        polls for all callers and holds no connection between two polls. The cost of a poll grows with the due runs, not
+        with the held ones. Another process may be quicker: take the run to be sure. Raises `MisuseError` in a
+        transaction, `StoreClosed`.
         """
         return self._awaited(timeout, workflow_names, app_versions, poll_interval).wait()
 
     def heartbeat(self, claim: Claim) -> Claim:
-        """Renew the lease from now on; it never becomes shorter.
+        """Renew the lease of a claim from now on; a lease never becomes shorter.
 
-        The returned claim says whether a cancel was requested. A lease that is over is renewed too, unless somebody
-        took the run. Raises `ClaimLost`, `NotFound`.
+        The returned claim says whether a cancel was requested. An expired lease is renewed too, unless somebody took
+        the run. Raises `ClaimLost`, `NotFound`.
         """
         values = checks.presented(checks.claim(claim), self._now())
         return self._holding(sql.HEARTBEAT, claim, values, claim.lease)
 
     def heartbeat_many(self, claims: Sequence[Claim]) -> dict[str, Claim | ClaimLost]:
-        """Renew any number of claims in one statement. Returns the renewed claim or the error for each run id."""
+        """Renew any number of claims in one statement. Returns by run id the renewed claim or the error."""
         held = checks.claims(claims)
         if not held:
             return {}
@@ -198,7 +200,7 @@ class Claims(Repository, Generic[W]):
         self._writing(lambda unit: self._confirm(unit, held))
 
     def transfer(self, claim: Claim, *, owner: str, lease: timedelta | None = None) -> Claim:
-        """Hand the run to another owner, such as a process started for it. The given claim is lost.
+        """Hand the run to another owner, such as a process started for it. Returns the new claim; the given one ends.
 
         A later release still restores the run as it was before the first take. Raises `ClaimLost`, `NotFound`.
         """
@@ -218,9 +220,9 @@ class Claims(Repository, Generic[W]):
     def release(self, claim: Claim, *, retry_after: timedelta | None = None) -> None:
         """Give the run back as it was before the take: its owner, lease, restart count, status and place in the queue.
 
-        A run that had no owner is offered, so a shutdown in good order costs no restart. The earlier owner stays fenced
-        and must take again. With ``retry_after`` nobody may take the run before that time. Raises `ClaimLost`,
-        `NotFound`.
+        A run that had no owner is offered, so that an orderly shutdown costs no restart. An owner from before the take
+        stays fenced and must take the run again. With ``retry_after`` nobody may take the run before that time. Raises
+        `ClaimLost`, `NotFound`.
         """
         held, now = checks.claim(claim), self._now()
         retry_at = checks.retry_at(now, retry_after)
@@ -229,12 +231,12 @@ class Claims(Repository, Generic[W]):
     def driving(self, claim: Claim) -> AbstractContextManager[DrivenRun[W]]:
         """Return a block that drives the run: a thread renews the lease meanwhile, and the run is released at its end.
 
-        ``with claims.driving(claim) as driven``: engine writes by ``driven.workflows`` present the claim by themselves,
-        and are `ClaimLost` after it was lost; ``driven.lost`` tells during the block, ``driven.cancel_requested`` that
-        somebody asked to cancel. A run that the block has paused, ended or requeued is left as it is; any other is
-        released, also by a `KeyboardInterrupt` or a cancelled task. A block that raises leaves the claim to run out:
-        taking the run again counts as a restart, so one that fails on every worker meets its limit. Raises `ClaimLost`
-        or `NotFound` before the block. Not in a transaction (`MisuseError`).
+        In ``with claims.driving(claim) as driven``, engine writes through ``driven.workflows`` pass the claim by
+        themselves and raise `ClaimLost` once it was lost. ``driven.lost`` turns true when the claim was lost,
+        ``driven.cancel_requested`` when somebody asked to cancel. A run that the block has paused, ended or requeued is
+        left as it is; any other run is released, also after a `KeyboardInterrupt` or a cancelled task. If the block
+        raises another error, the lease runs out: the next take counts as a restart, so that a run which fails on every
+        worker reaches its limit. Raises `ClaimLost` or `NotFound` before the block, `MisuseError` in a transaction.
 
         ``store.driving(claim)`` is this block with the journal and with transactions of any domain.
         """
@@ -243,7 +245,7 @@ class Claims(Repository, Generic[W]):
     def _driving_in_store(
         self, claim: Claim, journal: Callable[[Callable[[Unit], object]], J], begin: Callable[..., B]
     ) -> AbstractContextManager[Driven[W, J, B]]:
-        """Drive a run for ``store.driving``. ``journal`` makes one whose writes begin with the work it is given."""
+        """Drive a run for ``store.driving``. ``journal(work)`` makes a journal whose writes begin with ``work``."""
 
         def make(held: Claim) -> Driven[W, J, B]:
             return Driven(held, self._presenting(held), journal(lambda unit: self._confirm(unit, held)), begin)
@@ -251,7 +253,7 @@ class Claims(Repository, Generic[W]):
         return self._driving(claim, make)
 
     def _driving(self, claim: Claim, make: Callable[[Claim], D]) -> AbstractContextManager[D]:
-        """Drive a run as `driving` does, in a block that gets what ``make`` makes of the claim."""
+        """Drive a run as `driving` does; the block gets the object that ``make(claim)`` returns."""
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a run is driven longer than a transaction should last: call driving() on the store")
         held = checks.claim(claim)
@@ -263,18 +265,18 @@ class Claims(Repository, Generic[W]):
         return driving.driving(held, reins, make)
 
     def _confirm(self, unit: Unit, claim: Claim) -> None:
-        """Lock the run's row. Raises `ClaimLost`, `NotFound`."""
+        """Lock the row of the claim's run. Raises `ClaimLost` if the claim does not hold it, `NotFound`."""
         rows.check(rows.lock(unit, claim.run_id), claim)
 
     def give_up(
         self, *, reason: str = "restart_limit", limit: int = 500, workflow_names: Sequence[str] | None = None
     ) -> tuple[str, ...]:
-        """End runs, of all or of these workflows, that nobody is to go on with. Returns the ids of those.
+        """End runs that must not be continued, of ``workflow_names`` or of all. Returns the ids of the ended runs.
 
         An abandoned or offered run that somebody asked to cancel is cancelled. An abandoned run at its restart limit
         fails. Overdue questions are expired first.
 
-        Uses one transaction for each run. A run that was renewed meanwhile is left alone.
+        Each run takes one transaction. A run whose lease was renewed meanwhile is left alone.
         """
         moment = lists.moment(self._now())
         said = valid.content("reason", reason, _TRANSITION.detail)
@@ -291,16 +293,16 @@ class Claims(Repository, Generic[W]):
         return tuple(run_id for run_id, failed in swept if failed)
 
     def find(self, run_id: str) -> ClaimHolder | None:
-        """Return the holder of a run. None if nobody holds it, or there is no such run."""
+        """Return the holder of a run, or None if nobody holds the run or it does not exist."""
         values = {"run_id": valid.sought("run_id", run_id)}
         return self._find_as(ClaimHolder.of, sql.FIND, values)
 
     def list_ending(self, *, within: timedelta, limit: int = 50) -> tuple[EndingClaim, ...]:
-        """Return at most ``limit`` (1 to 500) claims whose lease ends ``within`` this length from now, next one first.
+        """Return at most ``limit`` (1 to 500) claims whose lease ends ``within`` this time from now, soonest first.
 
-        A holder that renews in time is among them only while less of its lease is left. Leases that are over are those
-        of `list_claimable`. Runs that cannot be read are logged and left out. Reads the running runs that somebody has
-        to look at until then.
+        A claim that is renewed in time is listed only while less than ``within`` of its lease is left. Claims whose
+        lease is over are listed by `list_claimable` instead. Runs that cannot be read are logged and left out. Reads
+        the running runs that are due for a look within that time.
         """
         now, length = self._now(), valid.duration("within", within, most=checks.LONGEST)
         values, most = {"now": now, "at": to_millis(now + length)}, valid.page_limit(limit)
@@ -314,12 +316,12 @@ class Claims(Repository, Generic[W]):
         app_versions: Sequence[str] | None,
         poll_interval: float | None,
     ) -> overdue.WorkWait:
-        """Return one wait for runs that may be taken. Checks the arguments."""
+        """Return the wait that `wait` starts for claimable runs, after checking the arguments."""
         sought = lists.Claimable(shared.frozen_workflows(workflow_names), shared.frozen_versions(app_versions))
         return overdue.WorkWait(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
     def _holding(self, statement: Statement[RenewedRow], claim: Claim, values: Values, lease: timedelta) -> Claim:
-        """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""
+        """Run a statement that changes a claim. Raises `ClaimLost` or `NotFound` if the claim does not hold its run."""
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:
             raise self._lost(claim)
@@ -331,7 +333,7 @@ class Claims(Repository, Generic[W]):
         return why.get(claim.run_id) or valid.not_found("workflow_run", claim.run_id)
 
     def _ended_by_holder(self, claim: Claim) -> bool:
-        """Return whether the holder itself has paused, ended, requeued or released the run."""
+        """Return true if the holder of the claim itself has paused, ended, requeued or released the run."""
         values = {"run_id": claim.run_id, "epoch": claim.epoch}
         return self._reading(lambda unit: unit.row(sql.ENDED_BY_HOLDER, values)) is not None
 

@@ -1,4 +1,4 @@
-"""What `claims` accepts, checked before any statement."""
+"""Check the arguments of `claims` before any statement; define the records of `claims`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from lastlight_state.workflows.tables import RUNS
 class ClaimableRun(Record):
     """A run that may be taken. ``seen_at`` is its last sign of life, ``last_owner`` its last holder, if it had any.
 
-    Taking an abandoned run uses one of ``restarts_left``. With none left it is ``at_limit``: then only `Claims.give_up`
-    or a higher limit helps. With ``cancel_requested`` a take uses none: whoever takes it cancels it.
+    Taking an abandoned run uses one of ``restarts_left``. A run that has none left is ``at_limit``: only
+    `Claims.give_up` or a higher limit helps. With ``cancel_requested`` a take uses no restart: whoever takes the run
+    cancels it.
     """
 
     run_id: str
@@ -50,7 +51,7 @@ class ClaimHolderRow(TypedDict):
 
 
 class ClaimHolder(Record):
-    """The holder of a run, since when, and until when without another heartbeat. For display, not for writing."""
+    """The holder of a run, the start of its claim, and the end of its lease. For display, not for writing."""
 
     run_id: str
     owner: str
@@ -130,38 +131,38 @@ def holding(now: datetime, owner: str, lease: timedelta) -> Holding:
 
 
 def lease_end(now: datetime, lease: timedelta) -> datetime:
-    """Return when a lease that begins now ends."""
+    """Return the end of a lease that begins now, rounded to milliseconds."""
     return to_millis(now + valid.duration("lease", lease, least=_SHORTEST_LEASE, most=LONGEST))
 
 
 def retry_at(now: datetime, retry_after: timedelta | None) -> datetime | None:
-    """Return when a released run may be taken again, or None."""
+    """Return the time from which a released run may be taken again, None without a delay."""
     return None if retry_after is None else to_millis(now + valid.duration("retry_after", retry_after, most=LONGEST))
 
 
 def epoch(where: str, value: int | None) -> int | None:
-    """Return an epoch, or None."""
+    """Return a checked epoch, or None if none is given."""
     return None if value is None else valid.number(where, value)
 
 
 def claim(value: Any) -> Claim:
-    """Return a `Claim`, whose owner may stand among the actors of transitions."""
+    """Return the value as a `Claim`. Raises `InvalidValue` for an owner that a transition cannot store as its actor."""
     found = valid.group("claim", value, Claim)
     valid.identifier("claim.owner", found.owner, _MOST.claim_owner)
     return found
 
 
 def claims(values: Sequence[Claim]) -> dict[str, Claim]:
-    """Return claims by run id. Of two claims on one run the newer is kept.
+    """Return claims by run id. Of several claims on one run, the claim with the highest epoch is kept.
 
-    A claim whose epoch no database can hold gets the last one that can be held, which is no run's: it is lost alone,
-    and those beside it are renewed. Any other claim on its run is kept instead.
+    An epoch that no database can hold is replaced by the greatest integer, which no run has: then only that claim is
+    lost, and the other claims are renewed. If the run has another claim in the list, that claim is kept instead.
     """
     given = [valid.group("claim", value, Claim) for value in valid.several("claims", values)]
     unsound: list[Claim] = []
     sound: list[Claim] = []
     for each in given:
-        if type(each.epoch) is not int:  # of a claim that was made past its checks
+        if type(each.epoch) is not int:  # the claim was made without validation
             raise InvalidValue("claim.epoch", f"expected a whole number, got {type(each.epoch).__name__}")
         if 0 <= each.epoch <= _LAST_EPOCH:
             sound.append(each)
@@ -172,7 +173,7 @@ def claims(values: Sequence[Claim]) -> dict[str, Claim]:
 
 
 def presented(held: Claim, now: datetime) -> Presented:
-    """Return the parameters of a claim to renew from now on."""
+    """Return the parameters of the statement that renews a claim from now on."""
     return {
         "run_id": held.run_id,
         "epoch": held.epoch,
@@ -182,8 +183,8 @@ def presented(held: Claim, now: datetime) -> Presented:
 
 
 def renewal(now: datetime, lease: timedelta) -> Renewal:
-    """Return when a lease ends that is renewed now, and until when its ``due_at`` may lie without being moved.
+    """Return the end of a lease renewed now, and the time before which its ``due_at`` must be moved.
 
-    A third of a lease is the time to the next renewal of a block: what is due later is looked at in time.
+    That time is a third of the lease from now, when a block renews its lease next: a later ``due_at`` can stay.
     """
     return {"lease_expires_at": lease_end(now, lease), "move_due_before": to_millis(now + lease / 3)}

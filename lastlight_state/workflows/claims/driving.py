@@ -13,9 +13,9 @@ from lastlight_state.errors import ClaimLost
 from lastlight_state.unwinding import block
 from lastlight_state.workflows.arguments import Claim
 
-#: The repositories of the domain, whose face stands above this room.
+#: The type of the domain's repositories, `Workflows`, which this module must not import.
 W = TypeVar("W")
-#: The journal, and the block of a transaction, which the store gives.
+#: The types of the journal and of a transaction's block, which the store passes in.
 J = TypeVar("J")
 B = TypeVar("B")
 D = TypeVar("D", bound="DrivenRun[Any]")
@@ -24,13 +24,13 @@ _log = logging.getLogger("lastlight_state.workflows")
 
 
 class DrivenRun(Held[Claim], Generic[W]):
-    """The object of a block that drives a run.
+    """The object that a block which drives a run gets.
 
-    ``workflows`` has the store's repositories. Their engine writes present ``claim`` unless they are given another, so
-    none of them is accepted after the claim was lost. ``lost`` turns true when a renewal or the end of the block finds
-    that another has the run, or that it was cancelled, so that long work can stop early; it stays false where the
-    block itself has paused, ended or requeued the run. With ``retry_after`` set, the run that is given back may not
-    be taken before that time is over.
+    ``workflows`` has the store's repositories. Their engine writes pass ``claim`` unless another claim is given, so
+    they are refused after the claim was lost. ``lost`` turns true when a renewal or the end of the block finds that
+    another process has the run, or that the run was cancelled; long work can check it to stop early. It stays false if
+    the block itself has paused, ended or requeued the run. Set ``retry_after`` to keep the released run from being
+    taken for that time.
     """
 
     def __init__(self, claim: Claim, workflows: W) -> None:
@@ -43,20 +43,20 @@ class DrivenRun(Held[Claim], Generic[W]):
 
     @property
     def run_id(self) -> str:
-        """Return the run."""
+        """Return the id of the run."""
         return self.claim.run_id
 
     @property
     def cancel_requested(self) -> bool:
-        """Return whether somebody had asked to cancel the run when the lease was last renewed."""
+        """True if somebody had asked to cancel the run when the lease was last renewed."""
         return self.claim.cancel_requested
 
 
 class Driven(DrivenRun[W], Generic[W, J, B]):
-    """The object of a block of the store that drives a run: a `DrivenRun` that also writes to other domains.
+    """The object that a block of ``store.driving`` gets: a `DrivenRun` that also writes to other domains.
 
-    ``journal`` is the store's journal, whose writes confirm the claim first: once it was lost they are `ClaimLost` and
-    store nothing, whatever run they name.
+    ``journal`` is the store's journal. Its writes confirm the claim first: after the claim was lost they raise
+    `ClaimLost` and store nothing, whatever run they name.
     """
 
     def __init__(self, claim: Claim, workflows: W, journal: J, begin: Callable[..., B]) -> None:
@@ -71,14 +71,14 @@ class Driven(DrivenRun[W], Generic[W, J, B]):
 
 @dataclass(frozen=True)
 class ClaimCallbacks:
-    """How a claim is renewed and given back, and how to find out that its holder has ended it."""
+    """Callbacks that renew a claim, release it, and tell whether its holder has ended it."""
 
     heartbeat: Callable[[Claim], Claim]
     release: Callable[[Claim, timedelta | None], None]
     ended_by_holder: Callable[[Claim], bool]
 
     def renew(self, claim: Claim) -> Claim | None:
-        """Return the renewed claim; None where its holder has ended it. Raises `ClaimLost`."""
+        """Return the renewed claim, or None if its holder has ended it. Raises `ClaimLost` if it was lost otherwise."""
         try:
             return self.heartbeat(claim)
         except ClaimLost:
@@ -89,7 +89,7 @@ class ClaimCallbacks:
 
 @block
 def driving(claim: Claim, reins: ClaimCallbacks, make: Callable[[Claim], D]) -> Iterator[D]:
-    """Drive a run in a block, which gets what ``make`` makes of the renewed claim."""
+    """Drive a run in a block, which gets the object that ``make`` returns for the renewed claim."""
     run = make(reins.heartbeat(claim))
     try:
         with RenewalBlock(run, f"run {claim.run_id}", claim.lease, reins.renew):
@@ -112,7 +112,7 @@ def _release(run: DrivenRun[Any], reins: ClaimCallbacks) -> None:
 
 
 def _release_after(error: BaseException, run: DrivenRun[Any], reins: ClaimCallbacks) -> None:
-    """Give the run back after an interruption. Whatever comes of that, the interruption is the one to be seen."""
+    """Release the run after an interruption. A failure to release becomes a note on the interruption's error."""
     try:
         _release(run, reins)
     except Exception as failure:  # noqa: BLE001 - told in a note of the error that matters

@@ -1,4 +1,4 @@
-"""Claims that end soon, for display. They are found by when somebody has to look at the run, which is never later."""
+"""Claims whose lease ends soon, for display. The index on ``due_at`` finds them: it is never after the lease's end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lastlight_state.workflows.tables import LEASES, RUNS
 
 
 def _ending(running: sa.Select[Any], end: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Add what is shown of a claim that ends between ``:now`` and ``:at``, the first to end first."""
+    """Return the SELECT with the columns and condition for leases that end from ``:now`` to ``:at``, soonest first."""
     soon = end.between(bind("now", RUNS.c.lease_expires_at), bind("at", RUNS.c.lease_expires_at))
     shown = RUNS.c.claim_owner.label("owner"), RUNS.c.claim_epoch.label("epoch"), end.label("lease_expires_at")
     found = running.add_columns(RUNS.c.id.label("run_id"), RUNS.c.workflow_name, *shown)

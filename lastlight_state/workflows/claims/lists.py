@@ -1,8 +1,7 @@
 """Claimable runs, the oldest sign of life first: running runs whose lease is due, and due paused runs, merged.
 
-Both are found by indexes over times at which somebody has to look at a run, so ended runs cost nothing, and neither do
-those that are held. They are sorted when asked for: an index in the order of heartbeats would make every heartbeat
-write to it.
+Both are found by indexes on the time at which somebody has to look at a run next, so that ended and held runs cost
+nothing. The rows are sorted for each request: every heartbeat would have to write to an index in their order.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from lastlight_state.workflows.words import GRACE
 
 # Which runs may be claimed: the conditions of lists, takes and sweeps (workflows W-40, W-49).
 #
-# *Offered*: running, and held by nobody; a creator that was to claim it has let its grace pass. *Abandoned*: running,
-# and the lease of its holder is over, or it is a foreign row that was not changed for too long. *Due*: paused until a
-# time that has come, and no question blocks it.
+# *Offered*: running and held by nobody; if its creator was expected to claim it, that grace has passed. *Abandoned*:
+# running, and the holder's lease is over, or another program wrote the row and has not changed it for too long. *Due*:
+# paused until a time that has come, and no question blocks it.
 
 RUNNING = RUNS.c.status == constant("running")
 PAUSED = RUNS.c.status == constant("paused")
@@ -51,22 +50,23 @@ _foreign_silent = sa.and_(_foreign, RUNS.c.updated_at < bind("foreign_silent", R
 
 _ours = sa.and_(_no_lease, RUNS.c.transition_seq > 0)
 
-#: A run that nobody holds is no crash, so taking it costs no restart. Nobody renews its lease.
+#: Offered runs. Nobody holds them or renews their lease, so taking them does not count as a restart.
 OFFERED = sa.and_(RUNNING, _awake, _unowned, sa.or_(_ours, RUNS.c.lease_expires_at < _lease_over))
 DUE = sa.and_(PAUSED, RUNS.c.wake_at <= _now, ~questions.blocked(RUNS.c.id))
-#: A run that may be taken by id at no cost: it is offered, or new, and its creator is expected to claim it.
+#: Runs that may be taken by id without a restart: offered runs, and new runs that their creator is expected to claim.
 FREE = sa.and_(RUNNING, _awake, _unowned, sa.or_(_ours, ~_no_lease))
 
-#: Somebody has asked to cancel the run: taking it is no restart, because nobody is to go on with its work.
+#: Runs that somebody has asked to cancel. Taking them does not count as a restart, because their work must not go on.
 ASKED_TO_CANCEL = RUNS.c.cancel_requested_at.is_not(None)
 MAY_BE_TAKEN_OVER = sa.or_(RUNS.c.restart_count < RUNS.c.max_restarts, ASKED_TO_CANCEL)
 
 
 class Judged:
-    """The conditions on runs whose lease was last renewed until ``lease_end``, with a sign of life ``heartbeat_at``.
+    """SQL conditions on runs, made from the expressions for the end of a run's lease and its last heartbeat.
 
-    ``takeable``: a running run that `take_next` may take. ``spent``: one that `give_up` ends. ``seen`` is the last sign
-    of life: a heartbeat, or else the start. ``free_since`` is when a run that may be taken became free.
+    ``takeable`` holds for a running run that `take_next` may take, ``spent`` for a run that `give_up` ends. ``seen`` is
+    the last sign of life: the heartbeat, or else the start. ``free_since`` is the time at which a run that may be taken
+    became free.
     """
 
     def __init__(self, lease_end: sa.ColumnElement[Any], heartbeat_at: sa.ColumnElement[Any] = HEARTBEAT_AT) -> None:
@@ -85,7 +85,7 @@ class Judged:
         self.free_since: sa.ColumnElement[Any] = later_of(left, sa.func.coalesce(RUNS.c.wake_at, left)).label("since")
 
 
-#: By the row beside the run, looked up by its key.
+#: The conditions with the lease from the run's row in `run_leases`, which is looked up by its key.
 LOOKED_UP = Judged(LEASE_END)
 
 
@@ -98,7 +98,7 @@ class MomentParameters(TypedDict):
 
 
 def moment(now: datetime, grace: timedelta = timedelta(0)) -> MomentParameters:
-    """Return the parameters of these conditions.
+    """Return the parameters of the conditions on claimable runs.
 
     A lease that ends exactly ``now`` is alive; ``grace`` prolongs all leases.
     """
@@ -154,7 +154,7 @@ _SHOWN = (
     RUNS.c.cancel_requested_at,
     *(RUNS.c[name] for name in _PROVENANCE),
 )
-#: The key of a claimable run.
+#: The columns by which pages of claimable runs are ordered and continued.
 _KEY = ("seen_at", "id")
 _DUE = "ix_run_leases_due"
 _WAKE = NarrowIndex("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=PAUSED)
@@ -162,14 +162,14 @@ _WAKE = NarrowIndex("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=
 
 #: The names of workflows to look at; None for all.
 Names = Sequence[str] | None
-#: Which runs are meant: ``workflow_name`` and ``app_version``, each None or absent for all.
+#: The filters of runs: values of ``workflow_name`` and ``app_version``, each None or absent for all.
 Given = Mapping[str, Sequence[str] | None]
 
 
 def page(
     unit: Unit, now: MomentParameters, grace: timedelta, names: Names, limit: int, page_token: str | None
 ) -> Page[ClaimableRun]:
-    """Return a page of claimable runs, those at their restart limit included.
+    """Return a page of claimable runs, including runs at their restart limit.
 
     ``now`` is `moment` with this ``grace``.
     """
@@ -183,12 +183,12 @@ def page(
 def candidates(
     unit: Unit, now: MomentParameters, given: Given, after: list[Any] | None, limit: int
 ) -> Window[CandidateRow]:
-    """Return the next ``limit`` runs that may be taken, after this key."""
+    """Return the next ``limit`` runs that may be taken, after the key ``after`` or from the start."""
     return _window(unit, TAKEN_NEXT, now, given, after, limit)
 
 
 def spent(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdue.DueRuns:
-    """Return the ids of the abandoned runs that nobody is to go on with, those that were silent for longest first."""
+    """Return the ids of runs that `give_up` may end, the longest silent first."""
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
     rows, in_all = unit.sound(statement, {**now, **given})
     return overdue.DueRuns([row["id"] for row in rows], in_all)
@@ -196,13 +196,13 @@ def spent(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdu
 
 @dataclass(frozen=True)
 class Claimable:
-    """A run that `take_next` would take, of these workflows and versions; None for all."""
+    """The search for a run that `take_next` would take, in these workflows and versions; None for all."""
 
     names: tuple[str, ...] | None
     versions: tuple[str, ...] | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """True if a run may be claimed at this moment."""
+        """True if such a run may be claimed now."""
         at, last, given = moment(now), None, {"workflow_name": self.names, "app_version": self.versions}
         while self.names != ():
             found = _window(unit, SOUND_NEXT, at, given, last, 1)
@@ -214,16 +214,16 @@ class Claimable:
         return False
 
 
-#: Which columns are shown of runs that are judged in one way, and which running ones are meant.
+#: Functions of `Judged` conditions: `_Shown` returns the columns to select, `_Meant` the condition on running runs.
 _Shown: TypeAlias = Callable[[Judged, sa.ColumnElement[Any]], Sequence[Any]]
 _Meant: TypeAlias = Callable[[Judged], sa.ColumnElement[bool]]
 
 
 class Ranges(Filtered[RowT]):
-    """A statement over both. ``meant`` is the condition on running runs; due paused runs may be left out.
+    """A statement over running runs and due paused runs. ``meant`` gives the condition on running runs.
 
-    Its filters are ``workflow_name``, of the row beside a run or of the run, and ``app_version`` of the run; `of` also
-    takes whether it goes on after a key, and the limit.
+    ``due=False`` leaves paused runs out. The filters are ``workflow_name`` (of the lease's row or the run's) and
+    ``app_version`` (of the run). `of` also takes whether the page starts after a key, and the limit.
     """
 
     def __init__(self, row: type[RowT], shown: _Shown, meant: _Meant, *, due: bool = True) -> None:
@@ -233,7 +233,7 @@ class Ranges(Filtered[RowT]):
         self._due = due
 
     def _apart(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        """Return the SELECT for Postgres, which finds each run by its key, however many the planner thinks are due."""
+        """Return the SELECT for Postgres. It finds each run by its key, however many due runs the planner expects."""
         due = claims.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
         judged, shown = self._judged(due)
         meant = self._meant(judged), *_of_versions(named)
@@ -246,7 +246,7 @@ class Ranges(Filtered[RowT]):
         return _merged(running, _first(waiting, (LOOKED_UP.seen, RUNS.c.id), limit), limit)
 
     def _beside(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        """Return the SELECT for SQLite, which reads each run from the index of live runs."""
+        """Return the SELECT for SQLite. It reads each run from the index of live runs."""
         judged, shown = self._judged(LEASES)
         source = rows.OF_OTHERS.after(LEASES)
         running = through(claims.due(shown, *_named(LEASES, named)).select_from(source), LEASES, _DUE)
@@ -267,12 +267,12 @@ class Ranges(Filtered[RowT]):
 
 
 def _after(judged: Judged, paged: bool) -> Sequence[sa.ColumnElement[bool]]:
-    """Return the condition on runs behind a key, if there is one."""
+    """Return the condition on runs after the page's key, or no condition for the first page."""
     return (pages.after((judged.seen.element, RUNS.c.id), descending=False),) if paged else ()
 
 
 def _named(table: sa.Table, given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
-    """Return the filter by workflow, of this table."""
+    """Return the conditions on this table's workflow name; the tuples in ``given`` hold the names."""
     return [table.c.workflow_name.in_(names) for names in given if isinstance(names, tuple)]
 
 
@@ -299,7 +299,7 @@ LISTED = Ranges(
     lambda judged: sa.or_(OFFERED, judged.abandoned),
 )
 TAKEN_NEXT = Ranges(CandidateRow, lambda *_: (RUNS.c.id,), lambda judged: judged.takeable)
-#: The same with what a take reads: a run in which that is damaged is not taken.
+#: `TAKEN_NEXT` with the columns that a take reads: a run with damage in one of them is not taken.
 SOUND_NEXT = Ranges(SoundRow, lambda *_: KEPT, lambda judged: judged.takeable)
 SPENT = Ranges(CandidateRow, lambda *_: (RUNS.c.id,), lambda judged: judged.spent, due=False)
 

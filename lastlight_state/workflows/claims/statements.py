@@ -1,4 +1,4 @@
-"""The statements of `claims`."""
+"""The SQL statements of `claims`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ TAKE_FREE = prepared(
 
 
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
-    """Return the statement that takes these runs. It locks their leases first, and so waits for renewals."""
+    """Return the statement that takes these runs. It locks their lease rows first, so that it waits for renewals."""
     at = bind("at", RUNS.c.updated_at)
     locked = sa.select(LEASES.c.run_id, LEASES.c.epoch, LEASES.c.lease_expires_at).where(LEASES.c.run_id.in_(ids))
     leases = locked.order_by(LEASES.c.run_id).with_for_update(key_share=True).cte("leases")
@@ -102,8 +102,8 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     )
 
 
-#: Takes locked runs of every kind. The statement that decides a takeover also counts it as a restart, unless somebody
-#: has asked to cancel the run.
+#: Takes locked runs: offered, new, abandoned or due. The same statement counts the take of an abandoned run as a
+#: restart, unless somebody has asked to cancel the run.
 TAKE = Family("run", _take, ClaimedRow)
 
 
@@ -115,7 +115,7 @@ def _left_in_flight(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 #: How many executions of each run are in flight. Runs without one are absent.
 LEFT_IN_FLIGHT = Family("run", _left_in_flight, LeftRow)
 
-#: A holder takes its own run again. A release still restores the run as it was before the first take.
+#: Takes a run again for its own holder. A release still restores the run as it was before the first take.
 RETAKE = prepared(
     sa.update(RUNS)
     .where(
@@ -130,7 +130,7 @@ RETAKE = prepared(
 )
 
 LOCK = locking(JudgedRun, LEASE_END.label("lease_expires_at"), RUNS.c.wake_at, LOOKED_UP.kind)
-#: Locks the lease of a locked run, after which nobody renews it.
+#: Locks the lease row of a locked run, so that nobody renews the lease.
 LOCK_LEASE = prepared(
     sa.select(LEASES.c.run_id).where(LEASES.c.run_id == sa.bindparam("run_id")).with_for_update(key_share=True)
 )
@@ -151,12 +151,12 @@ LOCK_FREE = Family("run", _lock_free, FreeRun)
 
 
 def _of_run(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """Return what a claim says of its run beside its lease, which the run's own row has."""
+    """Return a subquery for this column of the run that a lease row belongs to."""
     return sa.select(column).where(RUNS.c.id == LEASES.c.run_id).scalar_subquery().label(column.name)
 
 
 _OF_RUN = (RUNS.c.claim_owner, RUNS.c.claimed_at, RUNS.c.restart_count, RUNS.c.cancel_requested_at)
-#: What a renewal returns: the same as `CLAIMED`, of a run that it does not write.
+#: The columns that a renewal returns. They are those of `CLAIMED`, although the run's own row is not written.
 _RENEWED = (
     LEASES.c.run_id.label("id"),
     LEASES.c.epoch.label("claim_epoch"),
@@ -166,7 +166,10 @@ _RENEWED = (
 
 
 def _renewed(lease_end: sa.ColumnElement[Any], move_before: sa.ColumnElement[Any]) -> dict[str, sa.ColumnElement[Any]]:
-    """Return a lease that ends no earlier than it did. What an index holds stays, unless it comes near."""
+    """Return the new values of a renewed lease, which ends no earlier than before.
+
+    The indexed ``due_at`` changes only if it is before ``move_before``.
+    """
     at = bind("at", LEASES.c.heartbeat_at)
     end = later_of(sa.func.coalesce(LEASES.c.lease_expires_at, lease_end), lease_end)
     return {
@@ -176,7 +179,7 @@ def _renewed(lease_end: sa.ColumnElement[Any], move_before: sa.ColumnElement[Any
     }
 
 
-#: Renews the lease of a claim. A row of another epoch belongs to another claim, and one of no epoch to nobody.
+#: Renews the lease of a claim. A row with another epoch belongs to another claim, a row without an epoch to no claim.
 HEARTBEAT = prepared(
     sa.update(LEASES)
     .where(LEASES.c.run_id == sa.bindparam("run_id"), LEASES.c.epoch == bind("epoch", LEASES.c.epoch))
@@ -186,7 +189,7 @@ HEARTBEAT = prepared(
     .returning(*_RENEWED),
     RenewedRow,
 )
-#: Hands the run to ``:claim_owner`` and records that.
+#: Hands a run to ``:claim_owner`` and records a transition.
 TRANSFER = recorded(
     sa.update(RUNS)
     .where(*_this_claim)
@@ -227,13 +230,13 @@ _renewing = (
 _of_leases = _renewing.returning(*_RENEWED[:3]).cte("renewed")
 #: Renews any number of claims. The rows are locked in ascending id, so that two such statements never deadlock.
 HEARTBEAT_MANY = prepared(_renewing.returning(*_RENEWED), RenewedRow)
-#: The same where writes may stand in a WITH: each run is looked up once, and not for each of its columns.
+#: `HEARTBEAT_MANY` for databases that permit writes in a WITH: each run is looked up once, not once for each column.
 HEARTBEAT_MANY_IN_CTE = prepared(
     sa.select(*_of_leases.c, *_OF_RUN).join_from(_of_leases, RUNS, RUNS.c.id == _of_leases.c.id, isouter=True),
     RenewedRow,
 )
 
-#: The state of the runs of lost claims, for their errors.
+#: The state of the runs of lost claims, for the errors to raise.
 LOOK = prepared(sa.select(*STATE).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)), LockedRun)
 
 LOCK_HELD = locking(TakenRun, RUNS.c.previous_status)

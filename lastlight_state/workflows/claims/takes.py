@@ -23,9 +23,9 @@ from lastlight_state.workflows.claims.statements import JudgedRun
 from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.kernel.claims import ClaimedRow, RenewedRow
 
-#: Candidates read beyond those wanted, because others may be taking the first ones.
+#: The number of spare candidates to read, because other processes may be taking the first ones.
 _SPARE = 50
-#: The most candidates of one statement.
+#: The most candidates that one statement reads.
 _MOST = 500
 
 
@@ -80,7 +80,7 @@ class _Together(TypedDict):
 
 
 def claim_of(row: RenewedRow, lease: timedelta, left_in_flight: int = 0) -> Claim:
-    """Return the claim of a row that a statement of claims returned."""
+    """Return the `Claim` for a row that a statement of claims returned."""
     return Claim.of(
         {
             "run_id": row["id"],
@@ -97,7 +97,7 @@ def claim_of(row: RenewedRow, lease: timedelta, left_in_flight: int = 0) -> Clai
 
 
 def transferring(claim: Claim) -> Transferring:
-    """Return what the transition of a hand-over says."""
+    """Return the parameters of the transition that records a transfer."""
     return {
         "reason": "claim.transferred",
         "actor": claim.owner,
@@ -135,13 +135,13 @@ def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -
 
 
 def give_up(unit: Unit, listeners: Listeners, values: GivingUp, reason: str) -> bool:
-    """End a run if nobody holds it and nobody is to go on with it. Returns whether it did.
+    """End a run that nobody holds and that must not be continued. Returns true if the run was ended.
 
-    A run that somebody asked to cancel is cancelled; one at its restart limit fails.
+    A run that somebody asked to cancel is cancelled; an abandoned run at its restart limit fails.
     """
     unit.row(sql.LOCK, values)
     unit.row(sql.LOCK_LEASE, values)
-    row = unit.row(sql.LOCK, values)  # as it is while both are locked
+    row = unit.row(sql.LOCK, values)  # again, now that both rows are locked
     if row is None or row["kind"] not in ("abandoned", "offered"):
         return False
     if row["cancel_requested_at"] is not None:
@@ -161,9 +161,9 @@ def give_up(unit: Unit, listeners: Listeners, values: GivingUp, reason: str) -> 
 
 
 def take_next(unit: Unit, values: Attempt, given: lists.Given, limit: int) -> list[TakenRow]:
-    """Take the runs of these workflows and versions, or of all, that were silent for longest.
+    """Take up to ``limit`` runs of the workflows and versions in ``given``, the longest silent first.
 
-    Skips those that others are locking or that cannot be read.
+    Skips runs that others are locking and runs that cannot be read.
     """
     size = min(limit + _SPARE, _MOST)
     taken: list[TakenRow] = []
@@ -180,7 +180,7 @@ def take_next(unit: Unit, values: Attempt, given: lists.Given, limit: int) -> li
 def _take_free(
     unit: Unit, candidates: Sequence[CandidateRow | CorruptData], values: Attempt, limit: int
 ) -> list[TakenRow]:
-    """Take the first ``limit`` of these runs that nobody is locking. Those that cannot be read stay as they are."""
+    """Take the first ``limit`` of these runs that nobody is locking. Leaves runs that cannot be read as they are."""
     taken: list[TakenRow] = []
     left = [row["id"] for row in unit.passing(candidates)]
     while left and len(taken) < limit:
@@ -209,7 +209,7 @@ def _take_locked(unit: Unit, locked: Sequence[_Numbered], values: Attempt) -> li
 
 
 def _left_in_flight(unit: Unit, run_ids: Sequence[str]) -> dict[str, int]:
-    """Return how many executions the earlier holders of these runs left in flight."""
+    """Return by run id how many executions the earlier holders of these runs left in flight."""
     if not run_ids:
         return {}
     statement, values = sql.LEFT_IN_FLIGHT.of(run_ids)
@@ -256,6 +256,6 @@ def missing(claim: Claim) -> ClaimLost:
 
 
 def _document(claims: Sequence[Mapping[str, Any]]) -> str:
-    """Return claims as the one parameter of a statement. Only the ids, which come from the caller, are checked."""
+    """Return claims as JSON text for a single parameter. Checks only the ids, which come from the caller."""
     codec.encode_bytes("claims", [claim["run_id"] for claim in claims])
     return codec.encode_sound(claims).decode()
