@@ -1,4 +1,4 @@
-"""Executions: one row per phase execution, chat turn or node attempt. Its session id leads to its line file.
+"""Executions: one row per phase execution, chat turn or node attempt. Its session id names its agent log.
 
 An execution is *in flight* until it ends, and it ends once: a late finish never overwrites an earlier one. Its usage
 only grows, and anybody may report it at any time. All other writes need the claim that holds the run, or raise
@@ -38,12 +38,12 @@ PhaseState = Literal["run", "running", "done"]
 
 NO_OPTIONS = ExecutionOptions()
 
-#: The codes of an id that is used: by its index, or by the guard that comes before it.
+#: The error codes for an id that is used already: of the unique index, or of the guard that fires before it.
 _ID_IS_USED = ("unique", "refused_by_database")
 
 
 class Executions(Repository):
-    """``store.workflows.executions``"""
+    """``store.workflows.executions``: start, update, end and list executions."""
 
     def start(
         self,
@@ -73,9 +73,9 @@ class Executions(Repository):
     def skip(
         self, skill: str, *, run_id: str, reason: str, node: NodeRef | None = None, claim: Claim | None = None
     ) -> Execution:
-        """Store an execution that a running run skipped: it ends as it starts, with ``reason`` as its error.
+        """Store an execution that a running run skipped: it starts and ends at once, with ``reason`` as its error.
 
-        A ``node`` becomes skipped, and this counts as its next attempt. Raises as `start` does.
+        A ``node`` becomes skipped, and the execution counts as its next attempt. Raises as `start` does.
         """
         row = checks.skipped(self._now(), skill, run_id, node, reason, claim)
         return self._insert(row, lambda: self._insert_into_run(run_id, row, claim))
@@ -93,7 +93,7 @@ class Executions(Repository):
 
         ``usage`` holds running totals, which only grow, so a report that arrives twice counts once. Usage alone is
         accepted from anybody at any time, also without a claim and after the end, because money spent is a fact. Any
-        other field of an ended execution is `Conflict` ``execution_finished``.
+        other field of an ended execution raises `Conflict` ``execution_finished``.
         """
         values = checks.update(execution_id, self._now(), session_id, checkpoint, usage, claim)
         if usage is not None and session_id is None and checkpoint is None:
@@ -118,13 +118,12 @@ class Executions(Repository):
         loop: LoopStep | None = None,
         claim: Claim | None = None,
     ) -> Execution:
-        """End an execution of a run and its phase: all that is given here is stored in one transaction, or nothing.
+        """End an execution of a run and append its phase to the run's history, in one transaction.
 
-        The phase is appended to the run's history under the name that the execution was started with: what stands
-        behind the last colon of its ``skill``; of a failure without a ``summary`` it has the first line of the error.
-        ``scratch`` is merged into the run's. ``output`` is stored as `finish`
-        stores it; with ``pointer``, ``scratch[pointer].lastOutputExecutionId`` names this execution. ``loop`` moves
-        that loop from its iteration to the next.
+        The phase's name is the part of the execution's ``skill`` after the last colon. A failure without a ``summary``
+        gets the first line of its error as summary. ``scratch`` is merged into the run's scratch. ``output`` is stored
+        as by `finish`; with ``pointer``, ``scratch[pointer].lastOutputExecutionId`` names this execution. ``loop``
+        moves that loop from its iteration to the next. All is stored, or nothing.
         Repeat-safe as `finish`: a second call with the same end changes nothing. Raises as `finish`,
         `Runs.append_phase` and `Loops.advance` do.
         """
@@ -159,14 +158,14 @@ class Executions(Repository):
         node_state: NodeState | None = None,
         claim: Claim | None = None,
     ) -> Execution:
-        """End an execution. Fields that are not given keep what `start`, `update` and `save_output` stored.
+        """End an execution. Fields that are not given keep the values of `start`, `update` and `save_output`.
 
-        A success has no ``failure``; ``stop_reason`` says of any end why the work stopped. ``output`` is a text for
-        later steps, at most 1 MiB; ``details`` is JSON of at most 64 KiB. ``node_state`` sets the state of its node in
-        the same transaction. The holder of the run may end an execution of an earlier holder.
-        Repeat-safe for an equal outcome, failure and reason; another end is `LostRace` with the stored outcome as
+        A success has no ``failure``; ``stop_reason`` says why the work stopped, after any outcome. ``output`` is a text
+        for later steps, at most 1 MiB; ``details`` is JSON of at most 64 KiB. ``node_state`` sets the state of the
+        execution's node in the same transaction. The holder of the run may end an execution of an earlier holder.
+        Repeat-safe for an equal outcome, failure and reason; another end raises `LostRace` with the stored outcome as
         ``found``. An execution that used tokens but has no session id is accepted, logged, and counted in
-        ``metrics.executions_without_session``: its log cannot be found. ``list(lost_log=True)`` lists them.
+        ``metrics.executions_without_session``: its log cannot be found. ``list(lost_log=True)`` lists such executions.
         """
         now = self._now()
         values = checks.finish(execution_id, now, outcome, usage, failure, stop_reason, session_id, claim)
@@ -195,14 +194,14 @@ class Executions(Repository):
         options: ExecutionOptions = NO_OPTIONS,
         claim: Claim | None = None,
     ) -> AbstractContextManager[RunningExecution]:
-        """Return a block around the work of an execution, which is started before it and ended after it.
+        """Return a block around the work of an execution: it starts the execution first and ends it afterwards.
 
-        ``with executions.running(…) as execution``: the block sets ``execution.usage``, ``.output``, ``.session_id``,
-        ``.details``, ``.stop_reason``, ``.node_state``, and ``.outcome`` with ``.failure`` where it did not succeed; or
-        it ends the execution itself.
-        When the block raises, the execution is ``failed`` with that error (``interrupted`` by a `KeyboardInterrupt` or
-        a cancelled task), which is raised on unchanged, with a note where that could not be stored. Usage is kept even
-        where the claim was lost. Raises as `start` and `finish` do. Not in a transaction (`MisuseError`).
+        In ``with executions.running(…) as execution`` the block sets ``execution.usage``, ``.output``, ``.session_id``,
+        ``.details``, ``.stop_reason``, ``.node_state``, and if it did not succeed ``.outcome`` with ``.failure``; or it
+        ends the execution itself.
+        If the block raises, the execution is ``failed`` with that error, or ``interrupted`` after a `KeyboardInterrupt`
+        or a cancelled task. The error goes on unchanged, with a note if it could not be stored. Usage is kept even if
+        the claim was lost. Raises as `start` and `finish` do; `MisuseError` in a transaction.
         """
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("an execution runs longer than a transaction should: call running() on the store")
@@ -218,9 +217,9 @@ class Executions(Repository):
         return running.running(steps, self._settings.limits)
 
     def interrupt(self, run_id: str, *, reason: str, skill: str | None = None, claim: Claim | None = None) -> int:
-        """End the executions in flight of a run, or of one skill of it, as interrupted. Returns their number.
+        """End a run's executions in flight, all or those of one skill, as interrupted. Returns their number.
 
-        The first step of a new holder. Executions of other runs with the same trigger are never touched.
+        A new holder of a run calls this first. Executions of other runs with the same trigger are never touched.
         """
         facts = checks.interrupting(self._now(), reason, skill)
         return self._writing(lambda unit: changes.interrupt(unit, run_id, facts, claim))
@@ -228,8 +227,8 @@ class Executions(Repository):
     def overrule(self, execution_id: str, *, failure: Failure, claim: Claim | None = None) -> Execution:
         """Turn a success into a failure (``stop_reason`` ``overruled``), so that its phase runs again.
 
-        Also ends an execution in flight. Repeat-safe for an equal failure. Another end is `Conflict`
-        ``execution_finished``.
+        Also ends an execution in flight. Repeat-safe for an equal failure. An execution that ended otherwise raises
+        `Conflict` ``execution_finished``.
         """
         values = checks.overrule(execution_id, self._now(), failure, claim)
 
@@ -243,7 +242,7 @@ class Executions(Repository):
         return self._change(Change(sql.OVERRULE, values, claim, judge))
 
     def phase_state(self, skill: str, *, run_id: str | None = None, trigger_id: str | None = None) -> PhaseState:
-        """Tell whether a phase must ``run``, is ``running`` or is ``done``, in a run or else for a trigger.
+        """Return whether a phase must ``run``, is ``running`` or is ``done``, in a run or else for a trigger.
 
         A phase with an execution in flight is running, even after a success. Skipped and failed executions do not make
         it done. The skill is compared exactly. Raises `NotFound` for an unknown run.
@@ -268,7 +267,7 @@ class Executions(Repository):
         return self._one_as(Execution.of, sql.GET, values, kind="execution", key=execution_id)
 
     def find_by_session(self, session_id: str) -> Execution | None:
-        """Return the newest execution with this session id, which is the key of its line file."""
+        """Return the newest execution with this session id, which names its agent log, or None."""
         values = {"session_id": valid.sought("session_id", session_id)}
         return self._find_as(Execution.of, sql.FIND_SESSION, values)
 
@@ -285,13 +284,13 @@ class Executions(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ExecutionSummary]:
-        """Return a page of executions, newest first. For one run and ``node``: its attempts, in order.
+        """Return a page of executions, newest first. With ``run_id`` and ``node``: the node's attempts, in order.
 
-        ``since`` is inclusive. An empty sequence of outcomes matches nothing. ``lost_log``: only ended executions that
-        used tokens and have no session id.
+        ``since`` is inclusive. An empty sequence of outcomes matches nothing. ``lost_log`` lists only ended executions
+        that used tokens and have no session id.
 
-        The executions of a run or trigger are read whole and sorted. Without either, rare ``outcomes`` cost as much as
-        there are executions: give ``since``.
+        All executions of a run or trigger are read and sorted. Without run and trigger, a search for rare ``outcomes``
+        may read every execution: give ``since``.
         """
         given = checks.list_filters(run_id, trigger_id, skill, node, outcomes or None, since, lost_log)
         if outcomes is not None and not outcomes:
@@ -302,8 +301,8 @@ class Executions(Repository):
     def save_output(self, execution_id: str, text: str, *, loop: str | None = None, claim: Claim | None = None) -> None:
         """Store a text of at most 1 MiB for later steps. Records do not hold it; `find_output` returns it.
 
-        With ``loop``, ``scratch[loop].lastOutputExecutionId`` of the run is set in the same transaction, so that the
-        pointer is never without its text. Raises `NotFound` for an unknown execution.
+        With ``loop``, ``scratch[loop].lastOutputExecutionId`` of the run is set in the same transaction, so that it
+        never names an execution without a text. Raises `NotFound` for an unknown execution.
         """
         now = self._now()
         values = checks.output_text(self._settings.limits, execution_id, text, claim)
@@ -316,7 +315,7 @@ class Executions(Repository):
         self._writing(lambda unit: lists.save(unit, output, self._settings.limits))
 
     def find_output(self, execution_id: str) -> str | None:
-        """Return the text of an execution. None if none was stored, or there is no such execution."""
+        """Return the output text of an execution, or None if it has none or does not exist."""
         values = {"execution_id": valid.sought("execution_id", execution_id)}
         return cast("str | None", self._value(sql.FIND_OUTPUT, values))
 
@@ -332,7 +331,7 @@ class Executions(Repository):
         return made
 
     def _insert_into_run(self, run_id: str, row: NewExecution, claim: Claim | None) -> Execution | None:
-        """Insert with one statement, or two for an attempt. If it inserts nothing, try again under the run's lock."""
+        """Insert an execution with one statement, or two for a node's attempt. Retry once under the run's lock."""
         if row["node_id"] is not None:
             return self._writing(lambda unit: changes.insert_attempt(unit, run_id, row, claim))
         made = self._changed_as(Execution.of, sql.START, row)

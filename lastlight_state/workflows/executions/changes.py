@@ -1,4 +1,4 @@
-"""How executions are changed: one statement decides; if it changes nothing, a second look gives the reason."""
+"""Changes of executions: one statement decides; if it changes nothing, a second look gives the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lastlight_state.workflows.kernel.rows import HeldRow
 from lastlight_state.workflows.kernel.transitions import first_line
 from lastlight_state.workflows.words import NodeState
 
-# The rows of new executions, and the parameters of changes of one. JSON is given as text.
+# The rows of new executions, and the parameters of changes of an execution. JSON values are text.
 
 
 class NewExecution(NodeColumns, FenceParameters):
@@ -136,10 +136,11 @@ def _no_objection(_: Execution) -> None:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one execution: a statement that changes it if its conditions hold, and how to judge it if not.
+    """A change of one execution: a conditional statement, and a callback for when its conditions do not hold.
 
-    ``judge`` gets the stored execution after the claim has passed the fence. It raises, or returns the execution if the
-    change was made before, or returns None if the change may be tried again. ``then`` runs after a change.
+    The callback ``judge`` gets the stored execution after the claim has passed the fence. It raises, or returns the
+    execution if the change was made before, or returns None if the change may be tried again. ``then`` runs after a
+    change.
     """
 
     statement: Statement[WholeExecutionRow]
@@ -149,14 +150,14 @@ class Change:
     then: Callable[[Unit, Execution], None] | None = None
 
     def attempt(self, unit: Unit) -> Execution | None:
-        """Return the changed execution, or None if a condition does not hold."""
+        """Run the statement. Returns the changed execution, or None if a condition does not hold."""
         changed = unit.find(Execution.of, self.statement, self.values)
         if changed is not None and self.then is not None:
             self.then(unit, changed)
         return changed
 
     def look_again(self, unit: Unit) -> Execution:
-        """Look again under the run's lock: raise the reason as an error, or return the execution."""
+        """Try the change again under the run's lock. Returns the execution, or raises why it cannot be changed."""
         run = unit.row(sql.LOCK_RUN, self.values)
         stored = get(unit, self.values["execution_id"])
         _fence(run, stored, self.claim)
@@ -167,13 +168,13 @@ class Change:
 
 
 def insert(unit: Unit, run_id: str, row: NewExecution, claim: Claim | None) -> Execution | None:
-    """Insert an execution of a run under the run's lock. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``."""
+    """Insert an execution under its run's lock. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``."""
     _permit(unit, run_id, claim)
     return unit.find(Execution.of, sql.START, row)
 
 
 def insert_attempt(unit: Unit, run_id: str, row: NewExecution, claim: Claim | None) -> Execution | None:
-    """Insert an attempt at a node with its number, and set the node's state. Raises as `insert` does."""
+    """Insert the next numbered attempt at a node, and set the node's state. Raises as `insert` does."""
     attempt = unit.value(sql.COUNT_ATTEMPT, row)
     if attempt is None:
         _permit(unit, run_id, claim)
@@ -182,7 +183,7 @@ def insert_attempt(unit: Unit, run_id: str, row: NewExecution, claim: Claim | No
 
 
 def get(unit: Unit, execution_id: str) -> Execution:
-    """Return the execution without its text. Raises `NotFound`."""
+    """Return the execution without its output text. Raises `NotFound`."""
     execution = unit.find(Execution.of, sql.GET, {"execution_id": execution_id})
     if execution is None:
         raise valid.not_found("execution", execution_id)
@@ -190,7 +191,7 @@ def get(unit: Unit, execution_id: str) -> Execution:
 
 
 def at_a_node(execution: Execution) -> tuple[str, NodeRef]:
-    """Return the run and the node that an execution is an attempt at. Raises `InvalidValue` if it is at none."""
+    """Return the run id and node of an attempt. Raises `InvalidValue` for an execution without a node."""
     if execution.node_id is None or execution.run_id is None:
         raise InvalidValue("node_state", f"execution {execution.id!r} must be an attempt at a node")
     return execution.run_id, NodeRef(execution.node_id, execution.iteration)
@@ -209,12 +210,12 @@ def interrupt(unit: Unit, run_id: str, facts: Interruption, claim: Claim | None)
 
 
 def in_flight(execution: Execution) -> bool:
-    """Return whether the execution has not ended."""
+    """True if the execution has not ended."""
     return execution.finished_at is None and execution.success is None
 
 
 def ended_alike(execution: Execution, values: EndColumns) -> bool:
-    """Return whether an execution ended with these columns, so that the same end again changes nothing."""
+    """True if an execution ended with these columns already, so that the same end again changes nothing."""
     detail = values["error_detail"]
     return (
         (execution.outcome, execution.error, execution.stop_reason)
@@ -224,7 +225,7 @@ def ended_alike(execution: Execution, values: EndColumns) -> bool:
 
 
 def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Execution | None]:
-    """Return how to judge an execution that could not be ended with these columns."""
+    """Return the `Change` callback ``judge`` for an execution that could not be ended with these columns."""
 
     def judge(stored: Execution) -> Execution | None:
         if in_flight(stored):
@@ -237,14 +238,14 @@ def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Ex
 
 
 def ending(values: Finish, results: Row, claim: Claim | None, then: Callable[[Unit, Execution], None]) -> Change:
-    """Return the change that ends an execution with these columns, and stores these results of it."""
+    """Return the change that ends an execution with these columns and stores its output text and details."""
     statement = sql.FINISHES["output_text" in results, "details" in results]
     also: Any = {**values, **results}
     return Change(statement, also, claim, judge_end(values["execution_id"], values), then)
 
 
 def phase_of(ended: Execution, summary: str | None, at: datetime) -> Step:
-    """Return the step of a run that an ended execution was a phase of, which tells its summary or else its error."""
+    """Return the run's `Step` that appends the phase of an ended execution, with the summary or else its error."""
     if ended.run_id is None:
         raise InvalidValue("execution_id", f"execution {ended.id!r} must belong to a run")
     said = summary if summary is not None else first_line(ended.error)
@@ -253,7 +254,7 @@ def phase_of(ended: Execution, summary: str | None, at: datetime) -> Step:
 
 
 def finished(execution: Execution, *allowed: str) -> Conflict:
-    """Return the error for an execution whose outcome does not allow the change."""
+    """Return the error for an execution with an outcome other than the allowed ones."""
     return Conflict(
         f"execution {execution.id!r} must be {' or '.join(allowed)}, it is {execution.outcome}",
         code="execution_finished",

@@ -1,4 +1,4 @@
-"""What `executions` accepts, checked before any statement."""
+"""Check the arguments of `executions` before any statement."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ENDED = words.OUTCOMES - {"running"}
 def new_execution(
     now: datetime, skill: str, run_id: str | None, node: NodeRef | None, options: ExecutionOptions, claim: Claim | None
 ) -> NewExecution:
-    """Return the row of a new execution, in flight."""
+    """Return the checked row of a new execution in flight."""
     valid.group("options", options, ExecutionOptions)
     fence = presented(claim)
     return {
@@ -79,13 +79,13 @@ def new_execution(
 
 
 def in_a_run(trigger: Trigger | None) -> None:
-    """Refuse a trigger together with a run: the execution copies the run's trigger."""
+    """Raise `InvalidValue` for a trigger given with a run: the execution copies the run's trigger."""
     if trigger is not None:
         raise InvalidValue("trigger", "must be None together with run_id: the trigger is that of the run")
 
 
 def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> TriggerColumns:
-    """Return the trigger as columns of an execution without a run, which can have neither node nor claim."""
+    """Return the trigger columns of an execution without a run. Raises `InvalidValue` for a node or a claim."""
     if trigger is None:
         raise InvalidValue("trigger", "missing: an execution without run_id needs a trigger")
     if node is not None or claim is not None:
@@ -99,7 +99,7 @@ def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Clai
 
 
 def usage_columns(usage: Usage | None) -> UsageColumns:
-    """Return a usage report as columns, None for what was not reported."""
+    """Return a checked usage report as columns, None for each figure that was not reported."""
     usage = Usage() if usage is None else valid.group("usage", usage, Usage)
     counts: UsageCounts = {
         "turns": _count("turns", usage.turns),
@@ -130,7 +130,7 @@ def _count(name: str, value: int | None) -> int | None:
 def skipped(
     now: datetime, skill: str, run_id: str, node: NodeRef | None, reason: str, claim: Claim | None
 ) -> NewExecution:
-    """Return the row of a skipped execution."""
+    """Return the checked row of a skipped execution."""
     row = new_execution(now, skill, run_id, node, ExecutionOptions(), claim)
     return {
         **row,
@@ -152,7 +152,7 @@ def update(
     usage: Usage | None,
     claim: Claim | None,
 ) -> Update:
-    """Return the parameters of an update."""
+    """Return the checked parameters of an update."""
     return {
         "execution_id": execution_id,
         "at": now,
@@ -175,7 +175,7 @@ def finish(
     session_id: str | None,
     claim: Claim | None,
 ) -> Finish:
-    """Return the parameters of an end."""
+    """Return the checked parameters of the statement that ends an execution."""
     valid.word("outcome", outcome, ENDED)
     why = valid.optional("stop_reason", stop_reason, _MOST.stop_reason)
     ending: Ending = {"error": None, "error_detail": None, "stop_reason": why}
@@ -186,7 +186,7 @@ def finish(
 
 
 def results(limits: Limits, output: str | None, details: Any) -> Row:
-    """Return what an end stores of the output text and the details of an execution, as columns."""
+    """Return the checked output text and details of an execution as columns; a missing one has no column."""
     also: Row = {}
     if output is not None:
         also["output_text"] = valid.content("output", output, limits.output_text)
@@ -196,7 +196,7 @@ def results(limits: Limits, output: str | None, details: Any) -> Row:
 
 
 def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str, dict[str, Any]] | None:
-    """Return the members of scratch by which ``scratch[key]`` names the execution of an output."""
+    """Return the scratch members that make ``scratch[key]`` name the execution of an output, None without a key."""
     if key is None:
         return None
     if output is None:
@@ -205,7 +205,7 @@ def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str
 
 
 def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
-    """Return a failure as columns of an end for which this outcome and this reason were given beside it."""
+    """Return a failure as columns of an end. ``outcome`` and stop reason ``why`` were given beside the failure."""
     stop = valid.group("failure", failure, Failure).stop_reason
     no_success(outcome, failure)
     reason = valid.optional("failure.stop_reason", stop, _MOST.stop_reason)
@@ -215,7 +215,7 @@ def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
 
 
 def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> Overruling:
-    """Return the parameters of a success turned into a failure."""
+    """Return the checked parameters that turn a success into a failure."""
     if valid.group("failure", failure, Failure).stop_reason not in (None, "overruled"):
         raise InvalidValue("failure.stop_reason", "must be 'overruled' or None")
     return {
@@ -229,12 +229,12 @@ def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | 
 
 
 def interrupting(now: datetime, reason: str, skill: str | None) -> Interruption:
-    """Return the facts of an interruption: when, why, and of which skill."""
+    """Return the checked facts of an interruption: its time, reason and skill."""
     return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, _MOST.skill)}
 
 
 def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> OutputText:
-    """Return the parameters of an output text."""
+    """Return the checked parameters of the statement that saves an output text."""
     text = valid.content("text", text, limits.output_text)
     found = valid.sought("execution_id", execution_id)
     return {"execution_id": found, "output_text": text, **presented(claim)}
@@ -249,7 +249,7 @@ def list_filters(
     since: datetime | None,
     lost_log: bool,
 ) -> Row:
-    """Return the filters of a list of executions, as its statements name them."""
+    """Return the checked filters of a list of executions, by the names that the list's statements give them."""
     valid.flag("lost_log", lost_log)
     if node is not None and run_id is None:
         raise InvalidValue("node", "must not be given without a run_id")
@@ -272,7 +272,7 @@ def _outcome_filter(outcomes: Sequence[str]) -> Row:
 
 
 def _reason(reason: str) -> str:
-    """Return a reason in words, stored as the error."""
+    """Return a checked reason, which must not be blank; it is stored as the error."""
     text = valid.content("reason", reason, _MOST.error)
     if not text.strip():
         raise InvalidValue("reason", "must not be blank")

@@ -28,15 +28,15 @@ from lastlight_state.workflows.kernel.progress import LockedScratch, Step
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.words import LIVE, OUTCOMES
 
-# Executions that used tokens and have no session id: nothing leads to their logs.
+# Executions that used tokens but have no session id, so that nothing leads to their logs.
 
-#: The counts that make an execution worth a log.
+#: The counts that show that an execution used the model, and should have a log.
 SPENT = ("turns", "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 _c = EXECUTIONS.c
 _log = logging.getLogger("lastlight_state.workflows")
 
-#: Ended executions without a way to their log. One in flight may still get its session id.
+#: The condition on ended executions whose log cannot be found. An execution in flight may still get its session id.
 LOST_LOG = sa.and_(
     _c.session_id.is_(None),
     sa.or_(*(_c[name] > number(0) for name in SPENT)),
@@ -45,7 +45,7 @@ LOST_LOG = sa.and_(
 
 
 def note(unit: Unit, ended: Execution, metrics: Metrics) -> None:
-    """Count and log an execution whose log is lost, after the commit."""
+    """After the commit, count and log an ended execution that used tokens but has no session id."""
     if ended.session_id is not None or not any(getattr(ended, name) for name in SPENT):
         return
 
@@ -56,9 +56,10 @@ def note(unit: Unit, ended: Execution, metrics: Metrics) -> None:
     unit.after_commit(told)
 
 
-# The pointer rule (workflows W-80): a loop's last text is the output of an execution, and scratch points to that.
+# The pointer rule (workflows W-80): a loop's last text is the output of an execution, and scratch has the execution's
+# id as a pointer.
 #
-# Text and pointer are written in one transaction, so that neither is ever stored without the other. Foreign programs
+# Text and pointer are written in one transaction, so that neither is ever stored without the other. Other programs
 # wrote the text itself into scratch; it is read if there is no pointer.
 
 POINTER, INLINE = "lastOutputExecutionId", "lastOutput"
@@ -66,7 +67,7 @@ POINTER, INLINE = "lastOutputExecutionId", "lastOutput"
 _key = bind("key", RUNS.c.id)
 _pointer = entry_of(RUNS.c.scratch, _key, member=POINTER)
 _pointed = sa.select(EXECUTIONS.c.output_text).where(EXECUTIONS.c.id == _pointer).scalar_subquery()
-#: Follows scratch to the execution and its text. Reads one row and one column of executions.
+#: Finds a loop's last text by the pointer in scratch. Reads one row and one column of executions.
 FIND_CARRIED = prepared(
     sa.select(
         sa.case((_pointer.is_(None), entry_of(RUNS.c.scratch, _key, member=INLINE)), else_=_pointed).label("text")
@@ -76,7 +77,7 @@ FIND_CARRIED = prepared(
 
 @dataclass(frozen=True)
 class LoopOutput:
-    """A text to store as the last output of the loop ``key``, with the loop's ``state``. ``save`` writes the text."""
+    """A text to store as the last output of the loop ``key``, with the loop's ``state``. ``save`` stores the text."""
 
     key: str
     save: Change
@@ -89,7 +90,7 @@ class LoopOutput:
 
 
 def save(unit: Unit, output: LoopOutput, limits: Limits) -> None:
-    """Store a loop's text and its pointer, in the run that the execution belongs to."""
+    """Store a loop's text, and the pointer to it in the run that the execution belongs to."""
     row = unit.row(sql.LOCK_SCRATCH, output.save.values)
     if row is None:
         changes.get(unit, output.execution_id)
@@ -98,7 +99,7 @@ def save(unit: Unit, output: LoopOutput, limits: Limits) -> None:
 
 
 def carry(unit: Unit, run_id: str, output: LoopOutput, limits: Limits) -> None:
-    """Store a loop's text, its pointer and its state, in this run."""
+    """Store a loop's text, and in this run the pointer to it and the loop's state."""
     row = rows.lock(unit, run_id, progress.LOCK_SCRATCH)
     if changes.get(unit, output.execution_id).run_id != run_id:
         raise InvalidValue("execution_id", "must be an execution of this run")
@@ -113,7 +114,7 @@ def _store(unit: Unit, row: LockedScratch, output: LoopOutput, limits: Limits) -
     output.save.attempt(unit)
 
 
-#: The filter by outcome.
+#: The filter by one or more outcomes.
 ANY_OUTCOME = AnyOf("outcome", OUTCOME.element, len(OUTCOMES))
 
 _filters = {
@@ -133,7 +134,7 @@ _filters = {
 
 
 def _newest_first(name: str, narrow: NarrowIndex | None = None, *, few: bool = False) -> Listing[ExecutionSummaryRow]:
-    """Return a list that is found by this index."""
+    """Return a list of executions, newest first, that finds its rows by this index."""
     through, covering = (narrow.index, covered(narrow)) if narrow else (None, None)
     order = (_c.started_at, _c.id)
     return Listing(
@@ -158,8 +159,8 @@ _ATTEMPTS = Listing(
     covering=covered(NarrowIndex("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))),
     row=ExecutionSummaryRow,
 )
-#: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise walk through all
-#: rows to avoid a small sort. Those of a run and of a trigger are read whole and sorted.
+#: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise scan all rows to
+#: avoid a small sort. The lists of a run and of a trigger read all of its rows and sort them.
 _NARROWER = {
     "run_id": _newest_first("executions of a run", BY_RUN, few=True),
     "in_flight": _newest_first(

@@ -1,4 +1,4 @@
-"""The records of `executions`. None of them holds the output text, which `find_output` returns."""
+"""The records of `executions`. They do not hold the output text, which `find_output` returns."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class WholeExecutionRow(ExecutionSummaryRow):
 
 
 class ExecutionSummary(Record):
-    """An execution as lists show it: nothing large, the error cut to 500 characters.
+    """An execution in a list: without large fields, and with the error cut to 500 characters.
 
-    ``success`` is None and ``outcome`` is ``running`` while it is in flight. Durations are in milliseconds, the cost is
-    exact to a picodollar. Figures that were not reported are None. ``input_includes_cache_reads``: whether the input
-    tokens contain those that were read from a cache.
+    While the execution is in flight, ``success`` is None and ``outcome`` is ``running``. Durations are in milliseconds,
+    the cost is exact to a picodollar. Figures that were not reported are None. ``input_includes_cache_reads`` is true
+    if the input tokens include tokens read from a cache.
     """
 
     id: str
@@ -115,7 +115,7 @@ class ExecutionSummary(Record):
 
 
 class Execution(ExecutionSummary):
-    """One phase execution, chat turn or node attempt with its whole error. ``session_id`` names its line file."""
+    """One phase execution, chat turn or node attempt with its whole error. ``session_id`` names its agent log."""
 
     triggered_by: str | None
     trigger_actor_type: str | None

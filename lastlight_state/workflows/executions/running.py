@@ -1,4 +1,4 @@
-"""A block around the work of an execution: started before it, and ended as the block ends."""
+"""A block around the work of an execution: the execution starts with the block and ends with it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _MOST = limits_of(EXECUTIONS)
 
 Ended = Literal["succeeded", "failed", "skipped", "deferred", "cancelled", "interrupted"]
 
-#: Characters of the name of an exception's type that are kept.
+#: The most characters kept of the name of an exception's type.
 _TYPE_CHARS = 80
 
 
 class RunningExecution:
-    """The object of a block that carries out an execution, and takes what is stored at its end.
+    """The object that a block around an execution gets. Its attributes are stored when the block ends.
 
-    ``usage`` are running totals, ``output`` is the text that later steps read, ``session_id`` leads to the line file,
+    ``usage`` are running totals, ``output`` is the text that later steps read, ``session_id`` names the agent log,
     ``details`` is JSON of at most 64 KiB.
-    ``outcome`` is ``succeeded`` unless it is set, or ``failed`` with a ``failure``; ``stop_reason`` says why the work
-    stopped, also after a success; ``node_state`` moves the node. What could not be stored is `InvalidValue` right where
-    it is set.
+    ``outcome`` is ``succeeded`` by default, or ``failed`` if there is a ``failure``; ``stop_reason`` says why the work
+    stopped, also after a success; ``node_state`` sets the state of the node. Setting a value that cannot be stored
+    raises `InvalidValue` at once.
     """
 
     usage: Usage | None
@@ -83,7 +83,7 @@ class RunningExecution:
 
 @dataclass(frozen=True)
 class Steps:
-    """How an execution is started and ended, each with the claim that the block was given."""
+    """Callbacks that start, update and end an execution, with the claim that the block was given."""
 
     start: Callable[[], Execution]
     save_output: Callable[..., None]
@@ -93,7 +93,7 @@ class Steps:
 
 @block
 def running(steps: Steps, limits: Limits) -> Iterator[RunningExecution]:
-    """Yield the block around an execution."""
+    """Start an execution, yield its object to the block, and end the execution when the block ends."""
     running = RunningExecution(steps.start(), limits)
     try:
         yield running
@@ -133,7 +133,7 @@ def _end(
 
 
 def _end_raised(running: RunningExecution, error: BaseException, steps: Steps) -> None:
-    """Store that the block raised. Whatever comes of that, the block's own error is the one to be seen."""
+    """End the execution with the block's error. A failure to do so becomes a note on that error."""
     outcome: Ended = "failed" if isinstance(error, Exception) else "interrupted"
     try:
         _end(running, steps, outcome, failure_of(error), None)
@@ -142,12 +142,12 @@ def _end_raised(running: RunningExecution, error: BaseException, steps: Steps) -
 
 
 def _agree(outcome: str | None, failure: Failure | None, why: str | None) -> None:
-    """Refuse a failure beside a success, and a second stop reason beside that of the failure."""
+    """Raise `InvalidValue` for a failure with a success, or a stop reason beside the stop reason of the failure."""
     if failure is not None:
         checks.failed(outcome, failure, why)
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the failure that an exception is: its type's name and its message, as far as they can be stored."""
+    """Return an exception as a failure: the name of its type and its message, as far as they can be stored."""
     name, message = storable(type(error).__name__, _TYPE_CHARS), message_of(error)
     return Failure(f"{name}: {message}" if message else name)

@@ -1,4 +1,4 @@
-"""The statements of `executions`. The fence and the state that a write needs are conditions of its statement."""
+"""The SQL statements of `executions`. The fence and the state that a write needs are conditions of its statement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lastlight_state.workflows.words import UNKNOWN_TRIGGER
 
 _c = EXECUTIONS.c
 
-#: The columns of an `ExecutionSummary`: those before ``output_text``, and those behind it that an index holds.
+#: The columns of an `ExecutionSummary`: those before ``output_text``, and later ones that an index holds.
 SUMMARY = tuple(
     sa.func.substr(_c.error, 1, 500).label("error") if column.name == "error" else column
     for column in COLUMNS
@@ -41,7 +41,7 @@ SUMMARY = tuple(
 
 _SIBLING = EXECUTIONS.alias("sibling")
 
-#: The columns that an execution copies from its run, or takes from its trigger.
+#: The columns that an execution copies from its run or, without a run, takes from its trigger.
 TRIGGER = ("trigger_type", "trigger_id", "owner", "repo", "issue_number", "triggered_by", "trigger_actor_type")
 
 #: The columns that a new execution sets besides its trigger.
@@ -83,7 +83,7 @@ def _param(name: str) -> sa.BindParameter[Any]:
 
 
 def _from_run() -> dict[str, sa.ColumnElement[Any]]:
-    """Return the columns copied from the run. Without a trigger type, that of the run's earlier executions is taken."""
+    """Return the columns copied from the run. A run without a trigger type takes it from its earlier executions."""
     earlier = sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(number(1))
     columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
     return columns | {
@@ -92,7 +92,7 @@ def _from_run() -> dict[str, sa.ColumnElement[Any]]:
 
 
 def _of_running_run(*values: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Return one row of these values if the run is running and the fence open. Locks the run's row."""
+    """Return a SELECT of one row of these values if the run is running and the fence permits it. Locks the run."""
     return (
         sa.select(*values)
         .where(RUNS.c.id == _param("workflow_run_id"), RUNS.c.status == constant("running"), RUN_FENCE)
@@ -104,7 +104,7 @@ _given = [_param(name) for name in GIVEN]
 
 _copied = _from_run()
 
-#: An execution of a running run, with its trigger, repository, issue and actor.
+#: Inserts an execution of a running run, with the run's trigger, repository, issue and actor.
 START = prepared(
     sa.insert(EXECUTIONS)
     .from_select([*GIVEN, *_copied], _of_running_run(*_given, *_copied.values()))
@@ -136,8 +136,8 @@ def _counted() -> sa.Executable:
     return new.on_conflict_do_update(index_elements=KEY, set_=replaced).returning(NODES.c.last_attempt)
 
 
-#: Inserts or moves the node of an attempt and returns the attempt's number: one more than the node has counted, or
-#: than its executions have, which foreign programs may have written without a node.
+#: Inserts or updates the node of an attempt and returns the attempt's number. It is one more than the node's count, or
+#: than the highest attempt of its executions, which other programs may have written without a node.
 COUNT_ATTEMPT = prepared(_counted())
 
 START_ALONE = prepared(
@@ -147,7 +147,7 @@ START_ALONE = prepared(
 
 
 def _grown(name: str) -> sa.ColumnElement[Any]:
-    """Return the greater of the stored and the reported count; the stored one if nothing was reported."""
+    """Return the greater of the stored and the reported count, or the stored count if none was reported."""
     given, column = _param(name), _c[name]
     return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
 
@@ -187,8 +187,8 @@ _STILL_IN_FLIGHT = unindexed(IN_FLIGHT)
 #: Stores usage alone, without a fence: money spent is a fact.
 REPORT = _changing(**USAGE, **_alive)
 
-#: A statement for each set of given fields: on SQLite a column that is set costs a write in each index that holds it,
-#: even if its value stays the same.
+#: One update statement for each set of given fields. On SQLite setting a column writes to each index that holds it,
+#: even if the value stays the same.
 UPDATES = {
     (session, checkpoint, usage): _changing(
         _STILL_IN_FLIGHT,
@@ -203,7 +203,7 @@ UPDATES = {
 
 _finished = bind("at", _c.finished_at)
 
-#: A statement for each set of given fields, by whether there is an output and whether there are details.
+#: One statement that ends an execution for each combination of output text given or not, and details given or not.
 FINISHES = {
     (output, details): _changing(
         _STILL_IN_FLIGHT,
@@ -236,7 +236,7 @@ SAVE_OUTPUT = _changing(FENCE, output_text=_param("output_text"))
 
 _run_here = sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
 
-#: Locks the run of an execution. Returns no row if it has none.
+#: Locks the run of an execution. Returns no row for an execution without a run.
 LOCK_RUN = locking(LockedRun, run=_run_here)
 LOCK_SCRATCH = locking(LockedScratch, RUNS.c.scratch, run=_run_here)
 
@@ -253,9 +253,9 @@ FIND_SESSION = prepared(
 
 
 def _phase_state(scope: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
-    """Return the state of a phase, from the maximum over all of its executions.
+    """Return the expression for a phase's state, computed by a maximum over all of its executions.
 
-    With EXISTS instead, a planner may choose a scan because it expects to find a row soon.
+    With EXISTS instead, a planner may choose a table scan because it expects to find a row soon.
     """
     rank = sa.case((IN_FLIGHT, number(2)), (_c.success == sa.true(), number(1)))
     highest = sa.select(sa.func.max(rank)).where(scope, _c.skill == _param("skill")).scalar_subquery()
@@ -263,7 +263,7 @@ def _phase_state(scope: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
     return sa.case(states, value=highest, else_=constant("run")).label("state")
 
 
-#: Returns no row for an unknown run.
+#: The state of a phase in a run. Returns no row for an unknown run.
 STATE_IN_RUN = prepared(
     sa.select(_phase_state(_c.workflow_run_id == RUNS.c.id)).where(RUNS.c.id == sa.bindparam("run_id"))
 )
