@@ -1,4 +1,4 @@
-"""Health: the state of runs at this moment, derived from one snapshot. Writes nothing."""
+"""Health: the current state of runs, derived from one snapshot of the database. Writes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from lastlight_state.workflows.kernel.rows import BY_LIVE_STATUS, live_covering
 from lastlight_state.workflows.kernel.workers import UNSERVED, Workforce, read_workforce
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
 
-# The statements of `health`: what the state of a run is derived from, for one run or a page of runs.
+# The statements of `health`: they read the facts from which the state of one run or a page of runs is derived.
 
 
 class JudgedRow(TypedDict):
@@ -126,7 +126,8 @@ _disabled_since = (
     .scalar_subquery()
     .label("disabled_since")
 )
-#: `updated_at` stands in no index of live runs, and on SQLite behind the context: it is read only where it is judged.
+#: `updated_at` is in no index of live runs, and slow to read on SQLite. So it is read only for runs that need it:
+#: running runs without a lease.
 _has_no_lease = sa.and_(RUNS.c.status == constant("running"), RUNS.c.lease_expires_at.is_(None))
 _READ = {
     "lease_expires_at": LEASE_END.label("lease_expires_at"),
@@ -137,7 +138,7 @@ _SHOWN: tuple[sa.ColumnElement[Any], ...] = (RUNS.c.id, RUNS.c.trigger_id, *_STO
 
 ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")), JudgedRow)
 MANY = Family("run", lambda ids: sa.select(*_SHOWN).where(RUNS.c.id.in_(ids)), JudgedRow)
-#: Live runs: one range of an index for each live status, so ended runs cost nothing.
+#: Live runs. Each live status is one range of an index, so that ended runs cost nothing.
 LIVE = Listing(
     "live_runs",
     _SHOWN,
@@ -200,13 +201,14 @@ _LIVE = {"statuses": list(words.LIVE)}
 
 
 class Health(Repository):
-    """``store.workflows.health``"""
+    """``store.workflows.health``: derive the current state of runs and list unhealthy ones."""
 
     def get_state(self, run_id: str, *, owner_alive: OwnerAlive | None = None) -> RunState:
         """Return the state of a run, what it waits for, and what is wrong with it.
 
-        ``owner_alive(owner)`` is called for an owner whose lease is over, for programs that can look at its process. No
-        transaction is open meanwhile, unless the caller has opened one. Raises `NotFound`, `CorruptData`.
+        The callback ``owner_alive(owner)`` is called for an owner whose lease is over: a program that can see the
+        owner's process tells whether it is alive. No transaction is open meanwhile, unless the caller has opened one.
+        Raises `NotFound`, `CorruptData`.
         """
         now = self._now()
 
@@ -224,7 +226,7 @@ class Health(Repository):
     def get_states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
         """Return the states of up to 500 runs by id, as `get_state` returns each.
 
-        Leaves out those that do not exist or cannot be read.
+        Leaves out runs that do not exist or cannot be read.
         """
         ids = valid.several("run_ids", run_ids)
         valid.at_most("run_ids", ids, 500)
@@ -241,9 +243,9 @@ class Health(Repository):
     def list_unhealthy(
         self, *, workflow_names: Sequence[str] | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[UnhealthyRun]:
-        """Return the unhealthy runs among the next ``limit`` live runs, of all workflows or of these, newest first.
+        """Return the unhealthy runs among the next ``limit`` live runs of ``workflow_names`` or of all, newest first.
 
-        A page looks at ``limit`` runs, so it may hold few or none of them although more follow: go on until there is no
+        A page looks at ``limit`` runs, so it may be short or empty although more follow: go on until there is no page
         token. Ended runs are not read.
         """
         valid.page_limit(limit)
@@ -265,7 +267,7 @@ class Health(Repository):
 
 
 def _facts(unit: Unit, rows: Sequence[JudgedRow], now: datetime) -> list[Facts | CorruptData]:
-    """Return the facts of at most 500 runs, in few statements for all; for a run that cannot be read, why."""
+    """Return the facts of at most 500 runs, read by a few statements, or the error for a run that cannot be read."""
     if not rows:
         return []
     ids = [row["id"] for row in rows]
@@ -286,11 +288,11 @@ def _facts(unit: Unit, rows: Sequence[JudgedRow], now: datetime) -> list[Facts |
 
 
 def _with_shortage(facts: Facts, force: Workforce, now: datetime) -> Facts:
-    """Return the facts with why no worker takes the run, if it waits for one."""
+    """Return the facts, with the reason why no worker takes the run if it waits for one."""
     if not waits_for_worker(facts, now):
         return facts
     short = force.shortage(facts.workflow_name, facts.app_version)
-    waits = facts.status != "queued" or short.reason in UNSERVED  # with a worker, it waits for its turn
+    waits = facts.status != "queued" or short.reason in UNSERVED  # a queued run with a worker only waits for its turn
     return replace(facts, shortage=short) if waits else facts
 
 
@@ -321,7 +323,7 @@ def _facts_of(row: JudgedRow, silent_since: datetime | None, questions: tuple[Pe
 
 
 def _sound(found: FoundRows[RowT], damaged: dict[str, CorruptData]) -> Iterator[RowT]:
-    """Return the rows that can be read. The others are noted with their run."""
+    """Yield the rows that can be read. Put the errors of the others into ``damaged``, by run id."""
     for at, row in enumerate(found.rows):
         if isinstance(row, CorruptData):
             for run_id in found.columns(at, ["run_id"]) or ():

@@ -1,8 +1,8 @@
-"""The state of a run, derived from what is stored (workflows W-97, W-98). Reads and writes nothing.
+"""Derive the state of a run from its stored facts (workflows W-97, W-98), without access to the database.
 
 The stored status says what was decided; whether a running run is still driven depends on the time. The rules are those
-of `claims.kinds`: a lease that ends exactly now is alive, a run whose ``wake_at`` is in the future is left alone, and a
-foreign run is silent when its row was not changed for 30 seconds.
+of `claims.lists`: a lease that ends exactly now is alive, a run whose ``wake_at`` is in the future is left alone, and a
+running run of a program without claims is abandoned when its row was not changed for 30 seconds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lastlight_state.workflows.words import GRACE, LIVE, TERMINAL
 
 
 class Blocked(Record):
-    """The event or question that a run waits for.
+    """The event or question that a run waits for, by ``kind``.
 
-    ``kind`` is ``approval`` or ``human_request`` (``id`` and ``node`` are those of the first of ``count`` pending ones,
-    ``label`` is that of its node, or else the name of the gate or node), ``timer`` (see ``until``), ``signal`` (``id``
-    is its name, ``label`` the correlation id), ``operator``, ``queue``, ``workflow_disabled`` (``id`` is the workflow),
-    or ``worker``: nobody drives the run, and ``id`` is its last owner. After a minute ``label`` says why no worker has
-    taken it.
+    For ``approval`` and ``human_request``, ``id`` and ``node`` are those of the first of ``count`` pending questions;
+    ``label`` is the label of its node, or else the name of the gate or node. For ``timer``, ``until`` is the time. For
+    ``signal``, ``id`` is the signal's name and ``label`` the correlation id. For ``workflow_disabled``, ``id`` is the
+    workflow. For ``worker``, nobody drives the run and ``id`` is its last owner; after a minute ``label`` says why no
+    worker has taken it. The other kinds are ``operator`` and ``queue``.
     """
 
     kind: str
@@ -39,15 +39,15 @@ class Blocked(Record):
 
 
 class RunState(Record):
-    """The state of a run at ``computed_at``: its stored ``status``, and what that means at this moment.
+    """The state of a run at ``computed_at``, derived from its stored ``status`` and other facts.
 
-    ``state`` of an ended run is its status; of a queued run ``queued`` or ``delayed``; of a paused run
+    The ``state`` of an ended run is its status; of a queued run ``queued`` or ``delayed``; of a paused run
     ``waiting_approval``, ``waiting_person``, ``waiting_timer``, ``waiting_signal`` or ``paused``; of a running run
     ``running``, ``offered`` (any worker may take it), ``stopping`` (a cancel was requested), ``stale`` (its owner is
     silent), ``busy`` (its lease is over, but its owner is alive) or ``orphaned`` (never claimed). It is
-    ``waiting_worker`` if the run is offered, due or queued, and no worker has taken it for more than a minute; one that
-    is queued only if no worker serves it. It is ``unknown`` for a status of a newer version. ``unhealthy`` lists what
-    is wrong; it is empty for a healthy run.
+    ``waiting_worker`` if the run is offered or due and no worker has taken it for more than a minute, or if it is
+    queued for that long and no worker serves it. It is ``unknown`` for a status of a newer version. ``unhealthy`` lists
+    what is wrong; it is empty for a healthy run.
     """
 
     status: str
@@ -58,7 +58,7 @@ class RunState(Record):
 
 
 class UnhealthyRun(Record):
-    """A live run that has a problem."""
+    """A live run with a problem; ``state.unhealthy`` lists what is wrong."""
 
     id: str
     workflow_name: str
@@ -67,15 +67,15 @@ class UnhealthyRun(Record):
     state: RunState
 
 
-#: Whether the owner of a claim is alive, as far as the caller can tell.
+#: A callback that returns true if the owner of a claim is alive, as far as the caller can tell.
 OwnerAlive = Callable[[str], bool]
 
-#: How long a holder may take to end a run after a cancel request.
+#: The time in which a holder should end a run after a cancel request.
 CANCEL_PATIENCE = timedelta(seconds=60)
-#: How long an execution in flight may go without a heartbeat.
+#: The time that an execution in flight may go without a heartbeat.
 EXECUTION_PATIENCE = timedelta(minutes=15)
 
-#: States that say more than that the run waits for a worker.
+#: States that are not replaced by ``waiting_worker``, because they say more.
 _KEPT = ("stale", "orphaned", "stopping")
 _GATE = (None, "gate")
 _WAITING = {"approval": "waiting_approval", "human_request": "waiting_person"}
@@ -97,10 +97,11 @@ class PendingQuestions:
 
 @dataclass(frozen=True)
 class Facts:
-    """The stored facts of a run, all of one moment. ``updated_at`` is None unless the run is running without a lease.
+    """The stored facts of a run, read from one snapshot.
 
-    ``status_since`` is when it got its status, ``disabled_since`` when its workflow was switched off, ``silent_since``
-    the oldest last sign of life among its executions in flight.
+    ``updated_at`` is None unless the run is running without a lease. ``status_since`` is the time when the run got its
+    status, ``disabled_since`` when its workflow was switched off. ``silent_since`` is the oldest last sign of life
+    among its executions in flight.
     """
 
     status: str
@@ -124,17 +125,17 @@ class Facts:
     silent_since: datetime | None = None
     app_version: str | None = None
     questions: tuple[PendingQuestions, ...] = ()
-    #: Why no worker takes the run, if it `waits_for_worker`.
+    #: The reason why no worker takes the run, if it `waits_for_worker`.
     shortage: Shortage | None = None
 
     @property
     def earliest(self) -> PendingQuestions | None:
-        """Return the question that was asked first."""
+        """Return the questions of the kind that was asked first, or None without questions."""
         return min(self.questions, key=lambda question: (question.asked_at, question.id), default=None)
 
 
 def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -> RunState:
-    """Return the state of a run. ``owner_alive`` is called only for an owner whose lease is over."""
+    """Return the state of a run at ``now``. Calls ``owner_alive`` only for an owner whose lease is over."""
     abandoned = facts.status == "running" and is_abandoned(facts, now)
     owner = facts.claim_owner if abandoned else None
     busy = owner is not None and owner_alive is not None and bool(owner_alive(owner))
@@ -154,7 +155,7 @@ def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -
 
 
 def free_since(facts: Facts, now: datetime) -> datetime | None:
-    """Return since when a worker could take or admit the run, or None if it cannot."""
+    """Return the time since which a worker could take or admit the run, or None if no worker can."""
     if facts.status not in LIVE or _ahead(facts.wake_at, now):
         return None
     if facts.status == "paused":
@@ -171,13 +172,13 @@ def free_since(facts: Facts, now: datetime) -> datetime | None:
 
 
 def waits_for_worker(facts: Facts, now: datetime) -> bool:
-    """True if a worker could have taken or admitted the run for a minute."""
+    """True if a worker could have taken or admitted the run for at least a minute."""
     since = free_since(facts, now)
     return since is not None and since <= now - WAITS_AFTER
 
 
 def is_abandoned(facts: Facts, now: datetime) -> bool:
-    """Return whether a running run may be taken from its last holder."""
+    """True if a running run may be taken from its last holder."""
     if _ahead(facts.wake_at, now):
         return False
     if facts.lease_expires_at is not None:
@@ -258,9 +259,9 @@ def _blocked_in_pause(facts: Facts) -> Blocked | None:
 
 
 def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, bool], ...]:
-    """Return each word of ``unhealthy``, and whether it applies.
+    """Return pairs of a word of ``unhealthy`` and True if it applies to the run.
 
-    ``lost``: abandoned, and its owner not known to be alive.
+    ``lost`` is true for an abandoned run whose owner is not known to be alive.
     """
     live, running = facts.status in LIVE, facts.status == "running"
     free = facts.claim_owner is None and not _is_foreign(facts)  # taking it costs no restart
@@ -278,7 +279,7 @@ def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, boo
 
 
 def _is_stuck(facts: Facts) -> bool:
-    """Return whether nothing that is stored will ever wake a paused run. Only an operator ends an operator's pause."""
+    """True if no stored time, signal or question will ever wake a paused run, and no operator has paused it."""
     if facts.wake_at is not None:
         return False
     if facts.pause_reason in _GATE:
@@ -287,7 +288,7 @@ def _is_stuck(facts: Facts) -> bool:
 
 
 def _is_foreign(facts: Facts) -> bool:
-    """Return whether it is a foreign row: no owner, no lease, and no transition of this library (workflows W-49)."""
+    """True if another program wrote the run: no owner, no lease, no transition of this library (workflows W-49)."""
     return facts.claim_owner is None and facts.lease_expires_at is None and facts.transition_seq == 0
 
 

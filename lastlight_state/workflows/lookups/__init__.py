@@ -1,4 +1,4 @@
-"""Look-ups: reads about runs, each from an index."""
+"""Look-ups: queries about runs, each served by an index."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from lastlight_state.workflows.runs.lists import summaries
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS
 from lastlight_state.workflows.words import TERMINAL, RunStatus
 
-# Reads of several statements about one run, all of one moment: the history of a task, and what a resume needs.
+# The history of a task: several statements about one node of a run, read from one snapshot.
 
 _e = EXECUTIONS.c
 _run_id = bind("run_id", NODES.c.run_id)
@@ -97,7 +97,7 @@ WAITS = prepared(
 
 
 def task(unit: Unit, run_id: str, ref: NodeRef, now: datetime) -> TaskStory:
-    """Return the history of a node. Raises `NotFound`."""
+    """Return the history of a node in one iteration. Raises `NotFound`."""
     here = key(run_id, ref)
     node = unit.find(Node.of, FIND, here)
     attempts = unit.rows(ATTEMPTS, here)
@@ -131,7 +131,7 @@ _NAMES, _REPOS = ["workflow_names"], ["repos"]
 
 
 class Lookups(Repository):
-    """``store.workflows.lookups``"""
+    """``store.workflows.lookups``: find, count and list runs, their transitions, tasks and errors."""
 
     def find_for_trigger(
         self,
@@ -141,9 +141,10 @@ class Lookups(Repository):
         statuses: Sequence[RunStatus] | None = None,
         order: Order = "newest",
     ) -> RunSummary | None:
-        """Return the newest run of a trigger, or None. With ``"oldest"`` and the live statuses: the first run.
+        """Return the newest or the oldest run of a trigger, or None if no run passes the filters.
 
-        Reads all runs of the trigger that have these statuses.
+        With ``"oldest"`` and the live statuses: the live run that started first. Reads all runs of the trigger that
+        have these statuses.
         """
         found = statements.filled(statements.of_trigger(trigger_id, workflow_names, statuses))
         valid.word("order", order, sql.ORDERS)
@@ -156,7 +157,7 @@ class Lookups(Repository):
     def latest_by_workflow(
         self, trigger_id: str, names: Sequence[str], *, statuses: Sequence[RunStatus] | None = None
     ) -> dict[str, RunSummary]:
-        """Return the newest run of a trigger in each of these workflows (at most 50), if there is one."""
+        """Return by workflow name the newest run of a trigger in each of these workflows (at most 50) that has one."""
         found = statements.filled(statements.of_trigger(trigger_id, names, statuses))
         if found is None:
             return {}
@@ -165,7 +166,7 @@ class Lookups(Repository):
         return {run.workflow_name: run for run in runs}
 
     def list_children(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
-        """Return a page of the children of a run, newest first. Raises `NotFound` for an unknown run."""
+        """Return a page of the child runs of a run, newest first. Raises `NotFound` for an unknown run."""
         read = rows.page_of(sql.CHILDREN, lambda row: row, limit, page_token, run_id=run_id)
 
         def work(unit: Unit) -> Page[RunSummary]:
@@ -175,9 +176,9 @@ class Lookups(Repository):
         return self._viewing(work)
 
     def list_ancestors(self, run_id: str, *, limit: int = 1_000) -> tuple[RunAncestor, ...]:
-        """Return the run itself, its parent, and so on: at most ``limit`` runs (1 to 1,000).
+        """Return a run, its parent, the parent's parent and so on: at most ``limit`` runs (1 to 1,000).
 
-        The chain ends at a missing parent, or where a cycle would begin again. Raises `NotFound`.
+        The chain ends at a missing parent, or before a run would be repeated. Raises `NotFound`.
         """
         values = {"run_id": run_id, "most": valid.number("limit", limit, least=1, most=statements.MOST_ANCESTORS)}
         chain: dict[str, RunAncestor] = {}
@@ -192,12 +193,12 @@ class Lookups(Repository):
     def list_transitions(
         self, run_id: str, *, order: Order = "newest", limit: int = 50, page_token: str | None = None
     ) -> Page[RunTransition]:
-        """Return a page of the changes of a run's status, by number. Raises `NotFound` for an unknown run."""
+        """Return a page of a run's transitions, ordered by their number. Raises `NotFound` for an unknown run."""
         listing = sql.TRANSITION_ORDERS[valid.word("order", order, sql.ORDERS)]
         return self._reading(rows.page_of(listing, RunTransition.of, limit, page_token, run_id=run_id))
 
     def count(self, which: RunFilter = NO_FILTER, *, at_most: int = 10_000) -> Count:
-        """Return how many runs pass the filter, counted up to ``at_most`` (1 to 1,000,000), which bounds the cost."""
+        """Return the number of runs that pass the filter. Counting stops at ``at_most`` (1 to 1,000,000) runs."""
         found = statements.filled(statements.counted(which))
         valid.number("at_most", at_most, least=1, most=statements.MOST_COUNTED)
         if found is None:
@@ -207,7 +208,7 @@ class Lookups(Repository):
         return Count(value=min(runs, at_most), exact=runs <= at_most)
 
     def names(self, *, limit: int = 500, page_token: str | None = None) -> Page[str]:
-        """Return a page of names of workflows that have runs, ascending. The cost does not grow with their number."""
+        """Return a page of names of workflows that have runs, ascending. The cost does not grow with their runs."""
         valid.page_limit(limit)
         [after] = pages.key(_NAMES, page_token, (str,)) or [""]
 
@@ -221,10 +222,10 @@ class Lookups(Repository):
         return Page(items=tuple(row["name"] for row in items), next_page_token=token, damaged=damaged)
 
     def repos(self, *, limit: int = 500, page_token: str | None = None) -> Page[RepoRuns]:
-        """Return a page of repositories that have runs, by owner and name; those without an owner come first.
+        """Return a page of repositories that have runs, by owner and name; repositories without owner come first.
 
-        Foreign rows that hold ``owner/name`` as one text count with the others of that repository. Each call reads an
-        index of all runs, because it counts them. Repositories that cannot be read are on the first page.
+        Rows of other programs that hold ``owner/name`` as one text count for the same repository. Each call reads an
+        index of all runs, because it counts them. Damaged rows are reported with the first page.
         """
         valid.page_limit(limit)
         after = tuple(pages.key(_REPOS, page_token, (str, str)) or ("", ""))
@@ -238,14 +239,14 @@ class Lookups(Repository):
     def activity(self, owner: str | None, repo: str, *, since: datetime) -> tuple[RunActivity, ...]:
         """Return the runs of a repository that started at ``since`` or later, counted by workflow and status.
 
-        Runs of which neither can be read are logged and left out.
+        Groups of runs whose workflow or status cannot be read are logged and left out.
         """
         values = {**repos.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
         found, _ = self._reading(lambda unit: unit.sound(sql.ACTIVITY, values))
         return tuple(map(RunActivity.of, found))
 
     def _ended(self, run_ids: Collection[str]) -> dict[str, bool]:
-        """Return for each of these runs whether it has ended. Unknown runs are left out."""
+        """Return by run id True for each of these runs that has ended, else False. Leaves out unknown runs."""
         wanted = as_list([{"run_id": run_id} for run_id in run_ids])
         found = self._reading(lambda unit: unit.rows(sql.STATUSES, {"runs": wanted}))
         return {row["id"]: row["status"] in TERMINAL for row in found}
@@ -253,16 +254,16 @@ class Lookups(Repository):
     def get_task(self, run_id: str, node: NodeRef) -> TaskStory:
         """Return the history of a node in one iteration: its attempts, and the questions that it waited for.
 
-        Raises `NotFound` for an unknown run, and for a node that has neither a row nor an attempt.
+        Raises `NotFound` for an unknown run, or for a node without a row and without an attempt.
         """
         now = self._now()
         return self._viewing(lambda unit: task(unit, run_id, node, now))
 
     def get_errors(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """Return one line for each failed or cancelled run among up to 500, by run id.
+        """Return by run id one line for each failed or cancelled run among up to 500 runs.
 
-        The line is the first one of the error, or the reason that was given. Leaves out runs that do not exist, other
-        runs, and runs without an error or reason.
+        It is the first line of the error, or of the reason that was given. Leaves out unknown runs, runs with another
+        status, and runs without an error or reason.
         """
         ids = valid.several("run_ids", run_ids)
         valid.at_most("run_ids", ids, 500)
@@ -278,14 +279,14 @@ class Lookups(Repository):
     ) -> Page[ExecutionSummary]:
         """Return a page of executions from ``since`` on whose error or skill contains the text, newest first.
 
-        The text has no wildcards; ASCII letters match in both cases. Reads all executions from ``since`` on.
+        The text has no wildcards; ASCII letters match upper and lower case. Reads all executions from ``since`` on.
         """
         given = statements.search(text, since)
         return self._page_as(sql.SEARCH, ExecutionSummary.of, given, limit, page_token)
 
 
 def _folded(rows: Sequence[RepoRow]) -> dict[tuple[str, str], RepoRuns]:
-    """Return the repositories by owner and name, with both ways to store them added up."""
+    """Return repositories by owner and name, adding up the rows that store the same repository in two ways."""
     found: dict[tuple[str, str], RepoRuns] = {}
     for row in rows:
         owner, repo = repos.split_legacy(row["owner"], row["repo"])

@@ -13,7 +13,7 @@ from lastlight_state.workflows.rows import RunTransitionRow
 
 
 class Count(Record):
-    """A number of runs. If it is not ``exact``, counting stopped there and there are more."""
+    """A number of runs. If ``exact`` is false, counting stopped at ``value`` and there are more runs."""
 
     value: int
     exact: bool
@@ -37,7 +37,7 @@ class AncestorRow(TypedDict):
 
 
 class RunAncestor(Record):
-    """A run in a chain of parents: itself at depth 0, its parent at 1."""
+    """A run in a chain of parents: the first run has depth 0, its parent depth 1."""
 
     depth: int
     id: str
@@ -59,7 +59,7 @@ class RunAncestor(Record):
 
 
 class RunTransition(Record):
-    """One change of a run's status, or a note (``from_status`` and ``to_status`` are equal), numbered from 1."""
+    """One change of a run's status, or a note with equal ``from_status`` and ``to_status``. Numbered from 1."""
 
     run_id: str
     seq: int
@@ -87,7 +87,7 @@ class RepoRuns(Record):
 
     @property
     def qualified(self) -> str:
-        """Return ``owner/repo``, or the bare name."""
+        """Return ``owner/repo``, or only the name if the owner is unknown."""
         return self.repo if self.owner is None else f"{self.owner}/{self.repo}"
 
 
@@ -124,7 +124,7 @@ class WaitRow(TypedDict):
 
 
 class TaskWait(Record):
-    """A question of a node. ``kind`` is ``approval`` or ``human_request``; ``answered_by`` is who ended it.
+    """A question of a node. ``kind`` is ``approval`` or ``human_request``; ``answered_by`` is the person who ended it.
 
     An overdue question reads as expired.
     """
@@ -146,9 +146,9 @@ class TaskStory(Record):
     """The history of a node in one iteration.
 
     ``attempts`` are its executions in order (the last 500), ``waits`` its questions (the last 100). ``started_at`` is
-    the start of the first attempt shown, ``finished_at`` the end of the last one, None while it runs. ``cached``: the
-    last attempt reused a result. ``node`` is None if the node has no row; ``latest_iteration`` is the highest one that
-    has a row.
+    the start of the first attempt shown, ``finished_at`` the end of the last attempt, None while it runs. ``cached`` is
+    true if the last attempt reused a result. ``node`` is None if the node has no row in this iteration;
+    ``latest_iteration`` is the highest iteration that has a row.
     """
 
     run_id: str

@@ -1,4 +1,4 @@
-"""The statements of `lookups`."""
+"""The SQL statements of `lookups`, and the checks of its arguments."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from lastlight_state.workflows.rows import RunTransitionRow
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY as RUN_SUMMARY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
 
-# What `lookups` accepts, checked before any statement, and the conditions of its filters of runs.
+# Checks of the arguments of `lookups`, before any statement, and the conditions of its filters of runs.
 #
-# These queries have no order to keep, so a filter of several values is one condition.
+# These queries need no order, so a filter of several values is a single condition.
 
 _MOST = limits_of(RUNS)
 
-#: The filters of a query, each with its number of parameters. There is one statement for each shape.
+#: The names of a query's filters, each with its number of parameters. Each shape has a compiled statement.
 FilterShape: TypeAlias = tuple[tuple[str, int], ...]
 
-#: The most runs that a count counts.
+#: The greatest number up to which runs are counted.
 MOST_COUNTED = 1_000_000
-#: The most ancestors of a run that are listed.
+#: The most runs that a list of ancestors returns.
 MOST_ANCESTORS = 1_000
 
 _LONGEST_TEXT = 256
@@ -68,12 +68,12 @@ _ONE: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def conditions(shape: FilterShape) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of a shape."""
+    """Return the SQL conditions of the filters in a shape."""
     return [AnyOf(name, _SEVERAL[name], size).condition if size else _ONE[name] for name, size in shape]
 
 
 def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
-    """Return the shape and the parameters of the given filters. None if an empty sequence makes the result empty."""
+    """Return the shape and parameters of the given filters, or None if an empty sequence makes the result empty."""
     shape: list[tuple[str, int]] = []
     values: Row = {}
     for name, value in given.items():
@@ -93,13 +93,13 @@ def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
 
 
 def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: Sequence[str] | None) -> Row:
-    """Return the filters of runs of a trigger."""
+    """Return the checked filters of runs of a trigger."""
     given = shared.list_filters(statuses, workflow_names, None, None)
     return {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id), **given}
 
 
 def counted(which: RunFilter) -> Row:
-    """Return the filters of a count."""
+    """Return the checked filters of a count of runs."""
     valid.group("filter", which, RunFilter)
     given = shared.list_filters(which.statuses, which.workflow_names, which.repo, which.since, which.until)
     trigger_id = valid.optional("trigger_id", which.trigger_id, _MOST.trigger_id)
@@ -107,7 +107,7 @@ def counted(which: RunFilter) -> Row:
 
 
 def search(text: str, since: datetime) -> Row:
-    """Return the filters of a search: the text as a LIKE pattern without wildcards, its ASCII letters in lower case."""
+    """Return the filters of a search: its start and a LIKE pattern, escaped, with ASCII letters in lower case."""
     text = valid.content("text", text, _LONGEST_TEXT)
     if not text.strip():
         raise InvalidValue("text", "must not be blank")
@@ -147,18 +147,18 @@ class RepoRow(TypedDict):
 _c = RUNS.c
 _newest = (_c.started_at.desc(), _c.id.desc())
 ORDERS = {"newest": _newest, "oldest": (_c.started_at.asc(), _c.id.asc())}
-#: The start of a run, written so that no index serves it: otherwise Postgres may walk all runs by start to find a
-#: trigger's first one.
+#: The start of a run, written so that no index serves it: otherwise Postgres may read all runs by their start to find
+#: the first run of a trigger.
 _begun = sa.func.coalesce(_c.started_at, _c.updated_at)
 _FIRST = {"newest": (_begun.desc(), _c.id.desc()), "oldest": (_begun.asc(), _c.id.asc())}
 
 
-#: How a trigger's runs are read where large values lie inside the rows.
+#: The self-join that reads a trigger's runs in databases that keep large values inside the rows.
 _TRIGGERED = SelfJoin(COVERED, NarrowIndex("ix_workflow_runs_trigger_started", ("trigger_id",)), (_c.started_at, _c.id))
 
 
 def _of_trigger(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
-    """Return the runs of one trigger, by its index. Only these are sorted."""
+    """Return the SELECT of one trigger's runs, found by its index. Only these runs are sorted."""
     return sa.select(*shown).where(*conditions(shape))
 
 
@@ -168,7 +168,7 @@ def _beside(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
 
 @shaped
 def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement[RunSummaryRow]:
-    """Return the first run of a trigger in this order."""
+    """Return the statement for the first run of a trigger in this order."""
     plain, beside = (
         runs(shape, *RUN_SUMMARY).order_by(*_FIRST[order]).limit(number(1)) for runs in (_of_trigger, _beside)
     )
@@ -177,7 +177,7 @@ def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> State
 
 @shaped
 def latest_by_workflow(shape: FilterShape) -> Statement[RunSummaryRow]:
-    """Return the newest run of a trigger in each of its workflows."""
+    """Return the statement for the newest run of a trigger in each workflow."""
     plain, beside = (_newest_of_each(runs, shape) for runs in (_of_trigger, _beside))
     return Statement(plain, beside, row=RunSummaryRow)
 
@@ -190,7 +190,7 @@ def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> 
 
 @shaped
 def counting(shape: FilterShape) -> Statement[CountRow]:
-    """Return how many runs there are, up to ``:most``."""
+    """Return the statement that counts runs up to ``:most``."""
     counted = sa.select(number(1).label("one")).select_from(RUNS).where(*conditions(shape))
     found = counted.limit(bind("most", _c.restart_count)).subquery()
     return prepared(sa.select(sa.func.count().label("runs")).select_from(found), CountRow)
@@ -217,7 +217,7 @@ _chain = _self.union_all(
         _PARENT.c.id == _self.c.parent_run_id, _self.c.depth + 1 < sa.bindparam("most", type_=sa.Integer)
     )
 )
-#: A run and its parents. A cycle repeats up to ``:most`` rows; the reader stops at an id that comes again.
+#: A run and its ancestors. A cycle repeats up to ``:most`` rows; the reader stops at a repeated id.
 ANCESTORS = prepared(
     sa.select(*(_c[name] for name in RunAncestor.model_fields if name != "depth"), _chain.c.depth)
     .join_from(_chain, RUNS, _c.id == _chain.c.id)
@@ -244,13 +244,13 @@ def _smallest_after(name: Any) -> sa.Select[Any]:
 
 _first = _smallest_after(bind("after", _c.workflow_name)).cte(recursive=True)
 _names = _first.union_all(sa.select(_smallest_after(_first.c.name).scalar_subquery()).where(_first.c.name.is_not(None)))
-#: Steps from name to name by their index, however many runs each has.
+#: The names of workflows. Steps from one name to the next in their index, however many runs each has.
 NAMES = prepared(
     sa.select(_names.c.name).where(_names.c.name.is_not(None)).limit(sa.bindparam("most", type_=sa.Integer)),
     NameRow,
 )
 
-#: Reads an index of all runs once, because it counts them.
+#: The repositories of all runs. Reads an index of all runs once, because it counts them.
 REPOS = prepared(
     through(sa.select(_c.owner, _c.repo), RUNS, "ix_workflow_runs_repo")
     .add_columns(sa.func.count().label("runs"), sa.func.max(_c.started_at).label("last_run_at"))
@@ -271,7 +271,7 @@ _active = sa.union_all(
     _runs_of_repo(_c.owner == bind("repo_owner", _c.owner), _c.repo == _repo_name),
     _runs_of_repo(_c.owner.is_(None), _c.repo == bind("qualified", _c.repo)),
 ).subquery()
-#: Both ways to store the repository, each a range of the index.
+#: The runs of a repository by workflow and status. Each of the two ways to store it is one range of the index.
 ACTIVITY = prepared(
     sa.select(_active.c.workflow_name, _active.c.status, sa.func.count().label("runs"))
     .group_by(_active.c.workflow_name, _active.c.status)
@@ -281,7 +281,8 @@ ACTIVITY = prepared(
 
 _e = EXECUTIONS.c
 _pattern = bind("pattern", _e.error)
-#: ``lower`` changes ASCII letters only; on Postgres because the columns have the collation C.
+#: Executions whose error or skill contains a text. ``lower`` changes ASCII letters only; on Postgres because the
+#: columns have the collation C.
 SEARCH = Listing(
     "errors",
     SUMMARY,
@@ -327,6 +328,6 @@ def _ends(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     )
 
 
-#: Why runs have failed or were cancelled: the detail of the last change of their status, which is a narrow row, while
-#: the error of a run stands behind its large values.
+#: The reasons why runs failed or were cancelled: the detail of the last change of their status. That row is narrow,
+#: while the error of a run is slow to read behind the run's large values.
 ENDS = Family("run", _ends, EndedRow)
