@@ -1,8 +1,8 @@
-"""The columns of a run that hold its claim, and what a take, a release and an end write into them.
+"""The columns of a run that hold its claim, and the values that a take, a release and an end write into them.
 
-A renewal writes the run's lease alone (`leases`), which follows these columns. The epoch grows whenever a claim begins
-or ends, and never falls, so an earlier holder stays fenced. A take saves what it replaces in the ``previous_`` columns,
-and a release puts that back. A transfer leaves them alone.
+A renewal writes only the run's row in `run_leases`. The epoch grows whenever a claim begins or ends, and never falls,
+so an earlier holder stays fenced. A take saves the values that it replaces in the ``previous_`` columns, and a release
+restores them. A transfer leaves the ``previous_`` columns alone.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from lastlight_state.db.rows.statements import bind
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.workflows.tables import LEASES, RUNS
 
-# The lease of a running run, which stands in a row beside it (`RunLeaseModel`).
+# The lease of a running run, a row of its own in `run_leases` (`RunLeaseModel`).
 #
-# A run's own columns say what the last take or release made of them. While somebody holds the run, its lease is
-# renewed beside it and its own columns stay; the two belong together where their epochs are equal. So a row beside it
-# that does not fit, whatever the reason, changes nothing: what the run itself says is so.
+# The last take or release wrote the run's own columns. While somebody holds the run, renewals change only the lease
+# row. A lease row counts only if its epoch equals the run's epoch; otherwise, for whatever reason, the run's own
+# columns count.
 
 
 def present(name: str, beside: sa.FromClause | None = None) -> sa.ColumnElement[Any]:
-    """Return the run's ``heartbeat_at`` or ``lease_expires_at`` as it was last renewed.
+    """Return the expression for a run's ``heartbeat_at`` or ``lease_expires_at`` after its last renewal.
 
-    Looks the row beside the run up by its key, unless it is one that the statement reads anyway.
+    Looks the lease row up by its key, unless ``beside`` names the lease rows that the statement reads anyway.
     """
     own = RUNS.c[name]
     if beside is not None:
@@ -46,10 +46,10 @@ _LONG_AGO: sa.ColumnElement[Any] = sa.literal_column("'0001-01-01T00:00:00.000Z'
 
 
 def due(shown: Iterable[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Return the leases that somebody has to look at by ``:at``.
+    """Return a SELECT of the lease rows whose ``due_at`` is not after ``:at``.
 
-    Postgres guesses a third of the table for an open range, and for what is due all of it once its statistics are an
-    hour old: then it would read the table. For a closed range whose ends it does not know it guesses one in 200.
+    For an open range Postgres expects a third of the table, and all of it once its statistics are an hour old: then it
+    would scan the table. For a closed range with unknown ends it expects one row in 200.
     """
     first, last = (sa.select(sa.cast(end, _due_at.type)).scalar_subquery() for end in (_LONG_AGO, _due_at))
     return sa.select(*shown).where(LEASES.c.due_at.between(first, last), *conditions)
@@ -83,7 +83,7 @@ class KeptRow(TypedDict):
     transition_seq: int
 
 
-#: What statements of claims return: the columns of a `ClaimedRow`.
+#: The columns that statements of claims return: those of a `ClaimedRow`.
 CLAIMED = (
     RUNS.c.id,
     RUNS.c.claim_owner,
@@ -95,19 +95,19 @@ CLAIMED = (
     RUNS.c.transition_seq,
 )
 
-#: Those of them that a take keeps or counts up. A run is taken only if they can be read.
+#: The columns that a take keeps or counts up. A run is taken only if they can be read.
 KEPT = (RUNS.c.id, RUNS.c.claim_epoch, RUNS.c.restart_count, RUNS.c.cancel_requested_at, RUNS.c.transition_seq)
 
-#: Columns and what a statement sets them to.
+#: The new values that a statement sets, by column.
 Sets = Mapping[str, Any]
 
 _at = bind("at", RUNS.c.updated_at)
 
 
 def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
-    """Return the changes by which ``:claim_owner`` holds the run until ``:lease_expires_at``.
+    """Return the values of a run that ``:claim_owner`` holds until ``:lease_expires_at``.
 
-    The sign of life never moves back.
+    ``heartbeat_at`` never moves back.
     """
     return {
         "claim_owner": sa.bindparam("claim_owner"),
@@ -119,7 +119,7 @@ def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
 
 
 def _saved(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]) -> Sets:
-    """Return the run before the take."""
+    """Return the values of the ``previous_`` columns: the run as it was before the take."""
     return {
         "previous_owner": RUNS.c.claim_owner,
         "previous_heartbeat_at": heartbeat_at,
@@ -129,25 +129,25 @@ def _saved(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]
     }
 
 
-#: A claim begins on a run that somebody may hold.
+#: The values that begin a claim on a run that somebody may hold.
 HELD = _held(HEARTBEAT_AT)
 _was = _saved(HEARTBEAT_AT, LEASE_END)
 
-#: The run before the take, unless an earlier take has saved it: for a holder that takes its own run again.
+#: The ``previous_`` columns, unless an earlier take has saved them: for a holder that takes its own run again.
 SAVED_ONCE: Sets = {
     name: sa.case((RUNS.c.previous_status.is_(None), saved), else_=RUNS.c[name]) for name, saved in _was.items()
 }
 
-#: What a take of a run writes that somebody may hold. Status and counters come from the statement.
+#: The values that a take writes to a run that somebody may hold. The statement itself adds status and counters.
 TAKEN: Sets = {**HELD, **_was}
 
-#: The same for a run that nobody holds, such as one that is admitted: no row beside it is looked up.
+#: The values that a take writes to a run that nobody holds, such as an admitted one. No lease row is looked up.
 FIRST_TAKEN: Sets = {**_held(RUNS.c.heartbeat_at), **_saved(RUNS.c.heartbeat_at, RUNS.c.lease_expires_at)}
 
 _ended = RUNS.c.claim_owner.is_not(None)
 
-#: A claim ends: nobody holds the run, and the epoch grows. ``previous_owner`` keeps its last holder, ``heartbeat_at``
-#: the last sign of life.
+#: The values that end a claim: nobody holds the run, and the epoch grows. ``previous_owner`` keeps the last holder,
+#: ``heartbeat_at`` the last sign of life.
 END_CLAIM: Sets = {
     "heartbeat_at": HEARTBEAT_AT,
     "claim_epoch": sa.case((_ended, RUNS.c.claim_epoch + 1), else_=RUNS.c.claim_epoch),
@@ -157,9 +157,9 @@ END_CLAIM: Sets = {
     "lease_expires_at": None,
 }
 
-#: A release: the run is as before the take, except for the epoch. A run that had no owner is offered to anybody at
-#: once: with its old grace it would look abandoned, and a shutdown in good order would cost a restart. ``:retry_at``
-#: delays the next take.
+#: The values of a release: the run is as before the take, except for the epoch. A run that had no owner is offered to
+#: anybody at once: with its old grace it would look abandoned, and an orderly shutdown would cost a restart.
+#: ``:retry_at`` delays the next take.
 PUT_BACK: Sets = {
     "claim_owner": sa.case((RUNS.c.previous_status.is_not(None), RUNS.c.previous_owner)),
     "claim_epoch": RUNS.c.claim_epoch + 1,

@@ -1,8 +1,8 @@
-"""What statements about executions share: their columns, how an execution went, and the sums over many.
+"""Parts that statements about executions share: columns, the outcome, sums, and the states of nodes.
 
-Programs before this library stored no outcome. It is derived from their other columns, by one rule that is written
-twice: as a condition in SQL (`OUTCOME`), and for rows already read (`outcome_of`). SQL alone would not do, because
-writes return bare columns: SQLite since 3.38 answers ``IS NULL`` wrongly in RETURNING.
+Programs before this library stored no outcome, so it is derived from their other columns. The rule is written twice:
+as a condition in SQL (`OUTCOME`), and in Python for rows already read (`outcome_of`). SQL alone is not enough, because
+writes return plain columns: SQLite since 3.38 answers ``IS NULL`` wrongly in RETURNING.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ from lastlight_state.workflows.words import (
 
 # The rows of a run's nodes, and how executions, questions and the end of a run set their states.
 #
-# Callers hold the lock of the run. Only a node that waits has a time or signal that it waits for: each statement that
-# leaves a waiting state clears them.
+# Callers hold the lock of the run's row. Only waiting nodes have a time or signal to wait for: each statement that ends
+# a waiting state clears these columns.
 
 _ANY = NODES.alias("node")
 _LATER = NODES.alias("later")
 
 #: The columns of a `Node`.
 NODE_COLUMNS = tuple(NODES.c)
-#: The columns of the primary key.
+#: The primary key columns of nodes.
 KEY = (NODES.c.run_id, NODES.c.node_id, NODES.c.iteration)
 #: The columns that say what a waiting node waits for.
 WAIT = ("wake_at", "waiting_for", "correlation_id")
 
 
 def param(name: str) -> sa.BindParameter[Any]:
-    """Return the parameter of a column."""
+    """Return the bound parameter for a column of nodes, with its name and type."""
     return bind(name, NODES.c[name])
 
 
-#: The node ``:run_id``, ``:node_id``, ``:iteration``.
+#: The conditions on the node with ``:run_id``, ``:node_id`` and ``:iteration``.
 NODE_HERE = tuple(column == param(column.name) for column in KEY)
 AT = bind("at", NODES.c.updated_at)
-#: A node that waits for nothing.
+#: The values of the columns `WAIT` for a node that waits for nothing.
 NO_WAIT: Mapping[str, None] = dict.fromkeys(WAIT)
-#: The time of a change, which never moves back.
+#: The new ``updated_at`` of a changed node, which never moves back.
 TOUCHED = {"updated_at": later_of(NODES.c.updated_at, AT)}
 
 
 def waits(state: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return whether a node in this state waits for something."""
+    """Return the SQL condition that a node's state is one of the waiting states."""
     return among(state, WAITING_NODE)
 
 
@@ -96,13 +96,13 @@ NODE_CLOSE = prepared(
 def label_of(
     run_id: sa.ColumnElement[str], node_id: sa.ColumnElement[Any], iteration: sa.ColumnElement[int]
 ) -> sa.ColumnElement[str | None]:
-    """Return the label of a node, given as columns of the statement around it. NULL if there is no such node."""
+    """Return a subquery for the label of a node, NULL if it is missing. Its arguments are columns around it."""
     here = (_ANY.c.run_id == run_id, _ANY.c.node_id == node_id, _ANY.c.iteration == iteration)
     return sa.select(_ANY.c.label).where(*here).scalar_subquery().label("label")
 
 
 def states_of(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
-    """Return an object of the nodes of a run, given as a column of the statement around it: id to latest state."""
+    """Return a subquery for a JSON object of a run's nodes, id to latest state. ``run_id`` is a column around it."""
     later = sa.exists().where(
         _LATER.c.run_id == _ANY.c.run_id, _LATER.c.node_id == _ANY.c.node_id, _LATER.c.iteration > _ANY.c.iteration
     )
@@ -111,7 +111,7 @@ def states_of(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
 
 
 def set_state(unit: Unit, run_id: str, node: NodeRef, state: NodeState, at: datetime) -> None:
-    """Set the state of a node of a locked run, whatever it was. Inserts the node if it is missing."""
+    """Set the state of a node of a locked run, whatever its state was. Inserts the node if it is missing."""
     unit.change(_SET_STATE, {**_key(run_id, node), "state": state, "at": at})
 
 
@@ -173,13 +173,13 @@ _c = EXECUTIONS.c
 #: The columns of an `Execution`: all but the output text.
 COLUMNS = shown(column for column in _c if column.name != "output_text")
 
-#: The execution ``:execution_id``.
+#: The condition on the execution with ``:execution_id``.
 HERE = _c.id == sa.bindparam("execution_id")
 
-#: Whether an execution has not ended.
+#: The condition that an execution has not ended.
 IN_FLIGHT = sa.and_(_c.finished_at.is_(None), _c.success.is_(None))
 
-#: The executions of a run, which are read whole and sorted.
+#: The index that finds the executions of a run. All of them are read and then sorted.
 BY_RUN = NarrowIndex("idx_executions_workflow_run", ("workflow_run_id",), ordered=False)
 
 _each = EXECUTIONS.alias("each")
@@ -188,20 +188,23 @@ _next_type = sa.select(sa.func.min(_each.c.trigger_type)).where(_each.c.trigger_
 _types = _first_type.union_all(sa.select(_next_type.scalar_subquery()).where(_first_type.c.word.is_not(None)))
 _known_types = sa.select(_types.c.word).where(_types.c.word.is_not(None))
 
-#: The executions of ``:trigger_id``, whatever its type. The index begins with the type, of which there are few: they
-#: are found in it from one to the next.
+#: The condition on executions of ``:trigger_id``, whatever its type. The index begins with the type: the few types
+#: that exist are read from the index, one after the other.
 OF_TRIGGER = sa.and_(AmongFew(_c.trigger_type, _known_types), _c.trigger_id == bind("trigger_id", _c.trigger_id))
 
 
 def covered(narrow: NarrowIndex) -> Covering:
-    """Return how executions are read where large values lie inside the rows."""
+    """Return the covering index of executions, for databases that keep large values inside the rows."""
     return Covering("ix_executions_usage", ("started_at", "id"), {"": narrow})
 
 
 def of_runs(
     shown: Sequence[sa.ColumnElement[Any]], *conditions: sa.ColumnElement[bool], by_run: bool = False
 ) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Return what is shown of the executions of some runs, or for each of the runs; and how that is read there."""
+    """Return two SELECTs of some runs' executions: a plain one, and one that reads by the covering index.
+
+    With ``by_run``, both are grouped by run.
+    """
     finding = SelfJoin(covered(BY_RUN), BY_RUN, (_c.started_at, _c.id))
     plain, beside = sa.select(*shown).where(*conditions), finding.select(shown, conditions)
     if not by_run:
@@ -211,7 +214,7 @@ def of_runs(
 
 _SAID_BY_STOP_REASON = {"skipped": "skipped", "error_quota": "deferred"}
 
-#: The outcome that is stored, or else what the other columns amount to.
+#: The stored outcome of an execution, or else the outcome derived from its other columns.
 OUTCOME = sa.case(
     (_c.outcome != constant("running"), _c.outcome),
     (_c.success == sa.true(), constant("succeeded")),
@@ -225,7 +228,7 @@ OUTCOME = sa.case(
 
 
 def outcome_of(row: OutcomeRow) -> str:
-    """Return `OUTCOME` of a row that was read."""
+    """Return the outcome of a row that was read, by the same rule as `OUTCOME`."""
     stored, success = row["outcome"], row["success"]
     if stored is not None and stored != "running":
         return str(stored)
@@ -237,7 +240,7 @@ def outcome_of(row: OutcomeRow) -> str:
 
 
 def duration(finished_at: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Return the stored duration, or else the time from the start to ``finished_at``, never below zero."""
+    """Return the stored duration in milliseconds, or else the time from start to ``finished_at``, at least zero."""
     spent: sa.ColumnElement[Any] = millis_between(_c.started_at, finished_at)
     return sa.func.coalesce(_c.duration_ms, sa.case((spent < 0, number(0)), else_=spent))
 
@@ -263,13 +266,13 @@ CLOSE = prepared(
 def close(
     unit: Unit, run_id: str, outcome: Outcome, *, at: datetime, because: str | None = None, skill: str | None = None
 ) -> int:
-    """End the executions in flight of a locked run, or those of one skill; returns how many there were."""
+    """End the executions in flight of a locked run, all or those of one skill. Returns their number."""
     facts = {"run_id": run_id, "closed_as": outcome, "closed_because": because, "at": at, "skill": skill}
     return unit.change(CLOSE, facts)
 
 
 def _divided(amount: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    """Whole millions of a whole amount; as on both databases, what is below zero is cut towards it."""
+    """Return the amount divided by a million and rounded towards zero, as both databases do for negative numbers."""
     return amount.op("/", return_type=sa.BigInteger())(_million)
 
 
@@ -279,12 +282,12 @@ _finely = nearest(_c.cost_usd * sa.literal_column("1000000000000.0"))
 _believable = sa.func.abs(_c.cost_usd) <= sa.literal_column(f"{MOST_MIRRORED!r}")
 _is_fine = sa.func.abs(_c.cost_usd) < sa.literal_column(f"{FINE!r}")
 
-#: The whole micro-dollars of the cost. For rows that have only the float, the same as `money.stored_cost`.
+#: The cost in whole micro-dollars. For rows that have only the float it is computed as by `money.stored_cost`.
 MICROS: sa.ColumnElement[int] = sa.func.coalesce(
     _c.cost_micros, sa.case((_is_fine, _divided(_finely)), (_believable, _mirrored))
 )
 
-#: What the cost has below a micro-dollar, in picodollars.
+#: The rest of the cost below a micro-dollar, in picodollars.
 PICOS: sa.ColumnElement[int] = sa.case(
     (_c.cost_micros.is_not(None), sa.func.coalesce(_c.cost_picos, number(0))),
     (_is_fine, _finely % _million),
@@ -293,12 +296,12 @@ PICOS: sa.ColumnElement[int] = sa.case(
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
-#: The name of the sum of those cache reads that are part of the input already.
+#: The name of the sum of cache reads that the input tokens include already.
 INCLUDED = "included_cache_reads"
 
 _BELIEVED = number(-MOST_REPORTED), number(MOST_REPORTED)
 
-#: Whether another program's row says more than totals count.
+#: The condition that another program's row has a value greater than totals count.
 OVERSTATED = sa.or_(
     sa.and_(_c.cost_micros.is_(None), sa.not_(_believable)),
     *(sa.not_(_c[name].between(*_BELIEVED)) for name in ("cost_micros", "cost_picos", *TOKENS)),
@@ -310,8 +313,8 @@ def _sum(column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
     return sa.cast(sa.func.coalesce(sa.func.sum(counted), number(0)), sa.BigInteger)
 
 
-#: The sums of every total and rollup. NULL counts 0, and so does what no call would have accepted; sums of integers
-#: are exact in any order.
+#: The sums of every total and rollup. NULL counts as 0, and so does a value that no call would have accepted. Sums of
+#: integers are exact in any order.
 SUMS = (
     sa.func.count().label("executions"),
     _sum(MICROS).label("cost_micros"),
@@ -325,7 +328,7 @@ COUNTED = ("executions", "cost_micros", "cost_picos", *TOKENS, INCLUDED)
 
 
 def summed(row: SumsRow) -> TotalsRow:
-    """Return the sums of a row as totals have them: the cost in dollars."""
+    """Return the sums of a row for use in totals, with the cost in dollars."""
     return {
         "executions": row["executions"],
         "cost_usd": dollars_of(int(row["cost_micros"]), int(row["cost_picos"])),
@@ -337,6 +340,6 @@ def summed(row: SumsRow) -> TotalsRow:
 
 
 def total_tokens(row: SumsRow) -> int:
-    """Return the tokens of a row in all, each counted once."""
+    """Return the total tokens of a row of sums. Cache reads that are part of the input count once."""
     read = row["input_tokens"] + row["output_tokens"] + row["cache_read_input_tokens"]
     return read - row["included_cache_reads"]

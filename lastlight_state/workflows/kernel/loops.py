@@ -25,7 +25,7 @@ from lastlight_state.workflows.tables import LOOPS, RUNS
 
 _MOST = limits_of(LOOPS)
 
-#: The iteration after which there is no other.
+#: The last iteration, the greatest number that a database can hold.
 _LAST = 2**63 - 1
 
 _c = LOOPS.c
@@ -40,7 +40,7 @@ _this_loop = (THIS_RUN, _c.loop_id == _loop_id)
 
 
 def upsert(row: Mapping[str, Any], *conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[RunLoopRow]:
-    """Insert a loop of a live run, or set these columns of it where the conditions hold."""
+    """Return the statement that inserts a loop of a live run, or sets these columns if the conditions hold."""
     columns = {"run_id": RUNS.c.id, "loop_id": _loop_id, **row, "updated_at": _at}
     permitted = sa.select(*columns.values()).where(PERMITTED).with_for_update(key_share=True)
     new = insert(LOOPS).from_select(list(columns), permitted)
@@ -77,19 +77,19 @@ class Advance(LoopParameters):
 
 
 def parameters(run_id: str, loop_id: str, at: datetime, claim: Claim | None) -> LoopParameters:
-    """Return the parameters of a change of a loop, checked."""
+    """Return the checked parameters of a change of a loop."""
     key = valid.identifier("loop_id", loop_id, _MOST.loop_id)
     return {"run_id": run_id, "loop_id": key, "at": at, **checks.presented(claim)}
 
 
 def advancing(run_id: str, loop_id: str, expected: int, at: datetime, claim: Claim | None) -> Advance:
-    """Return the parameters of a move from iteration ``expected`` to the next, checked."""
+    """Return the checked parameters of a loop's move from iteration ``expected`` to the next."""
     iteration = valid.number("expected", expected, most=_LAST - 1)
     return {**parameters(run_id, loop_id, at, claim), "expected": iteration}
 
 
 def of_step(step: LoopStep, at: datetime, claim: Claim | None) -> Advance:
-    """Return the parameters of a move of a loop of a run that is not known yet, checked."""
+    """Return the checked parameters of a loop's move to the next iteration, with the run id still empty."""
     valid.group("loop", step, LoopStep)
     return advancing("", step.loop_id, step.iteration, at, claim)
 
@@ -100,7 +100,7 @@ def advance(unit: Unit, values: Advance) -> Loop | None:
 
 
 def advance_refusal(unit: Unit, values: Advance) -> StateError:
-    """Return why a loop of a live run did not move to its next iteration."""
+    """Return the error that says why a loop of a live run did not move to its next iteration."""
     found = unit.find(Loop.of, FIND, values)
     run_id, loop_id, expected = values["run_id"], values["loop_id"], values["expected"]
     if found is not None and found.done:
@@ -110,6 +110,6 @@ def advance_refusal(unit: Unit, values: Advance) -> StateError:
 
 
 def advance_held(unit: Unit, values: Advance) -> None:
-    """Move a loop of a live run whose row is locked to its next iteration. Raises the refusal."""
+    """Move a loop to its next iteration, or raise `advance_refusal`. The run is live and its row locked."""
     if advance(unit, values) is None:
         raise advance_refusal(unit, values)

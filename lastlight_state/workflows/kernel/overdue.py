@@ -1,7 +1,7 @@
-"""Overdue questions are work that is due: whoever looks for runs has them expired first (workflows W-141).
+"""Expire overdue questions before each search for runs (workflows W-141), wait for work, and sweep over due runs.
 
-Time wakes a run whose question nobody answered, as it wakes a run that was paused until now. But what an expiry does to
-a run is written, so somebody has to write it.
+A run whose question nobody answered in time is due, as is a run that was paused until now. But an expiry must be
+written to the database before the run goes on, so each search for runs does that first.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def _there(named: Sequence[sa.ColumnElement[bool]]) -> sa.Select[tuple[int]]:
     return sa.select(sa.union_all(*(sa.select(each.c.one) for each in first)).subquery().c.one).limit(number(1))
 
 
-#: One row if a question is overdue, of all runs or of those of some workflows. A question whose run is missing is left
-#: out. The question itself is not read: a look for runs does not fail for a question that cannot be read.
+#: Returns one row if a question is overdue, of all runs or of the runs of some workflows. A question whose run is
+#: missing is left out. The question itself is not read, so that a damaged question does not fail a search for runs.
 THERE = Filtered(_there, workflow_name=RUNS.c.workflow_name.in_)
 
 #: The workflow of ``:run_id``, if the run is paused and has an overdue question.
@@ -69,9 +69,9 @@ WORKFLOW = prepared(
 
 
 class Overdue:
-    """The overdue questions of a store or transaction. ``expire`` expires those of some workflows, of all for None.
+    """Expires the overdue questions of a store or transaction.
 
-    It returns the ids of what it has changed.
+    The callback ``expire`` expires those of some workflows, of all for None, and returns the ids of changed questions.
     """
 
     def __init__(self, scope: Scope, now: Callable[[], datetime], expire: Callable[[Names], Sequence[str]]) -> None:
@@ -80,7 +80,7 @@ class Overdue:
         self._expire = expire
 
     def expire_at_once(self, names: Names) -> bool:
-        """Expire what is overdue as `expire` does, but wait for nobody who writes: the next look does it then."""
+        """Expire overdue questions as `expire` does, but wait for no lock: while one is held, a later call does it."""
         try:
             with waiting.NoPatience():
                 return self.expire(names)
@@ -88,9 +88,9 @@ class Overdue:
             return True
 
     def expire(self, names: Names) -> bool:
-        """Expire what is overdue. Returns False if something is, and could not be expired.
+        """Expire overdue questions of these workflows. Returns False if there are some but none could be expired.
 
-        A view and a store that only reads leave it as it is.
+        A view or a read-only store leaves them as they are.
         """
         if names is not None and not names:
             return True
@@ -100,7 +100,7 @@ class Overdue:
         return bool(self._expire(names))
 
     def expire_of(self, run_id: str) -> None:
-        """Expire what is overdue in the workflow of this run, if a question is overdue for which it is paused."""
+        """Expire the overdue questions of a run's workflow, if the run is paused and has an overdue question."""
         workflow_name = self._value(WORKFLOW, {"run_id": run_id})
         if workflow_name is not None:
             self._expire([workflow_name])
@@ -109,29 +109,29 @@ class Overdue:
         return self._scope.reading(lambda unit: unit.value(statement, {**given, "at": self._now()}))
 
 
-# Waiting for work: the questions of all who wait in a store are asked by one thread, again and again.
+# Waits for work: one thread polls the database for all callers that wait in a store.
 
-#: Seconds between two looks for work while there is some: a run starts within 50 ms. Unless an interval is given, they
-#: become fewer while nothing happens.
+#: Seconds between two polls for work while there is some: a run starts within 50 ms. Unless an interval is given, polls
+#: become rarer while nothing happens.
 POLL = 0.03
-#: After a look at questions that are overdue and cannot be expired, such as one of a damaged run, who waits tries no
-#: other for so long: each try is logged.
+#: Seconds in which waits expire nothing, after overdue questions could not be expired, such as one of a damaged run:
+#: each try is logged.
 STUCK_SECONDS = 60.0
 
 
 class WaitTarget(Protocol):
-    """What somebody waits for, in these workflows, or in all for None. Equal ones are asked for once."""
+    """The work that a caller waits for, in the workflows ``names``, or in all for None. Equal targets share a poll."""
 
     @property
     def names(self) -> tuple[str, ...] | None: ...
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """Return whether there is such work at this moment."""
+        """True if there is such work now."""
 
     def __hash__(self) -> int: ...
 
 
-#: How often a wait asks whether it is to end.
+#: Seconds between two calls of the ``ended`` callback of a wait.
 _TELLING_SECONDS = 0.5
 
 
@@ -158,7 +158,7 @@ class WorkWait:
         self._known = time.monotonic_ns()
 
     def wait(self, ended: Callable[[], bool] | None = None) -> bool:
-        """Wait, and return whether there is work. Ends soon after ``ended`` answers True. Raises `StoreClosed`."""
+        """Return true once there is work, false at the timeout or if ``ended`` returns True. Raises `StoreClosed`."""
         if self.look():
             return True
         with self.arrivals() as arrived:
@@ -170,9 +170,9 @@ class WorkWait:
         return False
 
     def look(self) -> bool:
-        """Return whether there is work at this moment. Overdue questions are expired first.
+        """True if there is work now. Overdue questions are expired first.
 
-        Raises `BackendBusy` where a lock keeps it from looking for as long as this waits.
+        Raises `BackendBusy` if a lock blocks the query for the whole time of this wait.
         """
 
         def look() -> bool:
@@ -182,7 +182,7 @@ class WorkWait:
         return self.limit.look(look)
 
     def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[WaitTarget]]:
-        """Watch for work that comes after this object was made."""
+        """Return a block that watches for work which comes after this object was made."""
         watch = _watch_for(self._scope, self._now, self._overdue)
         return arrivals(
             watch,
@@ -196,9 +196,9 @@ class WorkWait:
 
 
 def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> Watch[WaitTarget]:
-    """Return the store's watch over work.
+    """Return the store's shared watch for work.
 
-    Its values are the times of the looks that found some, so that they only grow.
+    The watch's value for a target is the time of the last poll that found work, so that values only grow.
     """
     stuck_until = 0.0
 
@@ -217,7 +217,7 @@ def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> W
 # Sweeps: work on many runs, one transaction for each.
 #
 # A run whose row cannot be read does not stop a sweep: it is logged and skipped, and stays as it is. Until somebody
-# repairs its row, every call that returns the whole run raises `CorruptData`, those that would end it included.
+# repairs its row, every call that returns the whole run raises `CorruptData`, also a call that would end the run.
 
 T = TypeVar("T")
 
@@ -225,17 +225,17 @@ _log = logging.getLogger("lastlight_state.workflows")
 
 
 class DueRuns(NamedTuple):
-    """The runs that a sweep is to work on, and how many rows were read for them: not all may be readable."""
+    """The runs that a sweep works on, and the number of rows read to find them, including unreadable rows."""
 
     run_ids: Sequence[str]
     rows: int
 
 
 def over(read: Callable[[int], DueRuns], limit: int, work: Callable[[str], T]) -> Iterator[tuple[str, T]]:
-    """Yield each run id with what ``work`` returned for it, in ascending order of ids.
+    """Call ``work`` for up to ``limit`` due runs; yield each run id with the result, in ascending order of ids.
 
-    ``read`` finds the first rows, as many as it is asked for. Where none of the runs of ``limit`` rows could be worked
-    on, those behind them are: rows that cannot be read never stop a sweep for good.
+    ``read(size)`` returns the first ``size`` rows. If ``work`` fails for all of the first ``limit`` rows, the next rows
+    are read: unreadable rows never stop a sweep for good.
     """
     tried: set[str] = set()
     size, done = limit, False

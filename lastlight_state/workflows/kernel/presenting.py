@@ -1,4 +1,4 @@
-"""Repositories that present a claim by themselves, so that a block that drives a run need not repeat it."""
+"""Add a claim to a repository's engine writes, so that a block that drives a run need not pass it each time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ R = TypeVar("R")
 
 
 def with_claim(repository: R, claim: Claim) -> R:
-    """Return the repository, whose engine writes present this claim unless they are given another.
+    """Make the engine writes of a repository pass this claim by default. Returns the same repository.
 
-    A call that names another run presents nothing by itself: the claim says nothing about that run.
+    A call that names another run gets no claim, because the claim is not for that run.
     """
     kind: Any = type(repository)
     for name, place in _engine_writes(kind):
@@ -35,7 +35,7 @@ def _presenting(method: Callable[..., Any], place: int | None, claim: Claim) -> 
 
 
 def _is_of_run(run_id: str, place: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether a call may be one of the run. What belongs to a run by its own id, the database looks up."""
+    """True if a call names this run, or names no run: then the database finds the run of the given row."""
     if place is None:
         return True
     return (args[place] if place < len(args) else kwargs.get("run_id")) == run_id
@@ -43,7 +43,7 @@ def _is_of_run(run_id: str, place: int | None, args: tuple[Any, ...], kwargs: di
 
 @cache
 def _engine_writes(kind: type[Any]) -> tuple[tuple[str, int | None], ...]:
-    """Return the methods that take ``claim=``, and where they take ``run_id``, if they do."""
+    """Return the names of methods with an optional ``claim``, each with the position of ``run_id``, or None."""
     found = []
     for name in dir(kind):
         method = getattr(kind, name)

@@ -1,4 +1,4 @@
-"""Phases appended to a live run, and scratch merged into it, under the run's lock."""
+"""Append phases to a live run and merge patches into its scratch, under the run's lock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POINTER_RULE = "store large text with executions.save_output and keep its execu
 
 
 def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str, Any] | None = None) -> str:
-    """Return scratch as text. Past the limit it is `PayloadTooLarge`, unless it is smaller than ``before`` was."""
+    """Return scratch as JSON text. Raises `PayloadTooLarge` past the limit, unless it is smaller than ``before``."""
     data = codec.encode_sound(scratch)
     if len(data) > limits.scratch and not len(data) < len(codec.encode_sound(before)):
         largest = max(scratch, key=lambda key: len(codec.encode_sound(scratch[key])))
@@ -78,9 +78,10 @@ _PUTS = {(True, True): PUT_BOTH, (True, False): PUT_PHASE, (False, True): PUT_SC
 
 @dataclass(frozen=True)
 class Step:
-    """What a call adds to a run: a phase entry, a patch of scratch and keys to drop from it, or both.
+    """A change of a run: a phase entry to append, changes of its scratch, or both.
 
-    ``members`` are merged into objects of scratch, by their keys there, which keep their other members.
+    ``patch`` is merged into scratch, and the keys ``remove`` are dropped from it. ``members`` gives by key of scratch
+    the members to merge into the object there, which keeps its other members.
     """
 
     run_id: str
@@ -92,7 +93,7 @@ class Step:
 
     @property
     def parts(self) -> tuple[bool, bool]:
-        """Return whether it has a phase entry, and whether it changes scratch."""
+        """Return two flags: true if the step has a phase entry, and true if it changes scratch."""
         return self.entry is not None, self.patch is not None or self.members is not None
 
 
@@ -110,13 +111,13 @@ def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
 
 
 def lock(unit: Unit, step: Step) -> LockedRun:
-    """Lock the run; returns its state with the columns that the step changes. Raises `NotFound`."""
+    """Lock the run's row. Returns its state and the columns that the step changes. Raises `NotFound`."""
     locked: LockedRun = rows.lock(unit, step.run_id, _LOCKS[step.parts])
     return locked
 
 
 def add(unit: Unit, row: LockedRun, step: Step, limits: Limits) -> None:
-    """Apply a step to the row that `lock` returned for it. The caller has checked its fence and its status."""
+    """Apply a step to the row that `lock` returned for the step. The caller has checked the run's fence and status."""
     if any(step.parts):
         _taken(unit, row, step, limits)
 

@@ -1,6 +1,6 @@
 """The pending questions of a run, of both kinds: approvals and human requests.
 
-Whoever counts what is left open does it here, so that neither kind is forgotten.
+All code that looks for open questions of a run uses this module, so that neither kind is forgotten.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class IdRow(TypedDict):
 _KINDS = ((APPROVALS, APPROVALS.c.workflow_run_id), (REQUESTS, REQUESTS.c.run_id))
 _MOST_NAMED = 20
 
-#: The indexes of SQLite that hold what is asked about the questions of a run.
+#: The SQLite indexes that hold the columns by which questions of a run are selected.
 _OF_RUN = {APPROVALS: "ix_approvals_run", REQUESTS: "ix_human_requests_summary"}
 
 
 def pending(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Return whether a question is pending, for statements that look it up by run or by id.
+    """Return the SQL condition that a question is pending, for statements that find questions by run or by id.
 
     The ``coalesce`` keeps SQLite from choosing the index on status, which would read every pending question.
     """
@@ -44,9 +44,10 @@ PENDING_APPROVALS, PENDING_REQUESTS = ((run == _this_run, pending(table)) for ta
 
 
 def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return whether a pending question blocks the run, whose id is a column of the statement around it.
+    """Return the SQL condition that a pending question blocks the run; ``run_id`` is a column of the outer query.
 
-    A write that decides by it must lock the run's row in an earlier statement: its own snapshot is older than its wait.
+    A write that uses the condition must lock the run's row in an earlier statement: a statement's own snapshot is older
+    than its wait for the lock.
     """
     return sa.or_(
         *(
@@ -64,7 +65,7 @@ _blocking = sa.union_all(
         for table, run in _KINDS
     )
 ).subquery()
-#: Some of the questions that block ``:run_id``: whether there are any decides, and an error names these.
+#: Up to 20 of the questions that block ``:run_id``. Any row means that the run is blocked; errors name the rows.
 BLOCKING = prepared(sa.select(_blocking.c.id).order_by(_blocking.c.id).limit(number(_MOST_NAMED)), IdRow)
 
 
@@ -87,12 +88,12 @@ _CLOSE = tuple(
 
 
 def blocking(unit: Unit, run_id: str) -> list[str]:
-    """Return the ids of questions that block a locked run, at most 20."""
+    """Return the ids of at most 20 pending questions that block a locked run."""
     return [row["id"] for row in unit.rows(BLOCKING, {"run_id": run_id})]
 
 
 def open_among(unit: Unit, run_id: str, ids: Iterable[str]) -> set[str]:
-    """Return which of these questions (1 to 500) of a locked run are pending."""
+    """Return the ids of those among the given questions (1 to 500) of a locked run that are pending."""
     statement, values = _OPEN.of(list(ids))
     return {row["id"] for row in unit.rows(statement, {**values, "run_id": run_id})}
 

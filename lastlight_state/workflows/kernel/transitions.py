@@ -1,8 +1,8 @@
 """The only code that changes a run's status (workflows W-11, W-18).
 
-Every change is a compare-and-set on the status that also counts ``transition_seq`` up and writes the
-``run_transitions`` row of that number, so the newest transition always equals the row. A change that leaves the
-status as it is, such as a request to cancel, is a *note*: from and to are equal.
+Every change is a compare-and-set on the status that also increments ``transition_seq`` and writes the
+``run_transitions`` row of that number, so the newest transition always agrees with the run's row. A change that leaves
+the status as it is, such as a request to cancel, is a *note*: from and to are equal.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from lastlight_state.workflows.records import RunRow, WorkflowRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import TERMINAL, Outcome, RunStatus, Source
 
-#: What a paused run waits for.
+#: The reasons of a pause: a paused run waits for a gate, a timer, a signal or an operator.
 TransitionReason = Literal["gate", "timer", "signal", "operator"]
 
-#: The reason of a run that was woken because its time had come.
+#: The reason of the transition of a paused run whose time has come.
 WAKE_REASON = "run.resumed.timer"
 
 
-#: Characters of an error that a line tells.
+#: The most characters of an error that `first_line` returns.
 LINE_CHARS = 300
 
 
@@ -54,7 +54,7 @@ _NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_f
 
 
 def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) -> Chain[RowT]:
-    """Return the chain of ``head``, which inserts or changes a run and returns its row, and of its transition."""
+    """Return the chain of the statement ``head``, which writes a run and returns its row, and of its transition."""
     return Chain(
         head,
         into=TRANSITIONS,
@@ -75,12 +75,12 @@ def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) 
 
 
 def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
-    """Return a change from ``:from_status`` to ``:to_status``, if the conditions hold."""
+    """Return the chain that changes ``:from_status`` to ``:to_status`` if the conditions hold."""
     return _noting(*conditions, status=sa.bindparam("to_status"), status_reason=sa.bindparam("reason"), **sets)
 
 
 def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
-    """Return a change that is recorded, from ``:from_status``, and leaves the status to ``sets``."""
+    """Return the chain that changes a run in ``:from_status`` and records it. Only ``sets`` may change the status."""
     at = bind("at", RUNS.c.updated_at)
     head = (
         sa.update(RUNS)
@@ -130,7 +130,7 @@ ASK_CANCEL = _noting(
     cancel_reason=sa.bindparam("detail"),
 )
 ALLOW_RESTARTS = _noting(max_restarts=sa.bindparam("max_restarts"))
-#: Something happened to a question of the run, and the run stayed as it is.
+#: Records an event of one of the run's questions. The run stays as it is.
 QUESTION = _noting()
 ADMIT = _moving(
     admitted_at=bind("at", RUNS.c.admitted_at), lease_expires_at=sa.bindparam("lease_expires_at"), **_NO_WAIT
@@ -145,19 +145,19 @@ QUEUE_AGAIN = _noting(
     queued_at=bind("at", RUNS.c.queued_at),
     wake_at=sa.func.coalesce(bind("wake_at", RUNS.c.wake_at), RUNS.c.wake_at),
 )
-#: A release of a run whose status stays.
+#: Releases a run without changing its status.
 GIVE_BACK = _noting(**PUT_BACK)
 RELEASE = _moving(
     admitted_at=sa.case((bind("to_status", RUNS.c.status) != "queued", RUNS.c.admitted_at)),
     **PUT_BACK,
 )
 
-#: Columns of a run that was taken, of which its transition is made beside those that statements of claims return.
+#: Columns of a taken run that its transition needs, besides those that statements of claims return.
 TAKEN_FROM = (RUNS.c.status, RUNS.c.previous_status, RUNS.c.previous_owner)
 
 
 def _takes(run: Any) -> dict[str, sa.ColumnElement[Any]]:
-    """Return the values of the transition that records a take, from the columns of the run after it."""
+    """Return the values of the transition that records a take, from the columns of the taken run."""
     return {
         "run_id": run.id,
         "seq": run.transition_seq,
@@ -177,7 +177,7 @@ def _takes(run: Any) -> dict[str, sa.ColumnElement[Any]]:
 
 
 def recording_takes(taken: sa.CTE) -> sa.CTE:
-    """Return the part of a statement that records the takes of the runs that its part ``taken`` returns."""
+    """Return the CTE that records transitions for the taken runs that the CTE ``taken`` returns."""
     values = _takes(taken.c)
     rows = sa.select(*values.values()).select_from(taken)
     return sa.insert(TRANSITIONS).from_select(list(values), rows, include_defaults=False).cte("recorded")
@@ -205,7 +205,7 @@ def move(
     presented_epoch: int | None = None,
     **sets: Any,
 ) -> WorkflowRun:
-    """Move the locked run ``row`` to a status and record that. A move to the same status is a note.
+    """Move the locked run ``row`` to the status ``to`` and record a transition. A move to the same status is a note.
 
     Raises `LostRace` if the run no longer has the status of ``row``.
     """
@@ -239,9 +239,9 @@ def end(
     error_detail: str | None = None,
     **said: Any,
 ) -> WorkflowRun:
-    """End a run, and close what belongs to it: executions in flight, nodes, pending questions, its claim.
+    """End a run and its claim, executions in flight, running or waiting nodes, and pending questions.
 
-    Without a ``detail`` the transition tells the first line of the error.
+    Without a ``detail`` the transition has the first line of the error.
     Callbacks of ``on_terminal`` are called after the commit.
     """
     if to not in TERMINAL:
@@ -257,9 +257,9 @@ def end(
 
 
 def record_takes(unit: Unit, run_ids: Sequence[str], at: datetime) -> None:
-    """Record that runs (at most 500) were taken over, woken or admitted.
+    """Record the transitions of at most 500 runs that were taken over, woken or admitted.
 
-    A statement of this unit must have taken them, and counted ``transition_seq`` up.
+    A statement of this unit must have taken these runs and incremented their ``transition_seq``.
     """
     if run_ids:
         statement, values = _RECORD_TAKES.of(run_ids)
@@ -279,8 +279,8 @@ def pause(
 ) -> WorkflowRun:
     """Pause a locked, running run whose fence the caller has checked. Its claim ends: nobody holds a paused run.
 
-    ``by`` is the operator who paused it; None for an engine. Without a ``detail`` the transition
-    tells what the run waits for.
+    ``by`` is the operator who pauses the run, None for an engine. Without a ``detail`` the transition says what the run
+    waits for.
     """
     return move(
         unit,
@@ -301,7 +301,7 @@ def pause(
 
 
 def _awaited(wait: Wait) -> str | None:
-    """Return what a paused run waits for, in words; None for questions and operators."""
+    """Return the signal and time that a paused run waits for as text, None for questions and operators."""
     signal = wait.signal and " of ".join(filter(None, (wait.signal, wait.correlation_id)))
     until = None if wait.until is None else f"until {iso_text(wait.until)}"
     return ", ".join(filter(None, (signal, until))) or None

@@ -1,7 +1,7 @@
-"""Which workers were seen lately, and why none of them takes a run.
+"""Read the workers that were seen lately, and tell why none of them takes a run.
 
-A worker is a row that it renews while it looks for work (`WorkflowWorkerModel`). A run may also be driven by a program
-that takes claims itself and is no such row: it shows by the runs that it holds.
+A worker has a row that it renews while it looks for work (`WorkflowWorkerModel`). A program that takes claims itself
+may also drive runs, without such a row: it shows only by the runs that it holds.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from lastlight_state.workflows.kernel.claims import LEASE_END
 from lastlight_state.workflows.kernel.rows import through_live_index
 from lastlight_state.workflows.tables import RUNS, WORKERS
 
-#: How long after its last look a worker counts as gone: three of its pauses between two looks.
+#: The time after its last look for work at which a worker counts as gone: three intervals between its looks.
 PATIENCE = timedelta(seconds=90)
-#: How long a run may be free to be taken before it waits for a worker.
+#: The time that a run may be free to take before it counts as waiting for a worker.
 WAITS_AFTER = timedelta(minutes=1)
 
-#: Why no worker takes a run: none was seen that serves its workflow (`unserved`), or none of these drives its version;
-#: programs that are no workers hold runs of the workflow; all slots are taken; or there are free ones.
+#: The reasons why no worker takes a run. ``unserved``: no worker was seen that serves its workflow. ``version``: no
+#: worker of its workflow drives its version. ``programs``: other programs hold runs of the workflow. ``slots``: all
+#: slots are taken. ``free``: there are free slots.
 Reason = Literal["unserved", "version", "programs", "slots", "free"]
-#: Reasons that no passing of time mends.
+#: The reasons that do not end by waiting.
 UNSERVED: frozenset[str] = frozenset(("unserved", "version"))
 
 
@@ -70,12 +71,12 @@ def _held() -> sa.Select[Any]:
     )
 
 
-#: The runs that are held at this moment, by workflow and worker.
+#: The number of runs that are held now, by workflow and worker.
 HELD = prepared(_held(), HeldRow)
 
 
 class Shortage(NamedTuple):
-    """Why no worker takes a run, as a word and as a sentence."""
+    """The reason why no worker takes a run, as a code and as a sentence."""
 
     reason: Reason
     told: str
@@ -83,14 +84,14 @@ class Shortage(NamedTuple):
 
 @dataclass(frozen=True)
 class Workforce:
-    """The workers that were seen lately, how many runs each holds, and how many of a workflow other programs hold."""
+    """The workers seen lately, the number of runs that each holds, and by workflow the number others hold."""
 
     living: Sequence[LivingRow]
     held: Counter[str]
     held_by_others: Counter[str]
 
     def shortage(self, workflow_name: str, app_version: str | None) -> Shortage:
-        """Return why no worker takes a run of this workflow and version."""
+        """Return the reason why no worker takes a run of this workflow and version."""
         serving = [worker for worker in self.living if workflow_name in worker["workflow_names"]]
         if not serving:
             return self._unserved(workflow_name)
@@ -104,7 +105,7 @@ class Workforce:
         return Shortage("free", f"slots of workers that serve {workflow_name!r} are free ({slots - taken} of {slots})")
 
     def _unserved(self, workflow_name: str) -> Shortage:
-        """Return why no run of a workflow without a worker is taken. Programs that claim runs may serve it."""
+        """Return the reason for a workflow without a worker. Programs that claim runs themselves may serve it."""
         others, of = self.held_by_others[workflow_name], f" of {workflow_name!r}"
         if not others and not self.living:
             others, of = self.held_by_others.total(), ""
@@ -115,12 +116,12 @@ class Workforce:
 
 
 def _drives(worker: LivingRow, app_version: str | None) -> bool:
-    """True if a worker drives runs of this version. One without a version is anybody's."""
+    """True if a worker drives runs of this version. Any worker drives runs without a version."""
     return app_version is None or worker["app_versions"] is None or app_version in worker["app_versions"]
 
 
 def read_workforce(unit: Unit, now: datetime) -> Workforce:
-    """Return the workers that were seen lately. Those that cannot be read are passed over."""
+    """Return the workers that were seen lately and the runs held. Skips rows that cannot be read."""
     living = unit.passing(unit.readable(LIVING, {"at": now}).rows)
     held, others = Counter[str](), Counter[str]()
     for row in unit.passing(unit.readable(HELD, {"at": now}).rows):
