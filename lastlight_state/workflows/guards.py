@@ -1,6 +1,6 @@
-"""The triggers by which the database refuses changes of runs, executions and questions, whoever makes them.
+"""Triggers that refuse forbidden changes of runs, executions and questions, whatever program makes them.
 
-Guards look at changes only: a row that already breaks a rule can still be read and copied.
+Guards check changes only: a row that already breaks a rule can still be read and copied.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from lastlight_state.db.schema.guards import (
     no_update,
 )
 
-# The triggers that keep the lease of each running run in a row of its own, whoever changes the run.
+# The triggers that keep the lease of each running run in a row of `run_leases`, whatever program changes the run.
 #
-# The verbs, the original program and operators all write the run's own columns; the row beside it follows at once. So
-# a run that was ended, or taken, by plain SQL stays neither held nor lost. A heartbeat writes the row beside it alone.
+# The verbs, the original program and operators all write the run's own columns; its lease row follows at once. So a run
+# that was ended or taken by plain SQL stays neither held nor lost. A heartbeat writes only the lease row.
 
-#: When somebody has to look at a run without a lease: at once.
+#: The ``due_at`` of a run without a lease, which is due at once.
 AT_ONCE = "1970-01-01T00:00:00.000Z"
 
 LEASE = declare_derived(
@@ -44,7 +44,7 @@ LEASE = declare_derived(
         of=("status", "claim_owner", "claim_epoch", "lease_expires_at"),
         says="a running run has a row in `run_leases`, and no other run has one",
         functions=("lastlight_put_lease", "lastlight_drop_lease"),
-        # A take of a run that is not due yet leaves the place in the index: no lease ends before it.
+        # A take of a run that is not due yet keeps ``due_at``, and its place in the index: no lease ends before it.
         resets={
             "due_at": (
                 "CASE WHEN run_leases.due_at > NEW.claimed_at AND run_leases.due_at <= excluded.due_at "

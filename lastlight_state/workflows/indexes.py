@@ -1,4 +1,4 @@
-"""Indexes of the workflows domain, and the columns of the covering ones.
+"""Indexes of the workflows domain, and the columns that its covering indexes hold.
 
 On SQLite a row is one record: to read a column behind a large one it walks the overflow pages, even if the large
 column is not selected. So lists have indexes that hold every column they show. Postgres stores large values apart from
@@ -92,23 +92,24 @@ APPROVAL_SUMMARY = (
     "closed_reason",
 )
 
-#: What else is read of a run's approvals: which of them block it, and the first one.
+#: More columns in the index of a run's approvals: they show which gates block the run, and the first of these.
 APPROVAL_OF_RUN = ("status", "blocks_run", "expires_at", "node_id", "iteration")
 
-#: When a run, or an execution, has ended; rows of the original program may lack the time of their end.
+#: The end of a run, or of an execution. Rows of the original program may lack it; then their start counts.
 RUN_ENDED_AT = func.coalesce(WorkflowRunModel.__table__.c.finished_at, WorkflowRunModel.__table__.c.started_at)
 EXECUTION_ENDED_AT = func.coalesce(ExecutionModel.__table__.c.finished_at, ExecutionModel.__table__.c.started_at)
-#: Runs that have ended, and executions that have ended and belong to no run, as the predicates of indexes.
+#: Index predicate: runs that have ended.
 RUN_ENDED = "status IN ('succeeded', 'failed', 'cancelled')"
-#: Ended executions that used tokens and have no session id, as the predicate of an index: nothing leads to their logs.
+#: Index predicate: ended executions that used tokens but have no session id, so that nothing leads to their logs.
 LOST_LOG = (
     "session_id IS NULL AND (turns > 0 OR input_tokens > 0 OR output_tokens > 0 OR cache_creation_input_tokens > 0 "
     "OR cache_read_input_tokens > 0) AND (finished_at IS NOT NULL OR success IS NOT NULL)"
 )
+#: Index predicate: ended executions that belong to no run.
 ENDED_ALONE = "workflow_run_id IS NULL AND (finished_at IS NOT NULL OR success IS NOT NULL)"
 
-#: The columns of a live run by which it is judged, and those that lists of claimable runs show. Not `updated_at`, which
-#: few runs are judged by: each phase would write a wide entry anew.
+#: The columns of a live run that conditions on live runs read, and those that lists of claimable runs show. Without
+#: `updated_at`, which few conditions read: each phase would write the wide index entry again.
 LIVE_RUN = (
     "id",
     "status",
@@ -167,10 +168,10 @@ ASKED_REQUEST = (
     "reopened",
 )
 
-#: Those that the list of a run shows, beside its time, id, run and prompt.
+#: The columns of a human request that the list of a run shows, beside its time, id, run and prompt.
 REQUEST_SUMMARY = ("status", *ASKED_REQUEST, "answered_at", "answered_by")
 
-#: The predicate of the index over runs that have not ended, in whatever status a newer version gives them.
+#: Index predicate: runs that have not ended, also those in a status that only a newer version knows.
 NOT_ENDED = "status NOT IN ('succeeded', 'failed', 'cancelled')"
 
 _run = WorkflowRunModel.__table__.c
@@ -195,7 +196,7 @@ Index("idx_executions_workflow_run", _execution.workflow_run_id, _execution.skil
 # since 0002
 Index("uq_workflow_runs_run_key", _run.workflow_name, _run.run_key, unique=True, **where("run_key IS NOT NULL"))
 Index("ix_workflow_runs_parent", _run.parent_run_id, _run.started_at, **where("parent_run_id IS NOT NULL"))
-# Workflow and version stand behind the order, so that runs of other services are passed over in the index.
+# Workflow and version follow the columns of the order, so that runs of other services are skipped within the index.
 Index(
     "ix_workflow_runs_queue",
     _run.queued_at,
@@ -205,7 +206,7 @@ Index(
     _run.app_version,
     **where("status = 'queued'"),
 )
-# The workflow stands behind the time, so that due runs of other services are passed over in the index.
+# The workflow follows the time, so that due runs of other services are skipped within the index.
 Index("ix_run_leases_due", _lease.due_at, _lease.workflow_name)
 Index("ix_workflow_workers_expiry", WorkflowWorkerModel.__table__.c.expires_at)
 Index("ix_workflow_runs_running", _run.workflow_name, **where("status = 'running'"))
@@ -225,7 +226,7 @@ Index(
     **where("status = 'paused' AND waiting_for IS NOT NULL"),
 )
 Index("ix_workflow_runs_repo", _run.owner, _run.repo, _run.started_at)
-# Only of live runs: pages by the statuses of ended ones, which most runs have, walk the runs from the newest.
+# Only live runs: most runs have ended, so a page by the status of ended runs reads runs from the newest on.
 Index("ix_workflow_runs_live_started", _run.status, _run.started_at, **where(NOT_ENDED))
 only("sqlite", Index("ix_workflow_runs_summary", _run.started_at, _run.id, _run.status, *_summary))
 only("sqlite", Index("ix_workflow_runs_trigger_started", _run.trigger_id, _run.started_at))
@@ -255,7 +256,7 @@ only(
 Index("ix_executions_session", _execution.session_id, _execution.started_at, **where("session_id IS NOT NULL"))
 Index("ix_executions_chat", _execution.trigger_id, _execution.started_at, **where("skill = 'chat'"))
 Index("ix_executions_lost_log", *_execution_order, **where(LOST_LOG))
-# In ascending order, so that new rows come to the end: pages at the beginning would be split, and left half full.
+# In ascending order, so that new rows are appended: inserts at the front would split pages and leave them half full.
 only("sqlite", Index("ix_executions_usage", *_execution_order, *_usage))
 only("postgresql", Index("ix_executions_started", *_execution_order))
 
@@ -311,7 +312,7 @@ only(
 Index("ix_human_requests_due", _request.expires_at, **where("status = 'pending' AND expires_at IS NOT NULL"))
 only("postgresql", Index("ix_human_requests_run", _request.run_id, _request.requested_at))
 
-# What may be pruned, in the order of its end
+# Rows that may be pruned, in the order of their end
 Index("ix_workflow_runs_ended", RUN_ENDED_AT, _run.id, **where(RUN_ENDED))
 Index("ix_executions_alone", EXECUTION_ENDED_AT, _execution.id, **where(ENDED_ALONE))
 

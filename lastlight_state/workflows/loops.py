@@ -44,10 +44,10 @@ LIST = Listing("loops", COLUMNS, order=(_c.loop_id,), descending=False, filters=
 
 
 class Loops(Repository):
-    """``store.workflows.loops``"""
+    """``store.workflows.loops``: set, advance and finish loops, and hand texts to the next iteration."""
 
     def put(self, run_id: str, loop_id: str, *, iteration: int, done: bool = False, claim: Claim | None = None) -> Loop:
-        """Set the iteration of a loop of a live run, whatever it was: this also rewinds.
+        """Set the iteration of a loop of a live run, forwards or backwards.
 
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
@@ -59,10 +59,10 @@ class Loops(Repository):
         return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, PUT, values), repeatable=True)
 
     def advance(self, run_id: str, loop_id: str, *, expected: int, claim: Claim | None = None) -> Loop:
-        """Move a loop from iteration ``expected`` to the next. A loop without a row is at 0.
+        """Move a loop from iteration ``expected`` to the next. A loop without a row is at iteration 0.
 
-        A loop at another iteration is `StaleVersion` with that iteration as ``found``, also when this call is repeated.
-        A loop that is done is `Conflict` ``loop_done``.
+        A loop at another iteration raises `StaleVersion` with that iteration as ``found``; so does a repeated call. A
+        loop that is done raises `Conflict` ``loop_done``.
         """
         values = loops.advancing(run_id, loop_id, expected, self._now(), claim)
 
@@ -72,7 +72,7 @@ class Loops(Repository):
         return rows.decide(self._scope, run_id, claim, lambda unit: loops.advance(unit, values), refusal)
 
     def finish(self, run_id: str, loop_id: str, *, claim: Claim | None = None) -> Loop:
-        """Mark a loop as done, in its present iteration. Repeat-safe.
+        """Mark a loop as done in its current iteration. Repeat-safe.
 
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
@@ -80,7 +80,7 @@ class Loops(Repository):
         return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, FINISH, values), repeatable=True)
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
-        """Return the loop, or None."""
+        """Return a loop of a run, or None if the loop has no row."""
         values = {"run_id": valid.sought("run_id", run_id), "loop_id": valid.sought("loop_id", loop_id)}
         return self._find_as(Loop.of, FIND, values)
 
@@ -98,11 +98,11 @@ class Loops(Repository):
         state: dict[str, Any] | None = None,
         claim: Claim | None = None,
     ) -> None:
-        """Hand a text to the next iteration: store it as the output of an execution, and point to that from scratch.
+        """Hand a text to the next iteration: store it as an execution's output, and that execution's id in scratch.
 
         ``scratch[key]`` of the live run gets ``lastOutputExecutionId`` and the members of ``state``, and keeps its
-        others. Text and pointer are stored in one transaction. The execution must belong to the run (`InvalidValue`).
-        Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`.
+        other members. Text and id are stored in one transaction. The execution must belong to the run
+        (`InvalidValue`). Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`.
         """
         now, limits = self._now(), self._settings.limits
         save = Change(SAVE_OUTPUT, output_text(limits, execution_id, text, claim), claim)
@@ -110,11 +110,12 @@ class Loops(Repository):
         self._writing(lambda unit: carry(unit, run_id, output, limits), repeatable=True)
 
     def find_output(self, run_id: str, key: str) -> str | None:
-        """Return the text that the last iteration handed on, read in one round trip.
+        """Return the text that the last `carry` with this key stored, read in one round trip.
 
-        None for no text, or an unknown run.
+        Returns None without a text, or for an unknown run.
 
-        A foreign run may hold the text itself, as ``scratch[key].lastOutput``. It is returned if there is no pointer.
+        A run of another program may hold the text itself, as ``scratch[key].lastOutput``. That text is returned if
+        scratch has no execution id.
         """
         values = {"run_id": valid.sought("run_id", run_id), "key": valid.sought("key", key)}
         return cast("str | None", self._value(FIND_CARRIED, values))

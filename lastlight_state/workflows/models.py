@@ -1,8 +1,8 @@
 """Tables of the workflows domain.
 
-The first columns of a table of the seed are those of revision 0001, in its order. The columns after the comment came
-with 0002, narrow before wide: on SQLite a column behind a large one is slow to read, even if the large one is not
-selected.
+A table of the original program begins with the columns of revision 0001, in their order. The columns after the comment
+came with revision 0002, narrow before wide: on SQLite a column behind a large one is slow to read, even if the large
+one is not selected.
 """
 
 from __future__ import annotations
@@ -93,17 +93,17 @@ class WorkflowRunModel(Base):
 
 
 class RunLeaseModel(Base):
-    """One running run: until when it is held, and when somebody has to look at it again.
+    """The lease of one running run, and the time ``due_at`` at which somebody has to look at the run next.
 
-    Triggers of the runs insert, replace and delete it, whoever changes a run (`workflows.reactions`); a heartbeat
-    changes nothing else. ``epoch`` is that of the claim that holds the run, NULL where nobody does: then the run's own
-    columns say what is so. No renewal ends before ``due_at``, so a look for runs to take reads what is due and nothing
-    else. It is moved seldom: a heartbeat that leaves it alone changes no indexed column.
+    Triggers on `workflow_runs` insert, replace and delete the row, whoever changes a run (`workflows.guards`). A
+    heartbeat writes this row only. ``epoch`` is the epoch of the claim that holds the run. It is NULL if nobody holds
+    the run; then the run's own columns count. No renewed lease ends before ``due_at``, so a search for runs to take
+    reads only rows that are due. ``due_at`` seldom moves: a heartbeat that leaves it alone changes no indexed column.
     """
 
     __tablename__ = "run_leases"
-    # Room for the next versions of its rows, so that heartbeats are heap-only updates. A fleet's heartbeats make more
-    # dead rows in a minute than there are rows: they are swept after a fixed number, before the table has grown.
+    # Free space for new row versions lets heartbeats be heap-only updates. A fleet's heartbeats leave more dead rows in
+    # a minute than the table has rows: autovacuum removes them after a fixed number, before the table has grown.
     __table_args__ = described(
         "running runs: who holds them until when, kept by triggers",
         kept="one row for each running run; a trigger removes it when the run stops running",
@@ -119,7 +119,7 @@ class RunLeaseModel(Base):
 
 
 class ExecutionModel(Base):
-    """One phase execution, chat turn or node attempt. Its session id leads to its line file."""
+    """One phase execution, chat turn or node attempt. Its session id names its agent log."""
 
     __tablename__ = "executions"
     __table_args__ = described(
@@ -175,7 +175,7 @@ class ExecutionModel(Base):
 
     @property
     def cost(self) -> Decimal | None:
-        """Return the exact cost in dollars, as a record has it."""
+        """Return the exact cost in dollars, as an `Execution` has it."""
         return stored_cost(self.cost_micros, self.cost_picos, self.cost_usd)
 
 
@@ -213,7 +213,7 @@ class WorkflowApprovalModel(Base):
 
 
 class WorkflowOverrideModel(Base):
-    """The kill switch of one workflow. No row: enabled."""
+    """The kill switch of one workflow. A workflow without a row is enabled."""
 
     __tablename__ = "workflow_overrides"
     __table_args__ = described(
@@ -270,7 +270,7 @@ class RunNodeModel(Base):
 
 
 class RunLoopModel(Base):
-    """One loop of a run: its present iteration, and whether it is done."""
+    """One loop of a run: its current iteration, and whether it is done."""
 
     __tablename__ = "run_loops"
     __table_args__ = described("where each loop of a run stands", pruned_as=("runs",))
@@ -311,9 +311,9 @@ class HumanRequestModel(Base):
 
 
 class WorkflowWorkerModel(Base):
-    """One worker: a process that drives runs of its workflows, as it said when it last looked for work.
+    """One worker process and the workflows that it serves, as it reported when it last looked for work.
 
-    The runs that it holds are those whose ``claim_owner`` is its name. After ``expires_at`` it counts as gone.
+    A worker holds the runs whose ``claim_owner`` is its name. After ``expires_at`` it counts as gone.
     """
 
     __tablename__ = "workflow_workers"

@@ -1,4 +1,4 @@
-"""What operators do to runs in several steps, which the command line and the inspector share."""
+"""Operators' actions on runs that take several steps, shared by the command line and the inspector."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lastlight_state.workflows.arguments import Claim
 if TYPE_CHECKING:
     from lastlight_state.workflows.claims import Claims
 
-#: How long the claim is valid by which an operator gives a run back: no longer than one call.
+#: The lease of the claim with which an operator takes a run away; it is needed for one call only.
 _LEASE = timedelta(seconds=30)
 
 
 def take_away(claims: Claims[Any], run_id: str, *, by: str, now: datetime) -> None:
-    """Take a run from its holder, whose writes are refused from now on, and give it back. Costs no restart.
+    """Take a run from its holder and release it. The holder's later writes are refused. Costs no restart.
 
     Raises `Conflict` ``not_held`` for a run that nobody holds.
     """

@@ -46,15 +46,15 @@ LIST = Listing("workflow_overrides", _COLUMNS, order=(OVERRIDES.c.name,), descen
 
 
 class Overrides(Repository):
-    """``store.workflows.overrides``"""
+    """``store.workflows.overrides``: switch workflows off and on."""
 
     def is_enabled(self, name: str) -> bool:
-        """Return whether runs of this workflow may start. True for every name without an override."""
+        """True if runs of this workflow may start. Every workflow without an override is enabled."""
         values = {"name": valid.sought("name", name)}
         return self._value(IS_ENABLED, values) is not False
 
     def put(self, name: str, *, enabled: bool, by: str | None = None, reason: str | None = None) -> WorkflowOverride:
-        """Switch a workflow on or off. Replaces an earlier override as a whole, ``by`` and ``reason`` included.
+        """Switch a workflow on or off. Replaces an earlier override as a whole, with its ``by`` and ``reason``.
 
         Runs of a workflow that is off are neither created nor restarted, and `Queue.admit_next` leaves them in the
         queue; other runs go on. Names are compared exactly.
@@ -74,10 +74,10 @@ class Overrides(Repository):
         return self._find_as(WorkflowOverride.of, FIND, values)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
-        """Return a page of overrides, by name."""
+        """Return a page of overrides, ordered by the names of their workflows."""
         return self._page_as(LIST, WorkflowOverride.of, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
-        """Delete the override: the workflow is enabled again. False if there was none."""
+        """Delete a workflow's override, so that the workflow is enabled. Returns false if it had none."""
         values = {"name": valid.sought("name", name)}
         return self._once(lambda unit: unit.change(CLEAR, values), repeatable=True) > 0

@@ -4,8 +4,8 @@ A node is inserted by `put`, or by the first attempt at it; its attempts are exe
 Other calls change nodes as well: an attempt makes its node ``running``, a gate ``waiting_approval``, and the end of the
 run cancels all nodes that are running or waiting.
 
-`list_due` finds the waiting nodes of all live runs whose time has come, `list_waiting` those that wait for a signal.
-Every write takes the ``claim`` that holds the run, and the run must not have ended.
+`list_due` finds waiting nodes of live runs whose time has come, `list_waiting` nodes that wait for a signal. Every
+write takes the ``claim`` that holds the run, and the run must not have ended.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from lastlight_state.workflows.records import Node
 from lastlight_state.workflows.tables import NODES
 from lastlight_state.workflows.words import NodeState
 
-# What `nodes` accepts, checked before any statement.
+# Checks of the arguments of `nodes`, before any statement.
 
 _MOST = limits_of(NODES)
 
-#: The most nodes of one put.
+#: The most nodes that one call puts.
 MOST_NODES = 1_000
 _ANY_SIZE = 2**40
 
@@ -74,7 +74,7 @@ _NO_WAIT: _Wait = {"wake_at": None, "waiting_for": None, "correlation_id": None}
 
 
 def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | None) -> Row:
-    """Return the parameters of a put of any number of nodes, each named once."""
+    """Return the checked parameters of a put of several nodes. Raises `InvalidValue` for a node named twice."""
     valid.at_most("nodes", nodes, MOST_NODES)
     rows = [_row(put) for put in nodes]
     keys = {(row["node_id"], row["iteration"]) for row in rows}
@@ -88,7 +88,7 @@ def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | No
 
 
 def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime, claim: Claim | None) -> NodeUpdate:
-    """Return the parameters of a change of state."""
+    """Return the checked parameters of a change of a node's state."""
     return {
         **key(run_id, node),
         "state": valid.word("state", state, words.NODE_STATES),
@@ -99,12 +99,12 @@ def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime,
 
 
 def key(run_id: str, node: NodeRef) -> NodeKey:
-    """Return the key of a node."""
+    """Return the checked key of a node: run, node id and iteration."""
     return {"run_id": valid.sought("run_id", run_id), **node_columns(node)}
 
 
 def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> Row:
-    """Return the filters of a list of nodes, as its statement names them."""
+    """Return the checked filters of a list of nodes, by the names that the statement `LIST` gives them."""
     given: Row = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, _MOST.node_id)}
     if not states:
         return given
@@ -152,7 +152,7 @@ def _text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Nodes(Repository):
-    """``store.workflows.nodes``"""
+    """``store.workflows.nodes``: put, change and list the nodes of runs."""
 
     def put(
         self,
@@ -168,13 +168,13 @@ class Nodes(Repository):
         """Insert or change a node of a live run. Fields that are not given keep their values; None clears a field.
 
         A new node is pending unless ``state`` is given. ``wait`` needs the waiting ``state`` that it belongs to; any
-        other state clears what the node waited for. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
+        other state clears the node's wait. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
         [stored] = self.put_many(run_id, [NodePut(node, state, label, output_table, wait)], claim=claim)
         return stored
 
     def put_many(self, run_id: str, nodes: Sequence[NodePut], *, claim: Claim | None = None) -> tuple[Node, ...]:
-        """Put many nodes (at most 1,000, each once) in one statement, each as `put` does."""
+        """Insert or change up to 1,000 nodes, each named once, in one statement; each as `put` does."""
         nodes = valid.several("nodes", nodes)
         values = puts(run_id, nodes, self._now(), claim)
 
@@ -192,7 +192,7 @@ class Nodes(Repository):
     ) -> Node:
         """Change the state of a node if it has the ``expected`` state. ``pending`` permits another attempt.
 
-        Raises `StaleVersion` with the state ``found``, `NotFound` for an unknown node or run.
+        Raises `StaleVersion` with the stored state as ``found``, `NotFound` for an unknown node or run.
         """
         values = update(run_id, node, state, expected, self._now(), claim)
 
@@ -205,14 +205,14 @@ class Nodes(Repository):
         return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Node.of, sql.UPDATE, values), refusal)
 
     def get(self, run_id: str, node: NodeRef) -> Node:
-        """Return the node. Raises `NotFound`."""
+        """Return a node of a run. Raises `NotFound`."""
         found = self.find(run_id, node)
         if found is None:
             raise _not_found(key(run_id, node))
         return found
 
     def find(self, run_id: str, node: NodeRef) -> Node | None:
-        """Return the node, or None."""
+        """Return a node of a run, or None if it has no row."""
         values = key(run_id, node)
         return self._find_as(Node.of, sql.FIND, values)
 
@@ -237,12 +237,12 @@ class Nodes(Repository):
     def list_iterations(
         self, run_id: str, node_id: str, *, limit: int = 50, page_token: str | None = None
     ) -> Page[Node]:
-        """Return the iterations of one node, the latest first. Raises `NotFound` for an unknown run."""
+        """Return a page of the iterations of one node, latest first. Raises `NotFound` for an unknown run."""
         given = {"run_id": run_id, "node_id": valid.identifier("node_id", node_id, _MOST.node_id)}
         return self._reading(rows.page_of(sql.ITERATIONS, Node.of, limit, page_token, **given))
 
     def counts(self, run_id: str) -> dict[str, int]:
-        """Return the number of a run's nodes in each state, all iterations counted. Raises `NotFound`."""
+        """Return by state the number of a run's nodes, counting each iteration. Raises `NotFound`."""
 
         def work(unit: Unit) -> dict[str, int]:
             found = {row["state"]: int(row["nodes"]) for row in unit.rows(sql.COUNTS, {"run_id": run_id})}
@@ -261,7 +261,7 @@ class Nodes(Repository):
     def list_waiting(
         self, signal: str, *, correlation_id: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[Node]:
-        """Return a page of the nodes of live runs that wait for this signal, with ``correlation_id`` for that alone."""
+        """Return a page of nodes of live runs that wait for this signal, and for ``correlation_id`` if it is given."""
         given = {
             "signal": valid.identifier("signal", signal, _MOST.waiting_for),
             "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),

@@ -1,4 +1,4 @@
-"""The statements of `nodes`."""
+"""The SQL statements of `nodes`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StateCountRow(TypedDict):
 
 _c = NODES.c
 
-#: The fields that a put may leave out. The parameter ``kept_<field>`` lists the nodes that leave one out.
+#: The fields that a put may leave out. The parameter ``kept_<field>`` lists the nodes that leave the field out.
 FIELDS = ("state", "label", "output_table", "wait")
 
 _MEMBERS = ("node_id", "iteration", "state", "output_table", "label", *WAIT)
@@ -90,7 +90,7 @@ COUNTS = prepared(
     StateCountRow,
 )
 
-#: The filter by state.
+#: The filter by one or more states.
 ANY_STATE = AnyOf("state", _c.state, len(NODE_STATES))
 
 _filters = {
