@@ -16,9 +16,9 @@ from lastlight_state.workflows.rows import RunLoopRow, RunNodeRow, WorkflowOverr
 
 
 class Node(Record):
-    """A node of a run's graph in one iteration: its state, the number of its last attempt, and what it waits for.
+    """A node of a run's graph in one iteration: its state, the number of its last attempt, and its wait.
 
-    ``wake_at``, ``waiting_for`` and ``correlation_id`` are None unless the node waits for them.
+    ``wake_at`` (a time), ``waiting_for`` (a signal) and ``correlation_id`` are None unless the node waits for them.
     """
 
     run_id: str
@@ -39,12 +39,12 @@ class Node(Record):
 
     @property
     def ref(self) -> NodeRef:
-        """Return the reference of the node, as calls take it."""
+        """Return the `NodeRef` of the node, to pass to other calls."""
         return NodeRef(self.node_id, self.iteration)
 
 
 class Loop(Record):
-    """A loop of a run: its present iteration, from 0, and whether it is done."""
+    """A loop of a run: its current iteration, counted from 0, and whether it is done."""
 
     run_id: str
     loop_id: str
@@ -58,7 +58,7 @@ class Loop(Record):
 
 
 class Totals(Record):
-    """Sums over a run's executions. Tokens count what was reported so far; cost is exact to a micro-dollar."""
+    """Sums over a run's executions: the tokens reported so far, and the cost, exact to a micro-dollar."""
 
     executions: int = 0
     cost_usd: Decimal = Decimal(0)
@@ -95,7 +95,7 @@ class RunSummaryRow(TypedDict):
 
 
 class RunSummary(Record):
-    """A run as lists show it, without large values."""
+    """A run in a list: without large values, with the totals of its executions."""
 
     id: str
     workflow_name: str
@@ -125,7 +125,7 @@ class RunSummary(Record):
 
 
 class CompletedPhase(Record):
-    """A phase in a run's history. In foreign rows ``success``, ``summary`` and ``at`` may be None."""
+    """A phase in a run's history. In rows of other programs ``success``, ``summary`` and ``at`` may be None."""
 
     phase: str
     success: bool | None = None
@@ -134,7 +134,7 @@ class CompletedPhase(Record):
 
     @classmethod
     def of_entry(cls, entry: Any) -> Self:
-        """Return the phase of a stored entry. Members of another type, in foreign rows, become None or blank."""
+        """Return the phase of a stored entry. A member with an unexpected type becomes None, or blank for the name."""
         entry = entry if isinstance(entry, dict) else {}
         phase, success, summary = entry.get("phase"), entry.get("success"), entry.get("summary")
         return make_record(
@@ -210,11 +210,12 @@ class RunDetailRow(RunRow, total=False):
 
 
 class WorkflowRun(Record):
-    """A run with everything that resumes it. ``context`` never changes; ``scratch`` is what phases hand to the next.
+    """A run with everything that an engine needs to resume it.
 
-    ``node_statuses`` maps each node to the state of its highest iteration. `get` reads it with the run, and so does
-    `ensure` for a run that exists; for a run that a change returns it is None. A foreign run, which has no nodes here,
-    has the map that its program stored.
+    ``context`` never changes; ``scratch`` is the JSON that each phase hands to the next. ``node_statuses`` maps each
+    node to the state of its highest iteration. `get` reads it with the run, and `ensure` for a run that exists; it is
+    None for a run returned by a change. A run that another program wrote, without rows of nodes, has the map that this
+    program stored.
     """
 
     id: str
@@ -270,7 +271,7 @@ class WorkflowRun(Record):
 
     @classmethod
     def of_detail(cls, values: RunDetailRow) -> Self:
-        """Return the record of a run that was read with the states of its nodes."""
+        """Return the record of a run whose row includes the states of its nodes."""
         values["node_statuses"] = values.pop("node_states") or values["node_statuses"]
         return cls.of(values)
 
@@ -283,14 +284,14 @@ class WorkflowRun(Record):
 
 
 class EnsuredRun(Record):
-    """The run of a key, and whether this call created it."""
+    """The run with a key, and ``created``: true if this call created it."""
 
     run: WorkflowRun
     created: bool
 
 
 class RunProgress(Record):
-    """The progress of a run after a phase or a merge. ``scratch_bytes`` is None if the call did not change scratch."""
+    """A run's progress after a phase or a merge. ``scratch_bytes`` is None if the call did not change scratch."""
 
     phase: str
     phase_count: int
@@ -299,7 +300,7 @@ class RunProgress(Record):
 
 
 class WorkflowOverride(Record):
-    """The kill switch of one workflow: on or off, since when, by whom and why."""
+    """The kill switch of one workflow: ``enabled`` or not, with time, person and reason of its last change."""
 
     name: str
     enabled: bool

@@ -1,7 +1,8 @@
-"""Repositories: one way to write an owner and a bare name, and conditions that find both ways of storing them.
+"""Repositories: normalise owner and name for storing, and build conditions that find both ways of storing them.
 
 ``owner/name`` splits at the first slash; an explicit owner wins over the embedded one; an owner is never guessed from
-a trigger id. Foreign rows may hold ``owner/name`` in the column ``repo``, and are split the same way when read.
+a trigger id. Rows of other programs may hold ``owner/name`` in the column ``repo``, and are split the same way when
+read.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from lastlight_state.db.schema.indexes import beginning
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows.tables import RUNS
 
-# What lists show of long texts and of large JSON, as an index can hold it.
+# The parts of long texts and of large JSON that lists show, short enough for an index.
 
-#: How many characters of a long text lists show.
+#: The number of characters of a long text that lists show.
 PREVIEW = 500
-#: Inboxes show JSON that has no more characters.
+#: The most characters of JSON that inboxes show; longer JSON is left out.
 SHORT = 2_000
 
 
 def preview(column: ColumnElement[str]) -> ColumnElement[str]:
-    """Return the beginning of a text, as an index can hold it."""
+    """Return the expression for the beginning of a text, short enough for an index."""
     return beginning(column, PREVIEW)
 
 
 def short(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return JSON if it is short, else NULL, as an index can hold it."""
+    """Return the expression for a JSON column, NULL if it is longer than `SHORT`, so that an index can hold it."""
     return case((func.length(cast(column, Text)) <= literal_column(str(SHORT)), column))
 
 
@@ -46,7 +47,7 @@ _SLASH: sa.ColumnElement[str] = sa.literal_column("'/'")
 
 
 def normalised(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:
-    """Return the owner and bare name to store. Blank becomes None; `InvalidValue` for text that is not a name."""
+    """Return the owner and bare name to store. Blank text becomes None; raises `InvalidValue` for an invalid name."""
     owner, repo = _trimmed("owner", owner), _trimmed("repo", repo)
     if repo is not None and "/" in repo:
         embedded, _, repo = repo.partition("/")
@@ -57,7 +58,7 @@ def normalised(owner: str | None, repo: str | None) -> tuple[str | None, str | N
 
 
 def split_legacy(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:
-    """Return the owner and bare name of a stored row, foreign ones included. Refuses nothing."""
+    """Return the owner and bare name of a stored row, also of a row that another program wrote. Never raises."""
     if owner is None and repo is not None and "/" in repo:
         owner, _, repo = repo.partition("/")
     return owner, repo
@@ -82,9 +83,9 @@ def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
 
 
 def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    """Return the two ways to store the repository of ``owned_repo``; each row uses one of them.
+    """Return the conditions for the two ways to store the repository of ``owned_repo``; each row uses one of them.
 
-    ``at`` ends the names of the parameters.
+    ``at`` is a suffix of the parameters' names.
     """
     owner, repo = table.c.owner, table.c.repo
     return (
@@ -94,7 +95,7 @@ def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa
 
 
 def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool]:
-    """Return the condition ``bare_repo``: the name alone, or the text after the first slash. Case matters."""
+    """Return the condition ``bare_repo``: the name, or its part after the first slash, matches. Case matters."""
     owner, repo = table.c.owner, table.c.repo
     name = bind(parameter, repo)
     embedded = sa.func.substr(repo, sa.func.length(before(repo, _SLASH)) + number(2))
@@ -102,15 +103,16 @@ def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool
 
 
 def repo_filter(repo: str) -> dict[str, dict[str, str]]:
-    """Return the condition for a filter and its parameters: ``"owner/name"``, or a bare name of any owner."""
+    """Return the name of the filter for ``"owner/name"``, or for a bare name of any owner, with its parameters."""
     owner, name = _named(None, repo)
     return {"bare_repo": {"repo_name": name}} if owner is None else _owned(owner, name)
 
 
 def repos_filter(given: str | Sequence[str]) -> Row:
-    """Return the condition for a filter by one repository, or by at most 50, and its parameters.
+    """Return the name of the filter for one repository, or for at most 50, with its parameters.
 
-    ``owned_repos`` are several with their owners, ``any_repos`` are several of which at least one is a bare name.
+    The filter ``owned_repos`` takes several repositories with owners. ``any_repos`` takes several, at least one of them
+    a bare name.
     """
     if isinstance(given, str) or not isinstance(given, Collection):
         return repo_filter(given)
@@ -127,7 +129,7 @@ def repos_filter(given: str | Sequence[str]) -> Row:
 
 
 def either_spelling(table: sa.Table) -> CompoundFilter:
-    """Return the filter ``owned_repos``: each of its repositories is two ranges of an index."""
+    """Return the filter ``owned_repos``, which reads two ranges of an index for each repository."""
     return CompoundFilter(("repo_owner", "repo_name", "qualified"), lambda at: spellings(table, at))
 
 
@@ -141,12 +143,12 @@ def any_spelling(table: sa.Table) -> CompoundFilter:
 
 
 def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """Return each value once, sorted: page tokens depend on the filter."""
+    """Return each distinct mapping once, sorted, so that equal filters give equal page tokens."""
     return [dict(one) for one in sorted({tuple(sorted(each.items())) for each in given})]
 
 
 def owned(owner: str | None, name: str | None) -> dict[str, Row]:
-    """Return the condition for one repository and its parameters. Without an owner: rows that have none."""
+    """Return the filter for one repository with its parameters. Without an owner it finds rows without one."""
     return _owned(*_named(owner, name))
 
 

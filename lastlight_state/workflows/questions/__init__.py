@@ -1,1 +1,1 @@
-"""Questions to people, of both kinds: `approvals` and `human_requests` are built from these."""
+"""Shared base of the two kinds of questions to people, `approvals` and `human_requests`."""

@@ -1,6 +1,6 @@
 """The inboxes: all pending questions of live runs, one inbox for each kind of question.
 
-Overdue questions are not shown, swept or not.
+Overdue questions are never shown, even if no sweep has expired them yet.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from lastlight_state.workflows.kernel.executions import label_of
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.words import TERMINAL
 
-#: Whether the run is live, which is true of nearly every pending question. The ``coalesce`` hides the column's
-#: statistics, so that Postgres does not plan to sort the whole inbox.
+#: The condition that a question's run is live, which holds for nearly every pending question. The ``coalesce`` hides
+#: the column's statistics, so that Postgres does not plan to sort the whole inbox.
 _live = sa.func.coalesce(RUNS.c.status, constant("unknown")).not_in([constant(word) for word in TERMINAL])
 
 
 @dataclass(frozen=True)
 class InboxIndexes:
-    """The indexes of an inbox: ``pending`` has the pending questions in their order.
+    """The indexes of an inbox: ``pending`` has the pending questions in the order of the inbox.
 
-    Where large values lie inside the rows, ``asked`` holds what is shown, and ``of_run`` finds the questions of a run.
+    For databases that keep large values inside the rows, ``asked`` holds the columns shown, and ``of_run`` finds the
+    questions of a run.
     """
 
     pending: str
@@ -37,16 +38,16 @@ class InboxIndexes:
     of_run: NarrowIndex
 
     def covering(self, order: Sequence[sa.Column[Any]], pending: sa.ColumnElement[bool]) -> Covering:
-        """Return how a list of questions is read through these indexes."""
+        """Return the `Covering` that reads a list of questions through these indexes."""
         found_by = {"run_id": self.of_run, "": NarrowIndex(self.pending, only=pending)}
         key = tuple(column.name for column in order)
         return Covering(self.asked, key, found_by, only=pending, other=rows.OF_OTHERS)
 
 
 class Inbox(Generic[RowT]):
-    """The lists of one kind of question, by name of the order: ``orders`` over all runs, ``of_run`` over one run.
+    """The lists of one kind of question: ``orders`` for all runs and ``of_run`` for one run, each by name of an order.
 
-    ``run_id`` is the column of the run.
+    ``run_id`` is the column with the run of a question. ``count`` is the statement that counts the inbox.
     """
 
     def __init__(
@@ -93,6 +94,6 @@ class Inbox(Generic[RowT]):
 
 
 def _of_run(run_id: sa.Column[str]) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return what an inbox shows of the run of a question, and of its node."""
+    """Return the columns that an inbox shows of a question's run and node."""
     label = label_of(run_id, run_id.table.c.node_id, run_id.table.c.iteration)
     return RUNS.c.workflow_name, RUNS.c.status.label("run_status"), RUNS.c.trigger_id, label

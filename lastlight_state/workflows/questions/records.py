@@ -1,4 +1,4 @@
-"""The base of the records of both kinds of question, and when a question reads as expired."""
+"""The base of the records of both kinds of question, and the rule by which a question reads as expired."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ AskedT = TypeVar("AskedT", bound=PendingRow)
 
 
 def as_of(values: AskedT, now: datetime) -> AskedT:
-    """Return the values of a question as they read at this time: an overdue one has expired."""
+    """Return the values of a question as they read at ``now``: an overdue question reads as expired."""
     expires_at = values["expires_at"]
     if values["status"] != "pending" or expires_at is None or expires_at > now:
         return values

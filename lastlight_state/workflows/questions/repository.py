@@ -1,4 +1,4 @@
-"""The base of the two repositories of questions."""
+"""The base of the repositories `approvals` and `human_requests`: open, cancel, expire and list questions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lastlight_state.workflows.questions.rows import ExpiredRow, Q, QuestionRows
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
-# How a question is opened: while its run goes on, or together with the pause of the run.
+# How a question is opened: without pausing its run, or together with a pause of the run.
 
 
 def _nothing(_: Unit) -> None:
@@ -50,7 +50,7 @@ class NewQuestion(TypedDict):
 
 @dataclass(frozen=True)
 class Opening(Generic[Q]):
-    """A question about to be asked: its row, its run and the time. ``refuse`` may raise before it is stored."""
+    """A question to open: its row, run and time. The callback ``refuse`` may raise before the row is stored."""
 
     questions: QuestionRows[Q]
     values: NewQuestion
@@ -60,9 +60,9 @@ class Opening(Generic[Q]):
 
 
 def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
-    """Store a question of a run that goes on.
+    """Store a question without pausing its run. A repeated call returns the stored question.
 
-    Looks for a stored one before it checks the fence: the pause that stored it has ended the claim.
+    Looks for the stored question before it checks the fence: a pause that stored it has ended the claim.
     """
     row = rows.lock(unit, opening.run_id)
     stored = opening.questions.stored(unit, opening.values)
@@ -77,7 +77,7 @@ def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
 
 
 def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
-    """Store a question and pause its run. The claim ends."""
+    """Store a question and pause its run, which ends the claim. A repeated call returns the stored question."""
     row = progress.lock(unit, step)
     stored = opening.questions.stored(unit, opening.values)
     if stored is not None:
@@ -101,7 +101,7 @@ def _insert(unit: Unit, row: LockedRun, opening: Opening[Q], allowed: Sequence[s
 # How a question ends without an answer, and what any end of a question does to its run (workflows W-85).
 #
 # Callers hold the run's lock, and pending questions are counted after it was taken: two people who close the last two
-# at the same instant cannot leave the run paused with nothing pending.
+# questions at the same instant cannot leave the run paused without a pending question.
 
 _RUN, _TRANSITION = limits_of(RUNS), limits_of(TRANSITIONS)
 
@@ -109,7 +109,7 @@ _RUN, _TRANSITION = limits_of(RUNS), limits_of(TRANSITIONS)
 def go_on(unit: Unit, row: LockedRun, said: TransitionParameters, *, reason: str) -> WorkflowRun:
     """Offer a run to any worker if it was paused for gates and no question blocks it.
 
-    Other runs stay as they are, and a note of them has this reason.
+    Any other run keeps its status, and a note with ``reason`` is recorded.
     """
     waits = row["status"] == "paused" and row["pause_reason"] in (None, "gate")
     if not waits or blocking(unit, row["id"]):
@@ -120,17 +120,17 @@ def go_on(unit: Unit, row: LockedRun, said: TransitionParameters, *, reason: str
 def fail(
     unit: Unit, listeners: Listeners, row: LockedRun, error: str, *, reason: str, said: TransitionParameters
 ) -> WorkflowRun:
-    """Fail a live run because of a question, and close everything else that belongs to it."""
+    """Fail a live run because of a question. This also ends its executions, nodes, other questions and claim."""
     return transitions.end(unit, listeners, row, "failed", error=_cut(error, _RUN.error), reason=reason, **said)
 
 
 def _cut(text: str, limit: int) -> str:
-    """Return the beginning of the text that has at most so many bytes."""
+    """Return the longest beginning of the text that has at most ``limit`` bytes in UTF-8."""
     return text.encode()[:limit].decode(errors="ignore")
 
 
 def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str, reason: str, at: datetime) -> Q:
-    """Cancel a question; its run goes on as after an answer."""
+    """Cancel a pending question; its run goes on as after an answer. A repeated cancel changes nothing."""
     row, question = questions.locked(unit, question_id)
     if question.status == "cancelled":
         return question
@@ -151,7 +151,7 @@ def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str,
 def expire(
     unit: Unit, listeners: Listeners, questions: QuestionRows[Q], run_id: str, ids: Sequence[str], now: datetime
 ) -> list[str]:
-    """Expire the overdue among these questions of a run, which then fails or goes on. Returns the ids that changed."""
+    """Expire those of these questions of a run that are overdue; the run fails or goes on. Returns their ids."""
     row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
     if expired and row["status"] in words.LIVE:
@@ -176,7 +176,7 @@ R = TypeVar("R", bound=Record)
 
 
 class QuestionRepository(Repository, Generic[Q]):
-    """Base of `approvals` and `human_requests`."""
+    """Base class of the repositories `approvals` and `human_requests`."""
 
     _questions: ClassVar[QuestionRows[Any]]
 
@@ -204,13 +204,13 @@ class QuestionRepository(Repository, Generic[Q]):
         return self._seen(self._reading(lambda unit: self._questions.get(unit, question_id)))
 
     def _seen(self, question: Q) -> Q:
-        """Return the question as it reads now: an overdue one has expired."""
+        """Return the question as it reads now: an overdue question reads as expired."""
         values: Any = vars(question)
         read = as_of(values, self._now())
         return question if read is values else type(question).of(read)
 
     def _as_of(self, read: Callable[[AskedT], A]) -> Callable[[AskedT], A]:
-        """Return how a row becomes a record as it reads now."""
+        """Return a function that makes a record of a row; an overdue question reads as expired."""
         now = self._now()
         return lambda row: read(as_of(row, now))
 
@@ -227,7 +227,7 @@ class QuestionRepository(Repository, Generic[Q]):
         return self._writing(work, repeatable=True)
 
     def _expire_due(self, now: datetime, limit: int, workflow_names: Sequence[str] | None) -> tuple[str, ...]:
-        """Expire overdue questions, one transaction for each run that has any."""
+        """Expire overdue questions in one transaction for each run. Returns the ids of the expired questions."""
         valid.page_limit(limit)
         names = shared.some_workflows(workflow_names)
         if names == []:
@@ -260,10 +260,10 @@ class QuestionRepository(Repository, Generic[Q]):
         limit: int,
         page_token: str | None,
     ) -> Page[R]:
-        """Return a page of an inbox, over all runs or of one.
+        """Return a page of an inbox, of all runs or of one run.
 
-        What is overdue is expired first, which a view leaves to others. The list waits for nobody who writes: it never
-        shows what is overdue, and a later call expires it.
+        Overdue questions are expired first, except in a view. The list waits for no lock: if one is held, overdue
+        questions are only left out, and a later call expires them.
         """
         lists = inbox.orders if given["run_id"] is None else inbox.of_run
         listing = lists[valid.word("order", order, lists)]

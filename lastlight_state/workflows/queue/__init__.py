@@ -1,7 +1,7 @@
 """The queue: runs that wait to be admitted, in one line, while a cap limits how many run at a time.
 
 The line is ordered by ``queued_at`` and id. A run that is not due yet, or whose workflow is switched off, keeps its
-place and is skipped. Admissions in all processes take turns, so that together they never exceed the cap. The cap does
+place and is skipped. Admissions of all processes take a lock, so that together they never exceed the cap. The cap does
 not stop runs that are created running, resume, or restart into running.
 """
 
@@ -33,11 +33,11 @@ from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE
 
-# What `queue` accepts, checked before any statement.
+# Checks of the arguments of `queue`, before any statement.
 
 
 def check_caps(given: Any) -> dict[str, int]:
-    """Return how many runs of each workflow may run; at most 50 workflows."""
+    """Return the checked caps by workflow name, for at most 50 workflows; empty for None."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -52,7 +52,7 @@ _LEASE = timedelta(seconds=30)
 
 
 class Queue(Repository):
-    """``store.workflows.queue``"""
+    """``store.workflows.queue``: list, admit, requeue and expire queued runs."""
 
     def __init__(self, context: Context, expire: Callable[[Sequence[str] | None], Sequence[str]]) -> None:
         super().__init__(context)
@@ -61,15 +61,15 @@ class Queue(Repository):
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
         """Return a page of the queued runs, in the order of the line.
 
-        Includes runs that are not due or switched off.
+        Includes runs that are not due, or whose workflow is switched off.
         """
         return self._viewing(page_of_runs(sql.LIST, {}, limit, page_token))
 
     def admit(self, run_id: str) -> WorkflowRun:
         """Admit one queued run, whatever its place, its time, the cap and the kill switch.
 
-        It runs unclaimed, with 30 seconds of grace before others may take it. Raises `NotFound`, or `LostRace` with its
-        status as ``found`` if it is no longer queued.
+        The run is then running without a claim, with 30 seconds of grace before others may take it. Raises `NotFound`,
+        or `LostRace` with the status as ``found`` if the run is no longer queued.
         """
         now = self._now()
 
@@ -101,14 +101,14 @@ class Queue(Repository):
     ) -> tuple[Claim, ...]:
         """Admit the first runs in line and claim them for ``owner``, while fewer than ``cap`` runs are running.
 
-        Admits at most ``limit`` runs (1 to 500). With names of workflows (at most 50), admits runs of these only, and
-        ``cap`` counts the running runs of these only: services that share a database do not use up each other's places.
-        Without names it counts all. Each of ``workflow_caps`` (at most 50) counts those of its workflow. Those behind a
-        workflow that is full are admitted before it. With ``app_versions`` admits only runs that `Claims.take_next`
-        would take with them; the caps count all. Runs that others are changing at this moment are left for a later
-        call. Runs that are not due, or whose workflow is switched off, keep their place and hold up nobody. Callers in
-        all processes take turns, so together they never pass a cap. Returns the claims in the order of the line. A
-        release puts a run into its old place.
+        Admits at most ``limit`` runs (1 to 500). With ``workflow_names`` (at most 50), admits runs of these workflows
+        only, and ``cap`` counts only their running runs: services that share a database do not use up each other's
+        places. Without names ``cap`` counts all running runs. Each of ``workflow_caps`` (at most 50) counts the running
+        runs of its workflow. Runs of a workflow that is full are skipped. With ``app_versions`` admits only runs that
+        `Claims.take_next` would take with the same versions; the caps still count all versions. Runs that others are
+        changing at this moment are left for a later call. Runs that are not due, or whose workflow is switched off,
+        keep their place and do not hold up others. Callers of all processes take a lock, so that together they never
+        exceed a cap. Returns the claims in the order of the line. A release puts a run back into its old place.
         """
         holder = holding(self._now(), owner, lease)
         names = shared.some_workflows(workflow_names)
@@ -135,14 +135,14 @@ class Queue(Repository):
         claimable: bool = False,
         poll_interval: float | None = None,
     ) -> bool:
-        """Wait until there is a run that `admit_next` would admit, and return whether there is one.
+        """Wait for a run that `admit_next` would admit. Returns true if there is one, false after ``timeout`` seconds.
 
-        With ``claimable`` also until there is one of these workflows that `Claims.take_next` would take, for a worker
-        that does both. Waits up to ``timeout`` seconds. A run that is queued, comes due or gets room below the caps
-        meanwhile is found within ``poll_interval`` seconds, or within half a second while looks take long. Without
-        ``poll_interval`` it is found within 50 ms if this store committed it, and otherwise within 250 ms for the first
-        15 seconds without news; then the pause grows, to a second after a minute. One thread of the store looks for all
-        who wait, and no connection is held between two looks. Others may be quicker: admit to know. Raises
+        With ``claimable``, a run of these workflows that `Claims.take_next` would take ends the wait, too, for a worker
+        that does both. Notices a run that is queued, comes due or gets room below the caps meanwhile. It is noticed
+        within ``poll_interval`` seconds, or within half a second while polls are slow. Without ``poll_interval`` it is
+        noticed within 50 ms if this store committed the change, and otherwise within 250 ms for the first 15 seconds
+        without news; then the interval grows, to a second after a minute. One thread of the store polls for all callers
+        and holds no connection between two polls. Another process may be quicker: call `admit_next` to be sure. Raises
         `MisuseError` in a transaction, `StoreClosed`.
         """
         return self._awaited(cap, timeout, workflow_names, workflow_caps, app_versions, claimable, poll_interval).wait()
@@ -152,10 +152,10 @@ class Queue(Repository):
     ) -> WorkflowRun:
         """Send a running or queued run to the end of the line.
 
-        Runs that entered the line in the same millisecond are in the order of their ids. The start of the run stays.
-        The claim ends: a later write with it is `ClaimLost`. ``reason`` is text of at most 2 KiB. `admit_next` skips
-        the run until ``not_before``; a queued run keeps its earlier ``not_before`` unless a new one is given. Raises
-        `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
+        Runs that entered the line in the same millisecond are in the order of their ids. The run keeps its
+        ``started_at``. Its claim ends: a later write with the claim raises `ClaimLost`. ``reason`` is text of at most
+        2 KiB. `admit_next` skips the run until ``not_before``; a queued run keeps its earlier ``not_before`` unless a
+        new one is given. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
         """
         now = self._now()
         wake_at = None if not_before is None else aware_utc("not_before", not_before)
@@ -176,10 +176,10 @@ class Queue(Repository):
     def expire(
         self, older_than: timedelta, *, reason: str, limit: int = 500, workflow_names: Sequence[str] | None = None
     ) -> tuple[str, ...]:
-        """Cancel runs that have been queued for longer than this. Returns the ids of those that changed.
+        """Cancel runs that have been queued for longer than ``older_than``. Returns the ids of the cancelled runs.
 
-        ``reason`` becomes the error of each run. Looks at the first ``limit`` runs in line, of all workflows or of
-        these, and uses one transaction for each. A run that was admitted or requeued meanwhile is left alone.
+        ``reason`` becomes the error of each run. Looks at the first ``limit`` runs in line, of ``workflow_names`` or of
+        all workflows. Each run takes one transaction. A run that was admitted or requeued meanwhile is left alone.
         """
         now = self._now()
         cutoff = to_millis(now - valid.duration("older_than", older_than, most=LONGEST))
@@ -205,7 +205,7 @@ class Queue(Repository):
         claimable: bool,
         poll_interval: float | None,
     ) -> overdue.WorkWait:
-        """Return one wait for runs that may be admitted. Checks the arguments."""
+        """Return the wait that `wait` starts for admissible runs, after checking the arguments."""
         names = shared.frozen_workflows(workflow_names)
         caps = tuple(check_caps(workflow_caps).items())
         versions = shared.frozen_versions(app_versions)
@@ -218,14 +218,14 @@ class Queue(Repository):
 
 
 def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> kernel_overdue.DueRuns:
-    """Return the first runs in line that were queued before ``cutoff``, of all workflows or of these."""
+    """Return the first runs in line that were queued before ``cutoff``, of the workflows ``names`` or of all."""
     statement, given = sql.OVERDUE.of({"of": names})
     rows, in_all = unit.sound(statement, {**given, "cutoff": cutoff, "limit": limit})
     return kernel_overdue.DueRuns([row["id"] for row in rows], in_all)
 
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:
-    """Cancel a run if it is still queued, and was before ``cutoff``. Returns whether it did."""
+    """Cancel a run if it is still queued, since before ``cutoff``. Returns true if it was cancelled."""
     row = rows.lock(unit, run_id, sql.LOCK)
     if row["status"] != "queued" or row["queued_at"] is None or row["queued_at"] >= cutoff:
         return False

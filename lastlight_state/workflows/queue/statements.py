@@ -1,4 +1,4 @@
-"""The statements of `queue`. They read the partial index of queued runs, so ended runs cost them nothing."""
+"""The SQL statements of `queue`. They read the partial index of queued runs, so that ended runs cost nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lastlight_state.workflows.tables import OVERRIDES, RUNS
 _INDEX, _RUNNING = "ix_workflow_runs_queue", "ix_workflow_runs_running"
 
 _line = (RUNS.c.queued_at, RUNS.c.id)
-#: Foreign rows without ``queued_at`` have no place in the queue.
+#: The conditions on runs in line. Rows that another program wrote without ``queued_at`` have no place in it.
 _in_line = (RUNS.c.status == constant("queued"), RUNS.c.queued_at.is_not(None))
 
 _at = bind("at", RUNS.c.queued_at)
@@ -83,7 +83,7 @@ def _count_running(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[An
     return sa.select(sa.func.count()).select_from(running.limit(sa.bindparam("cap", type_=sa.BigInteger)).subquery())
 
 
-#: How many runs of the workflows ``of`` are running, counted up to ``:cap``.
+#: Counts the running runs of the workflows ``of``, up to ``:cap``.
 COUNT_RUNNING = Filtered(_count_running, of=RUNS.c.workflow_name.in_)
 
 
@@ -93,16 +93,17 @@ def _first(shown: Sequence[sa.ColumnElement[Any]], *conditions: sa.ColumnElement
 
 
 def free_in_line(shown: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
-    """Return the first runs that were in line at ``:at`` and could have been admitted then, whatever the caps."""
+    """Return the SELECT of the first runs that were in line and could be admitted at ``:at``, whatever the caps."""
     return _first(shown, _enabled, _due, RUNS.c.queued_at <= _at)
 
 
-#: A time that another program has set to a value that no Python has, such as infinity, is damaged.
+#: The condition that the cancel request's time can be read. Another program may have set a time that Python does not
+#: have, such as infinity; such a row is damaged.
 _READABLE = sa.or_(
     RUNS.c.cancel_requested_at.is_(None), sa.extract("year", RUNS.c.cancel_requested_at).between(1, 9999)
 )
 
-#: What an admission reads: a run in which that is damaged is not admitted.
+#: The columns that an admission reads. A run with damage in one of them is not admitted.
 _NEEDED = (*KEPT, RUNS.c.workflow_name)
 
 
@@ -110,14 +111,14 @@ def _next(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     return _first(_NEEDED, _enabled, _due, *conditions).with_for_update(key_share=True, skip_locked=True)
 
 
-#: Locks the first runs that may be admitted, of the workflows ``of`` and not of those in ``full``, and of ``versions``.
-#: Rows locked by others are skipped: to wait for them while holding locks could be a deadlock.
+#: Locks the first runs that may be admitted, of the workflows ``of``, of none in ``full``, and of ``versions``. Rows
+#: locked by others are skipped: waiting for them while holding locks could be a deadlock.
 NEXT = Filtered(
     _next, None, NextRow, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in, versions=of_versions
 )
 
 
-#: The first run that may be admitted, of the workflows ``of`` and not of those in ``full``, of ``versions``. Locks
+#: Reads the first runs that may be admitted, of the workflows ``of``, of none in ``full``, and of ``versions``. Locks
 #: nothing.
 FIRST = Filtered(
     lambda conditions: _first(_NEEDED, _enabled, _due, *conditions),
@@ -135,7 +136,7 @@ def _count_each(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return counted.where(RUNS.c.status == constant("running"), of_these).group_by(RUNS.c.workflow_name)
 
 
-#: How many runs of each of these workflows are running. Workflows without one are absent.
+#: Counts the running runs of each of these workflows. Workflows without a running run are absent.
 COUNT_EACH = Family("workflow_name", _count_each, RunningRow)
 
 
@@ -159,7 +160,7 @@ TAKE = Family("run", _take, ClaimedRow)
 
 
 def _admit(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Executable:
-    """Count, look, admit and record as one statement, for a database that writes in parts of a query."""
+    """Return one statement that counts, admits and records runs, for databases that permit writes in a WITH."""
     running = _count_running(conditions).scalar_subquery()
     room = sa.func.greatest(sa.func.least(_limit, sa.bindparam("cap", type_=sa.BigInteger) - running), 0)
     first = through(sa.select(RUNS.c.id), RUNS, _INDEX).where(*_in_line, _enabled, _due, _READABLE, *conditions)
@@ -171,8 +172,8 @@ def _admit(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Executable:
     return shown.add_cte(transitions.recording_takes(taken))
 
 
-#: Admits the first runs in line, of the workflows ``of`` and of ``versions``, while fewer than ``:cap`` of these
-#: workflows run, and claims them.
+#: Admits and claims the first runs in line, of the workflows ``of`` and of ``versions``, while fewer than ``:cap`` runs
+#: of these workflows are running.
 ADMIT = Filtered(_admit, None, ClaimedRow, of=RUNS.c.workflow_name.in_, versions=of_versions)
 
 #: The first runs in line that were queued before ``:cutoff``, of the workflows ``of``.
@@ -185,19 +186,19 @@ OVERDUE = Filtered(
 LOCK = locking(QueuedRun, RUNS.c.queued_at)
 
 
-# Admitting the first runs in line, below the caps.
+# Admission of the first runs in line, below the caps.
 #
-# The running runs are counted after the lock that every admission takes, so the counts include earlier admissions.
+# Running runs are counted after taking the lock that every admission takes, so the counts include earlier admissions.
 
 _LOCK = "admission"
 
 
-#: Which runs are meant: ``of`` workflows and of ``versions``, each None or absent for all.
+#: The filters of runs: the workflows ``of`` and the ``versions``, each None or absent for all.
 Given = Mapping[str, Sequence[str] | None]
 
 
 def admit_at_once(unit: Unit, cap: int, holder: Holding, limit: int, wanted: Given) -> list[ClaimedRow]:
-    """Do what `admit_next` does without caps of workflows, in one message to the server."""
+    """Admit runs as `admit_next` does, but without caps of single workflows, in one round trip to the server."""
     statement, given = ADMIT.of(wanted)
     return unit.locked_rows(_LOCK, statement, {**given, **holder, "cap": cap, "limit": limit})
 
@@ -205,7 +206,7 @@ def admit_at_once(unit: Unit, cap: int, holder: Holding, limit: int, wanted: Giv
 def admit_next(
     unit: Unit, cap: int, caps: Mapping[str, int], holder: Holding, limit: int, wanted: Given
 ) -> list[ClaimedRow]:
-    """Admit and take the first runs in line while fewer than the caps are running. Returns their rows, in order."""
+    """Admit and claim the first runs in line, below the caps. Returns their rows in the order of the line."""
     unit.named_lock(_LOCK)
     room = min(limit, cap - _running(unit, cap, wanted.get("of")))
     if room <= 0:
@@ -222,12 +223,12 @@ def admit_next(
         if len(taken) == room or in_all < size:
             return taken
         if len(fitting) == len(found):
-            size *= 2  # rows that cannot be read stay at the head of the line: look behind them
+            size *= 2  # rows that cannot be read stay at the head of the line: read more
 
 
 @dataclass(frozen=True)
 class Admissible:
-    """A run that `admit_next` would admit with these arguments, or one that may be taken."""
+    """The search for a run that `admit_next` would admit with these arguments, or that ``or_else`` finds."""
 
     cap: int
     caps: tuple[tuple[str, int], ...]
@@ -236,11 +237,11 @@ class Admissible:
     or_else: Claimable | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """True if a run may be admitted at this moment."""
+        """True if such a run may be admitted, or claimed by ``or_else``, now."""
         return self._in_line(unit, now) or (self.or_else is not None and self.or_else.is_there(unit, now))
 
     def _in_line(self, unit: Unit, now: datetime) -> bool:
-        """Return True if a run in line has room. The line is read first: it is short, and mostly empty."""
+        """True if a run in line may be admitted below the caps. Reads the line first, which is mostly empty."""
         if self.names == () or not self._first(unit, now, []):
             return False
         if _running(unit, self.cap, self.names) >= self.cap:
@@ -251,7 +252,7 @@ class Admissible:
     def _first(self, unit: Unit, now: datetime, full: Sequence[str]) -> bool:
         statement, given = FIRST.of({"of": self.names, "full": full or None, "versions": self.versions})
         size = 1
-        while True:  # rows that cannot be read are told by who admits, not at every look
+        while True:  # an admission logs rows that cannot be read; a poll does not
             found = unit.readable(statement, {**given, "at": now, "limit": size}).rows
             if any(not isinstance(row, CorruptData) for row in found):
                 return True
@@ -261,13 +262,13 @@ class Admissible:
 
 
 def _running(unit: Unit, cap: int, names: Sequence[str] | None) -> int:
-    """Return how many runs of these workflows, or of all, are running. Counts up to the cap."""
+    """Return the number of running runs of these workflows, or of all. Counting stops at ``cap``."""
     statement, given = COUNT_RUNNING.of({"of": names})
     return int(unit.value(statement, {**given, "cap": cap}))
 
 
 def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:
-    """Return how many more runs of each capped workflow may run."""
+    """Return by name how many more runs of each capped workflow may run."""
     if not caps:
         return {}
     statement, names = COUNT_EACH.of(list(caps))
@@ -276,7 +277,7 @@ def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:
 
 
 def _fitting(found: Sequence[NextRow], rooms: dict[str, int]) -> list[str]:
-    """Return the ids of those rows for which their workflow has room, which they take up."""
+    """Return the ids of the rows whose workflow has room. Each row reduces the room of its workflow in ``rooms``."""
     fitting = []
     for row in found:
         left = rooms.get(row["workflow_name"])
@@ -288,7 +289,7 @@ def _fitting(found: Sequence[NextRow], rooms: dict[str, int]) -> list[str]:
 
 
 def _take_admitted(unit: Unit, holder: Holding, run_ids: Sequence[str]) -> list[ClaimedRow]:
-    """Admit and take locked runs. Returns their rows, in this order."""
+    """Admit and claim locked runs. Returns their rows in the order of ``run_ids``."""
     if not run_ids:
         return []
     take, ids = TAKE.of(run_ids)
