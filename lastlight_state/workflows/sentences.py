@@ -1,6 +1,6 @@
-"""The state of runs in words: what a run waits for, what is wrong with it, and what helps. Pure.
+"""Sentences about runs: what a run waits for, what is wrong with it, and what helps. No database access.
 
-The command line and the inspector show these sentences instead of the words that are stored.
+The command line and the inspector show these sentences instead of the stored codes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Trouble(NamedTuple):
-    """What is wrong with a run, and what a person may do about it.
+    """A problem of a run in words, and what a person may do about it.
 
-    ``verb`` is what `lastlight-state run ID` takes for that, or None where no verb of a run helps.
+    ``verb`` is the verb of `lastlight-state run ID` that helps, or None if no verb does.
     """
 
     what: str
@@ -26,7 +26,7 @@ class Trouble(NamedTuple):
     verb: str | None = None
 
 
-#: What each word of `RunState.unhealthy` means. A word that says more of a run stands before one that says less.
+#: The sentence for each word of `RunState.unhealthy`, the most informative word first.
 TROUBLES: Mapping[str, Trouble] = {
     "restart_limit": Trouble(
         "its worker is gone, and it has used up its restarts", "allow more, or cancel it", "allow-restarts --max N"
@@ -43,7 +43,7 @@ TROUBLES: Mapping[str, Trouble] = {
     ),
 }
 
-#: What each reason of a transition means, for a run of which no more is known.
+#: The text for each reason of a transition, for a run of which nothing more is known.
 REASONS: Mapping[str, str] = {
     "run.created": "began",
     "run.finished": "ended",
@@ -73,7 +73,7 @@ REASONS: Mapping[str, str] = {
 
 
 def reason_text(reason: str | None) -> str:
-    """Return a stored reason in words. One that is not of this library is its own text."""
+    """Return the text for a stored reason, or the reason itself if this library does not know it. Empty for None."""
     return "" if reason is None else REASONS.get(reason, reason)
 
 
@@ -93,7 +93,7 @@ def change_text(before: str | None, after: str, reason: str) -> str:
 def waits_text(blocked: Blocked, now: datetime | None) -> str:
     """Return what a run waits for, and since when: ``waits for an answer to *ship*, asked 3 h ago``.
 
-    Without ``now`` the text says no times, so that it stays the same.
+    Without ``now`` the text has no durations, so that it does not change with time.
     """
     if blocked.kind in ("approval", "human_request"):
         return _asked_text(blocked, now)
@@ -119,7 +119,7 @@ def _asked_text(blocked: Blocked, now: datetime | None) -> str:
 
 
 def troubles(words: Sequence[str]) -> list[Trouble]:
-    """Return what these words of `RunState.unhealthy` mean, what says most first."""
+    """Return the troubles for these words of `RunState.unhealthy`, the most informative first."""
     known = [trouble for word, trouble in TROUBLES.items() if word in words]
     if "restart_limit" in words:
         known = [trouble for trouble in known if trouble is not TROUBLES["lease_expired"]]
@@ -132,9 +132,9 @@ def trouble_text(words: Sequence[str]) -> str:
 
 
 def state_text(state: RunState, *, timed: bool = True) -> str:
-    """Return what a live run does or waits for, and what is wrong with it. Empty for a run that simply runs.
+    """Return what a live run waits for and what is wrong with it. Empty for a running run without a problem.
 
-    Without ``timed`` it says no times.
+    Without ``timed`` the text has no durations.
     """
     parts = [] if state.blocked is None else [waits_text(state.blocked, state.computed_at if timed else None)]
     parts += [trouble.what for trouble in troubles([word for word in state.unhealthy if word != "no_worker"])]
@@ -144,9 +144,9 @@ def state_text(state: RunState, *, timed: bool = True) -> str:
 def story_text(
     status: str, reason: str | None, error: str | None, state: RunState | None, *, timed: bool = True
 ) -> str:
-    """Return one line about a run: what a live one waits for, why an ended one failed, else the reason of its status.
+    """Return one line about a run: what it waits for or what is wrong, its error, or the reason of its status.
 
-    Empty where the status says it all.
+    Empty if the status alone says enough.
     """
     told = "" if state is None else state_text(state, timed=timed)
     if told or error:

@@ -1,4 +1,4 @@
-"""The tables of this domain, for statements, and the names that records give to their columns."""
+"""The tables of this domain, for use in statements, and the names of their columns in records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOOPS = table_of(RunLoopModel)
 OVERRIDES = table_of(WorkflowOverrideModel)
 WORKERS = table_of(WorkflowWorkerModel)
 
-#: Columns of the seed that records call by one name, whatever their table calls them.
+#: The names in records of columns that the original program's tables name differently.
 RECORD_NAMES = {
     "workflow_run_id": "run_id",
     "created_at": "asked_at",

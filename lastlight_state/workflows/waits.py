@@ -1,9 +1,9 @@
 """Pauses: until a time, for a signal, for questions already asked, or until an operator resumes the run.
 
-Nobody holds a paused run. Its row says what wakes it: `claims` takes it when its time has come, and an answer to one of
-its questions or a signal that it waits for resumes it.
+Nobody holds a paused run. Its row says what wakes it: `claims` takes it when its time has come; an answer to one of its
+questions resumes it, and so does a signal that it waits for.
 
-To lose no signal, pause and then look for a stored signal, in one transaction.
+To lose no signal, pause first and then look for a stored signal, in one transaction.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ MOST_GATES = 500
 
 @dataclass(frozen=True)
 class Pause:
-    """The pause of a run: questions by their ids, a time, a signal."""
+    """The arguments of a pause: the ids of questions, and the time or signal to wait for."""
 
     gates: Sequence[str]
     wait: Wait
 
     @property
     def why(self) -> TransitionReason:
-        """Return the first word of why the run waits that applies."""
+        """Return the first reason that applies: gate, signal, operator or timer."""
         if self.gates:
             return "gate"
         if self.wait.signal is not None:
@@ -66,7 +66,7 @@ class _Said(TypedDict):
 
 
 def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, correlation_id: str | None) -> Pause:
-    """Return the arguments of a pause, checked before any statement."""
+    """Return the checked arguments of a pause. Raises `InvalidValue`."""
     ids = dict.fromkeys(valid.identifier("gates", gate, _GATE.id) for gate in valid.several("gates", gates))
     valid.at_most("gates", ids, MOST_GATES)
     if correlation_id is not None and signal is None:
@@ -93,7 +93,7 @@ def _not_open(question: QuestionRow | None, question_id: str) -> StateError:
     return StaleVersion(question["kind"], question_id, expected="pending", found=question["status"])
 
 
-#: The kind and status of a question of a run.
+#: Reads the kind and status of one question of a run.
 QUESTION = prepared(
     sa.union_all(
         *(
@@ -152,7 +152,7 @@ WAITING = Listing(
 
 
 class Waits(Repository):
-    """``store.workflows.waits``"""
+    """``store.workflows.waits``: pause and resume runs, and list runs that wait for a signal."""
 
     def pause(
         self,
@@ -166,12 +166,12 @@ class Waits(Repository):
         reason: str | None = None,
         claim: Claim | None = None,
     ) -> WorkflowRun:
-        """Pause a running run until the first thing named here happens. With nothing named, until `resume`.
+        """Pause a running run until an answer, the time or the signal, whichever comes first; else until `resume`.
 
-        ``gates`` are ids of pending questions of this run (at most 500); an answer to any of them wakes it. If one of
-        them is no longer pending, `StaleVersion` is raised and the run goes on. The claim ends: a later write with it
-        is `ClaimLost`. ``by`` and ``reason`` say in its history which person paused it and why. Raises `NotFound`,
-        `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
+        ``gates`` are ids of pending questions of this run (at most 500); an answer to any of them wakes the run. If one
+        of them is no longer pending, `StaleVersion` is raised and the run goes on. The claim ends: a later write with
+        the claim raises `ClaimLost`. ``by`` and ``reason`` record which person paused the run and why. Raises
+        `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
         """
         now = self._now()
         wanted = _checked(gates, until, signal, correlation_id)
@@ -184,8 +184,8 @@ class Waits(Repository):
     def resume(self, run_id: str, *, by: str, reason: str) -> WorkflowRun:
         """Set a paused run running again, offered to any worker.
 
-        While a question blocks it, this is `Conflict` ``gate_pending`` with the ``ids`` of such questions (at most 20):
-        answer or cancel them. A run that is not paused is `Conflict` ``run_status``.
+        While questions block the run, raises `Conflict` ``gate_pending`` with the ``ids`` of at most 20 of them: answer
+        or cancel these. A run that is not paused raises `Conflict` ``run_status``.
         """
         now, said = self._now(), shared.operator(by, reason)
 
@@ -203,9 +203,9 @@ class Waits(Repository):
     def list_waiting(
         self, signal: str, *, correlation_id: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[RunSummary]:
-        """Return a page of the paused runs that wait for this signal, by id, with ``correlation_id`` for that one only.
+        """Return a page of paused runs that wait for this signal, and for ``correlation_id`` if given, by id.
 
-        Ids made by the store sort by the time of creation.
+        Ids made by the store sort by their time of creation.
         """
         given = {
             "signal": valid.identifier("signal", signal, _MOST.waiting_for),
@@ -216,9 +216,9 @@ class Waits(Repository):
     def _waking(
         self, unit: Unit, run_id: str, signal: str, correlation_id: str | None, at: datetime
     ) -> Callable[[], object] | None:
-        """Lock the run, and return what wakes it if it waits for this signal.
+        """Lock the run. Returns a callback that wakes it, or None if the run does not wait for this signal.
 
-        Who pauses a run locks it, too: it pauses before the signal is looked for, or it finds the signal afterwards.
+        A pause locks the run, too. So either the run is paused before this check, or the pause finds the stored signal.
         """
         row = unit.row(LOCK_WAIT, {"run_id": run_id})
         if row is None or (row["status"], row["waiting_for"]) != ("paused", signal):
@@ -240,7 +240,7 @@ def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | 
 
 
 def _expect_open(unit: Unit, run_id: str, gates: Sequence[str]) -> None:
-    """Raise unless all gates are pending. The caller holds the lock that an answer takes, so none comes in between."""
+    """Raise unless all gates are pending. The caller holds the run's lock, so no answer can come in between."""
     if not gates:
         return
     found = questions.open_among(unit, run_id, gates)

@@ -1,4 +1,4 @@
-"""The vocabularies of the workflows domain, and its bounds that are no column's."""
+"""The vocabularies of the workflows domain, limits that belong to no single column, and exact money."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from lastlight_state.db.valid import words
 from lastlight_state.errors import InvalidValue
 
-#: How long a new running run waits for its creator to claim it before others may take it.
+#: The time for which a new running run is left to its creator before others may take it.
 GRACE = timedelta(seconds=30)
 
 RunStatus = Literal["queued", "running", "paused", "succeeded", "failed", "cancelled"]
@@ -41,7 +41,7 @@ ActorType = Literal["github", "slack", "cli", "cron", "admin", "system"]
 
 Source = Literal["engine", "operator", "responder", "supervisor", "system"]
 
-#: Reasons of the notes about questions, of runs that stay as they are.
+#: The reasons of transitions that note an event of a question while the run's status stays.
 QUESTION_ASKED, QUESTION_ANSWERED = "question.asked", "question.answered"
 QUESTION_EXPIRED, QUESTION_CANCELLED = "question.expired", "question.cancelled"
 QUESTION_NOTES = (QUESTION_ASKED, QUESTION_ANSWERED, QUESTION_EXPIRED, QUESTION_CANCELLED)
@@ -59,17 +59,17 @@ ANSWERED_VIA = words(AnsweredVia)
 TRIGGER_TYPES = words(TriggerType)
 ACTOR_TYPES = words(ActorType)
 
-#: What is stored as the trigger type of an execution whose run has none; the column needs a word.
+#: The trigger type stored for an execution whose run has no trigger type, because the column is required.
 UNKNOWN_TRIGGER = "unknown"
 #: Statuses of runs that have not ended.
 LIVE: tuple[RunStatus, ...] = ("queued", "running", "paused")
 #: Statuses of runs that have ended.
 TERMINAL: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled")
-#: States of nodes that wait.
+#: The waiting states of nodes.
 WAITING_NODE: tuple[NodeState, ...] = ("waiting_approval", "waiting_person", "waiting_timer", "waiting_signal")
 
-#: The most that an execution may report of each count, and of its cost in micro-dollars. Nobody uses or spends more.
-#: What other programs wrote beyond it counts nothing, because a few such rows would overflow every total.
+#: The most that an execution may report of each count, and of its cost in micro-dollars; no real execution uses more.
+#: Greater values that other programs wrote count as nothing, because a few such rows would overflow every total.
 MOST_REPORTED = 10**12
 
 #: The most bytes of the summary of a phase, which is a part of the phase history.
@@ -78,17 +78,18 @@ SUMMARY = 2 * 1024
 
 # Exact money: callers use a Decimal of dollars, the database holds whole picodollars (10^-12) in two integers.
 #
-# ``cost_micros`` are the whole micro-dollars, and ``cost_picos`` what is left below one: no sum of either can pass 64
-# bits. The seed's column ``cost_usd`` is a float that mirrors both. Foreign rows have the float alone.
+# ``cost_micros`` are the whole micro-dollars, and ``cost_picos`` the rest below one micro-dollar: no sum of either can
+# pass 64 bits. The original program's column ``cost_usd`` is a float that mirrors both. Rows of other programs have
+# only the float.
 
 #: Picodollars of a micro-dollar, and micro-dollars of a dollar.
 MILLION = 1_000_000
 _TRILLION = Decimal(MILLION * MILLION)
-#: Floats below this many dollars tell single picodollars, larger ones micro-dollars.
+#: Floats below this many dollars are read to the picodollar, greater floats to the micro-dollar.
 FINE = 1_000.0
-#: The greatest float that counts as a cost: the most that an execution may report. Larger foreign values are ignored.
+#: The greatest float that counts as a cost: the most that an execution may report. Greater stored values are ignored.
 MOST_MIRRORED = MOST_REPORTED / MILLION
-#: A decimal context of our own, wide enough for every float: the caller's context must not change results.
+#: A separate decimal context, wide enough for every float: the caller's context must not change results.
 _WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN, traps=[])
 
 
@@ -102,7 +103,7 @@ class Cost(NamedTuple):
 def cost_of(where: str, dollars: Decimal | float) -> Cost:
     """Return an amount in whole picodollars, rounded half to even. Raises `InvalidValue` if it cannot be stored.
 
-    A float is the shortest decimal number that reads as it: 0.1 is a tenth.
+    A float counts as the shortest decimal number that reads as that float: 0.1 is exactly a tenth.
     """
     if isinstance(dollars, bool) or not isinstance(dollars, Decimal | float | int):
         raise InvalidValue(where, f"expected a Decimal or a float, got {type(dollars).__name__}")
@@ -116,17 +117,20 @@ def cost_of(where: str, dollars: Decimal | float) -> Cost:
 
 
 def dollars_of(micros: int, picos: int = 0) -> Decimal:
-    """Return an amount of micro-dollars and picodollars in dollars; neither has a bound here, as both may be sums."""
+    """Return an amount of micro-dollars and picodollars in dollars. Both may be sums, so neither is limited."""
     return _WIDE.divide(Decimal(micros * MILLION + picos), _TRILLION)
 
 
 def mirrored(cost: Cost) -> float:
-    """Return the nearest float in dollars, for the column that other programs read."""
+    """Return a cost as the nearest float in dollars, for the column that other programs read."""
     return float(dollars_of(*cost))
 
 
 def stored_cost(micros: int | None, picos: int | None, mirror: float | None) -> Decimal | None:
-    """Return the cost of a row in dollars: the exact amount, or else the float, rounded as the SQL of sums does."""
+    """Return the cost of a row in dollars: the exact amount, or else the float, rounded as in SQL sums.
+
+    Returns None without either, or for a float beyond `MOST_MIRRORED`.
+    """
     if micros is not None:
         return dollars_of(micros, picos or 0)
     if mirror is None or abs(mirror) > MOST_MIRRORED:

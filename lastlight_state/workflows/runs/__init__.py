@@ -1,9 +1,9 @@
-"""Workflow runs: one row per dispatch, and what resumes it.
+"""Workflow runs: one row per dispatch, with all that an engine needs to resume it.
 
 A run's ``context`` never changes. ``scratch`` is small JSON that one phase hands to the next; large text belongs in
 the output of an execution, with a pointer in scratch. ``phase_history`` only grows. Every change of status is recorded
 with its reason. Writes of an engine take the ``claim`` that holds the run, or raise `ClaimLost`; calls of an operator
-compare the status.
+check the status instead.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: What a cancel reaches: the run alone, or also its live descendants.
+#: The runs that a cancel reaches: only the run itself, or also its live descendants.
 CancelScope = Literal["run", "tree"]
 
 NO_OPTIONS = RunOptions()
 
-#: The codes of an id that is used: by its index, or by the guard that comes before it.
+#: The error codes for an id that is used already: of the unique index, or of the guard that fires before it.
 _ID_IS_USED = ("unique", "refused_by_database")
 
 
 class Runs(Repository):
-    """``store.workflows.runs``"""
+    """``store.workflows.runs``: create, read, change, end, cancel and restart runs."""
 
-    #: Loaded at its first use: it needs the records of the other rooms.
+    #: Imported at its first use, because it needs the records of other packages.
     _read_resume: Part[Callable[[Unit, str, datetime], ResumeView]] = Part(
         "lastlight_state.workflows.runs.resume.read", lambda _, read: read
     )
@@ -67,9 +67,9 @@ class Runs(Repository):
         """Store a new run, running or queued, and return it.
 
         A run for a worker is created with ``options=RunOptions(offered=True)``. Any other running run is left to its
-        creator for 30 seconds before others may take it, which costs no restart. Raises `AlreadyExists` for a
-        used id, `NotFound` for an unknown parent, `Conflict` ``workflow_disabled`` while the workflow is switched off,
-        `Conflict` ``parent_cancelled`` if the parent is cancelled or was asked to be.
+        creator for 30 seconds; then others may take it, which costs no restart. Raises `AlreadyExists` for a used id,
+        `NotFound` for an unknown parent, `Conflict` ``workflow_disabled`` while the workflow is switched off, and
+        `Conflict` ``parent_cancelled`` if the parent is cancelled or has a cancel request.
         """
         row = checks.new_run(
             self._settings.limits, self._now(), workflow_name, trigger, phase, context, scratch, options
@@ -87,10 +87,10 @@ class Runs(Repository):
         scratch: dict[str, Any] | None = None,
         options: RunOptions = NO_OPTIONS,
     ) -> EnsuredRun:
-        """Find the run of this key, or create it as `create` does. Keys are unique per workflow.
+        """Return the run with this key, or create it as `create` does. Keys are unique per workflow.
 
-        The same key with another trigger, repository, context or parent is `AlreadyExists` with the id of the run. Any
-        number of concurrent calls create one run.
+        The same key with another trigger, repository, context or parent raises `AlreadyExists` with the id of the run.
+        Any number of concurrent calls create one run.
         """
         row = checks.new_run(
             self._settings.limits, self._now(), workflow_name, trigger, phase, context, scratch, options
@@ -107,11 +107,11 @@ class Runs(Repository):
         return self._one_as(WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def find(self, run_id: str) -> WorkflowRun | None:
-        """Return the whole run, or None. Raises `CorruptData` as `get`."""
+        """Return the whole run, or None for an unknown id. Raises `CorruptData` as `get`."""
         return self._find_as(WorkflowRun.of_detail, rows.GET, {"run_id": valid.sought("run_id", run_id)})
 
     def get_resume(self, run_id: str) -> ResumeView:
-        """Return what an engine needs to resume a run, all of one moment. Raises as `get`."""
+        """Return all that an engine needs to resume a run, read from one snapshot. Raises as `get`."""
         now = self._now()
         return self._viewing(lambda unit: self._read_resume(unit, run_id, now))
 
@@ -130,11 +130,11 @@ class Runs(Repository):
     ) -> Page[RunSummary]:
         """Return a page of runs with their totals, newest first.
 
-        ``repo`` is ``"owner/name"``, or a bare name for any owner; or at most 50 of these. Runs from ``since`` on and
-        before ``until``. ``triggered_by`` is the actor of the trigger. An empty sequence matches nothing.
-        ``active_first`` lists running, paused and queued runs before all others.
+        ``repo`` is ``"owner/name"``, or a bare name for any owner; or at most 50 of these. ``since`` (inclusive) and
+        ``until`` (exclusive) bound the start of runs. ``triggered_by`` is the actor of the trigger. An empty sequence
+        matches nothing. ``active_first`` lists running, paused and queued runs before all others.
 
-        Rare ``statuses`` of ended runs, and an actor with few runs, cost as much as there are newer runs: give
+        A search for rare ``statuses`` of ended runs, or for an actor with few runs, reads all newer runs: give
         ``since``, a workflow or a repository.
         """
         given = shared.list_filters(statuses, workflow_names, None, since, until)
@@ -161,18 +161,18 @@ class Runs(Repository):
     def merge_scratch(
         self, run_id: str, patch: dict[str, Any], *, remove: Sequence[str] = (), claim: Claim | None = None
     ) -> RunProgress:
-        """Set top-level keys of a live run's scratch and drop those in ``remove``. Nested values are replaced whole.
+        """Set top-level keys of a live run's scratch and drop the keys in ``remove``. Nested values are replaced whole.
 
-        A value None is stored. Concurrent patches of different keys all take effect. The limit of 64 KiB applies to the
-        result; a result over the limit is accepted if it is smaller than before. `PayloadTooLarge` names the largest
-        key.
+        A value None is stored as null. Concurrent patches of different keys all take effect. The limit of 64 KiB
+        applies to the result; a result over the limit is accepted if it is smaller than before. `PayloadTooLarge` names
+        the largest key.
         """
         now = self._now()
         step = Step(run_id, now, None, *checks.merge(patch, remove))
         return self._writing(lambda unit: progress.take(unit, step, self._settings.limits, claim))
 
     def set_trace(self, run_id: str, *, trace_id: str | None, span_id: str | None) -> None:
-        """Store the trace of a run. No other column changes. Raises `NotFound`."""
+        """Store the trace id and span id of a run. No other column changes. Raises `NotFound`."""
         values = {
             "run_id": run_id,
             "trace_id": valid.optional("trace_id", trace_id),
@@ -192,12 +192,12 @@ class Runs(Repository):
         reason: str | None = None,
         claim: Claim | None = None,
     ) -> WorkflowRun:
-        """End a run with its marker, scratch and error, and close what belongs to it, in one transaction.
+        """End a run and store its marker, scratch and error, in one transaction.
 
-        Executions in flight, pending questions, nodes that run or wait, and the claim end with the run; nodes that
-        never began stay pending. A running run may end with any status, a queued or paused one only as failed. A
+        The run's claim, executions in flight, pending questions, and running or waiting nodes end with it; nodes that
+        never began stay pending. A running run may end with any status, a queued or paused run only as failed. A
         success has no ``failure``; its ``reason`` may say why it stopped. Repeat-safe for the same status and claim;
-        any other end of an ended run is `Conflict` ``run_status`` or `ClaimLost`.
+        any other end of an ended run raises `Conflict` ``run_status`` or `ClaimLost`.
         """
         now = self._now()
         ending = checks.ending(status, failure, reason)
@@ -219,19 +219,20 @@ class Runs(Repository):
         return self._writing(work)
 
     def request_cancel(self, run_id: str, *, by: str, reason: str, scope: CancelScope = "run") -> WorkflowRun:
-        """Ask for a cancel. A running run goes on until its holder ends it; queued and paused runs are cancelled now.
+        """Request a cancel. A running run goes on until its holder ends it; queued and paused runs are cancelled now.
 
-        The holder learns of it by its next heartbeat, and may still end the run as succeeded. The first request is
-        kept. ``scope="tree"`` includes all live descendants. An ended run is `Conflict`. A run that was asked cannot
-        get more children.
+        The holder learns of the request by its next heartbeat, and may still end the run as succeeded. The first
+        request is kept. ``scope="tree"`` includes all live descendants. An ended run raises `Conflict`. A run with a
+        cancel request cannot get more children.
         """
         return self._cancel(Cancel(run_id, shared.operator(by, reason), self._now(), _is_tree(scope), ask=True))
 
     def cancel(self, run_id: str, *, by: str, reason: str, scope: CancelScope = "run") -> WorkflowRun:
         """Cancel a run now, whoever holds it: later writes of the holder are refused.
 
-        Repeat-safe for a cancelled run. A succeeded or failed run is `Conflict` ``run_status``.
-        ``scope="tree"`` cancels all live descendants with it, or nothing. Called again it reaches later ones.
+        Repeat-safe for a cancelled run. A succeeded or failed run raises `Conflict` ``run_status``.
+        ``scope="tree"`` cancels the run and all live descendants, or nothing. A repeated call also cancels descendants
+        that were created later.
         """
         return self._cancel(Cancel(run_id, shared.operator(by, reason), self._now(), _is_tree(scope), ask=False))
 
@@ -240,9 +241,9 @@ class Runs(Repository):
     ) -> WorkflowRun:
         """Start a failed or cancelled run again, if it is below its restart limit.
 
-        The restart is counted. The error stays in the run's transitions. Context, scratch, history and ``started_at``
-        are kept; end, error, cancel request, waits and claim are cleared. Raises `Conflict` ``restart_limit`` or
-        ``workflow_disabled``; then nothing changed.
+        The restart is counted. The old error stays in the run's transitions. Context, scratch, history and
+        ``started_at`` are kept; end, error, cancel request, waits and claim are cleared. Raises `Conflict`
+        ``restart_limit`` or ``workflow_disabled``; then nothing changed.
         """
         now = self._now()
         said = shared.operator(by, reason)
@@ -265,9 +266,10 @@ class Runs(Repository):
         return self._writing(work)
 
     def allow_restarts(self, run_id: str, max_restarts: int, *, by: str, reason: str) -> WorkflowRun:
-        """Set how many restarts a run may have in all (0 to 100). Recorded, and the only way past the restart limit.
+        """Set the restart limit of a run: the total number of restarts that it may have (0 to 100).
 
-        A limit that is not above the present count allows no more restarts.
+        The change is recorded as a transition, and is the only way past the restart limit. A limit that is not above
+        the run's present count allows no more restarts.
         """
         now = self._now()
         said = shared.operator(by, reason)
@@ -287,7 +289,7 @@ class Runs(Repository):
         return self._writing(lambda unit: checks.carry_out(unit, self._listeners, cancel))
 
     def _insert(self, row: NewRun, insert: Callable[[], T | None]) -> T:
-        """Return what ``insert`` inserted. If it inserted nothing, raise the reason."""
+        """Return the result of ``insert``. If it is None, raise the error that says why no run was inserted."""
         try:
             made = insert()
         except Conflict as error:
@@ -300,7 +302,7 @@ class Runs(Repository):
 
 
 def _finished_already(unit: Unit, row: LockedRun, status: str, claim: Claim | None) -> WorkflowRun:
-    """Return the stored run if this end is repeated. Any other end of an ended run is an error."""
+    """Return the stored run if this call repeats its end. Raises `ClaimLost` or `Conflict` for any other end."""
     ended_by = unit.value(sql.ENDED_BY, {"run_id": row["id"], "status": row["status"]})
     own = claim is None or valid.group("claim", claim, Claim).run_id == row["id"]
     if own and row["status"] == status and ended_by == (claim.epoch if claim else None):

@@ -1,4 +1,4 @@
-"""What `runs` accepts, checked before any statement."""
+"""Check the arguments of `runs` before any statement; carry out cancels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lastlight_state.workflows.tables import RUNS
 
 @dataclass(frozen=True)
 class Cancel:
-    """The arguments of a cancel. With ``ask`` a running run is left to its holder, who sees the request."""
+    """The arguments of a cancel. With ``ask``, a running run only gets a request, and its holder ends it."""
 
     run_id: str
     said: Operator
@@ -43,7 +43,7 @@ class Cancel:
 
 
 def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
-    """Cancel the run, and with ``tree`` its live descendants."""
+    """Cancel a run, and with ``tree`` its live descendants. Returns the run. Raises `NotFound`."""
     cancelled: dict[str, WorkflowRun] = {}
     for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
         row = rows.lock(unit, run_id)
@@ -55,10 +55,11 @@ def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
 
 
 def _tree(unit: Unit, root: str) -> Iterator[str]:
-    """Yield a run and its descendants by ascending id. The caller locks each before it asks for the next.
+    """Yield the ids of a run and its descendants, ascending. The caller locks each run before it takes the next id.
 
-    Repeated until nothing new is found: a child may have been created while its parent's lock was awaited. The named
-    lock lets one walk run at a time, because runs found late are locked out of order and could deadlock.
+    The query is repeated until it finds no new run: a child may have been created while the caller waited for its
+    parent's lock. The named lock permits one such walk at a time, because runs found late are locked out of order and
+    could deadlock.
     """
     unit.named_lock("run_tree")
     seen: set[str] = set()
@@ -102,7 +103,7 @@ def new_run(
     scratch: dict[str, Any] | None,
     options: RunOptions,
 ) -> NewRun:
-    """Return the row of a new run."""
+    """Return the checked row of a new run."""
     valid.group("options", options, RunOptions)
     patch = scratch_patch(scratch)
     if valid.flag("offered", options.offered) and options.status == "queued":
@@ -131,7 +132,7 @@ def create_digest(row: Mapping[str, Any], context: Any) -> str:
 
 
 def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a patch of scratch, and the keys to drop."""
+    """Return a checked patch of scratch, and the keys to drop from scratch."""
     checked = scratch_patch(patch)
     if checked is None:
         raise InvalidValue("scratch", "expected an object, got NoneType")
@@ -139,7 +140,7 @@ def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any],
 
 
 def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
-    """Return how a run ends: its reason code, error text and details."""
+    """Return the checked end of a run: its reason code, error text and details."""
     valid.word("status", status, words.TERMINAL)
     stop = None if failure is None else valid.group("failure", failure, Failure).stop_reason
     code = valid.optional("reason", reason if reason is not None else stop, _MOST.status_reason) or "run.finished"

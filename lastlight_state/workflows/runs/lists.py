@@ -28,18 +28,17 @@ class SummedRun(RunSummaryRow, total=False):
     totals: Totals
 
 
-#: The groups of runs, in their order. Where no statuses are asked for, the last one has those of unknown words, too.
+#: The groups of statuses for ``active_first``, in order. Without a filter by status, the last group also has runs whose
+#: status this version does not know.
 _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 
 
 def page_of_runs(
     listing: Listing[ListedT], given: Mapping[str, Any], limit: int, page_token: str | None
 ) -> Callable[[Unit], Page[RunSummary]]:
-    """Return the work that reads a page of a list of runs, with their totals: two statements, to be viewed.
+    """Return a function that reads a page of a list of runs with their totals: two statements, to run in a view.
 
-    Checks the limit.
-
-    The list may select more columns than a summary has.
+    Raises `InvalidValue` for a wrong limit. The list may select more columns than a summary has.
     """
     valid.page_limit(limit)
 
@@ -70,9 +69,9 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
 def _ranked(
     unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | None, limit: int
 ) -> KeyedRows[RunSummaryRow]:
-    """Return the next runs after this key in the group of this rank, then those of the groups that follow.
+    """Return the next runs after this key in the group number ``rank``, then runs of the groups that follow.
 
-    Each group is a range of an index, read after the one before it; nothing is sorted.
+    Each group is a range of an index, and the groups are read one after the other; nothing is sorted.
     """
     rows: list[RunSummaryRow | CorruptData] = []
     places: list[tuple[int, int, KeyedRows[RunSummaryRow]]] = []

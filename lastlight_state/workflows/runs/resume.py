@@ -1,4 +1,4 @@
-"""What an engine needs to resume a run: the run, and everything of it that has not ended, read at one moment."""
+"""Read all that an engine needs to resume a run: the run, and its parts that have not ended, from one snapshot."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ResumeView(Record):
 
 
 def read(unit: Unit, run_id: str, now: datetime) -> ResumeView:
-    """Return what an engine needs to resume a run. Raises `NotFound`."""
+    """Return all that an engine needs to resume a run. Raises `NotFound`."""
     run, here = rows.get(unit, run_id), {"run_id": run_id}
     return ResumeView.of(
         {

@@ -1,4 +1,4 @@
-"""The statements of `runs`, and the row of a new run."""
+"""The SQL statements of `runs`, and the row of a new run."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _parent_takes_children = sa.and_(
 def create(names: frozenset[str]) -> Chain[RunRow]:
     """Return the statement that inserts a run with these columns, and its first transition.
 
-    It inserts nothing if the workflow is switched off, or the parent is missing or cancelled. It locks the parent's row
-    as a cancel does: either a cancel of the tree finds the child, or the child finds the cancel. There is one statement
-    for each set of columns, of which callers use few; the other columns keep their defaults.
+    It inserts nothing if the workflow is switched off, or if the parent is missing, cancelled or asked to cancel. It
+    locks the parent's row as a cancel does: either a cancel of the tree finds the child, or the insert finds the
+    cancel. Each set of columns has a statement of its own; the other columns keep their defaults.
     """
     stated = [column.name for column in RUNS.c if column.name in names]
     values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(_enabled)
@@ -97,7 +97,7 @@ SET_TRACE = prepared(
     .values(trace_id=sa.bindparam("trace_id"), span_id=sa.bindparam("span_id"))
 )
 
-#: The epoch of the claim that ended a run.
+#: Returns the epoch of the claim that ended a run.
 ENDED_BY = prepared(
     sa.select(TRANSITIONS.c.claim_epoch)
     .where(
@@ -116,7 +116,8 @@ _newest = (RUNS.c.started_at, RUNS.c.id)
 
 _BY_REPO = NarrowIndex("ix_workflow_runs_repo", ("owner", "repo"))
 
-#: How lists of run summaries are read where large values lie inside the rows. Without these filters no join is needed.
+#: The covering index for lists of run summaries, for databases that keep large values inside the rows. Without these
+#: filters no join is needed.
 COVERED = Covering(
     "ix_workflow_runs_summary",
     ("started_at", "id"),
@@ -158,17 +159,17 @@ def _listed(
     )
 
 
-#: Runs in any status. Those of ended runs are found from the newest run on, past others.
+#: Runs in any status. A page by status of ended runs reads all runs from the newest on and skips others.
 LIST = _listed(COVERED, walked=("statuses",))
-#: Runs in live statuses alone: a range of an index for each status, so ended runs cost nothing.
+#: Runs in live statuses only. Each status is one range of an index, so that ended runs cost nothing.
 LIVE_LIST = _listed(replace(COVERED, found_by={"": BY_LIVE_STATUS}), leading="statuses")
 
-#: Runs in no live status: ended ones, and those whose status is a word that this version does not know.
+#: Runs without a live status: ended runs, and runs in a status that this version does not know.
 OTHERS_LIST = _listed(COVERED, always=(RUNS.c.status.not_in([constant(word) for word in LIVE]),))
 
 
 def listing_of(chosen: Mapping[str, Any]) -> Listing[RunSummaryRow]:
-    """Return the list for these filters."""
+    """Return the list that serves these filters: `LIVE_LIST` if they name only live statuses, else `LIST`."""
     statuses = chosen.get("statuses")
     return LIST if statuses is None or not set(statuses) <= set(LIVE) else LIVE_LIST
 
@@ -178,7 +179,7 @@ def _totals(ids: Sequence[sa.BindParameter[Any]]) -> Statement[RunSumsRow]:
     return Statement(*of_runs((run_id, *SUMS), run_id.in_(ids), by_run=True), row=RunSumsRow)
 
 
-#: The totals of runs.
+#: The sums over the executions of each of these runs.
 TOTALS = Family("run", _totals, RunSumsRow)
 
 _children = sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")).cte("tree", recursive=True)
@@ -245,7 +246,7 @@ class FirstTransition(TypedDict):
 
 
 def new_row(now: datetime, facts: RunFacts, *, offered: bool) -> NewRun:
-    """Return a new run's row. An ``offered`` one has no grace."""
+    """Return the row of a new run. An ``offered`` or queued run gets no lease for its creator."""
     queued = facts["status"] == "queued"
     return {
         "phase_history": "[]",
@@ -277,11 +278,11 @@ def first_transition(row: NewRun) -> FirstTransition:
     }
 
 
-# How runs are created, once per id or key; and why one was not.
+# How runs are created, once per id or key, and the errors for a run that was not created.
 
 
 def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
-    """Return the run with the key of ``row``, inserted if it is missing. None if the statement inserted nothing."""
+    """Return the run with the key of ``row``, or insert it. Returns None if the insert statement wrote nothing."""
     unit.named_lock(composed("run_key", row["workflow_name"], str(row["run_key"]), by=":"))
     found = find(unit, row)
     if found is not None:
@@ -293,7 +294,7 @@ def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
 def find(unit: Unit, row: NewRun) -> EnsuredRun | None:
     """Return the run with the key of ``row``, or None.
 
-    Raises `AlreadyExists` if it was created with another content.
+    Raises `AlreadyExists` if that run was created with other content.
     """
     found = unit.row(FIND_KEY, row)
     if found is None:
@@ -307,14 +308,14 @@ def find(unit: Unit, row: NewRun) -> EnsuredRun | None:
 
 
 def insert(unit: Unit, row: NewRun) -> WorkflowRun | None:
-    """Insert a run; returns it as a later read would. None if the statement inserted nothing."""
+    """Insert a run. Returns it as a later read would, or None if the statement wrote nothing."""
     stated = {name: value for name, value in row.items() if value is not None}
     made = unit.chain(create(frozenset(stated)), stated | first_transition(row))
     return None if made is None else WorkflowRun.of(made)
 
 
 def refusal(unit: Unit, row: NewRun) -> StateError:
-    """Return the error for a run that the statement did not insert."""
+    """Return the error that says why the insert statement wrote no run."""
     parent = row["parent_run_id"]
     if parent is None or unit.row(IS_DISABLED, row) is not None:
         return disabled(row["workflow_name"])

@@ -1,8 +1,8 @@
 """Usage: the tokens and costs of executions, summed by run, trigger, repository and time.
 
-Cost is exact: whole micro-dollars are added, so both databases return equal totals. Days and hours are those of UTC. An
-execution counts at its start; one in flight counts with what it has reported so far. The executions of a workflow are
-those whose skill begins with its name and a colon.
+Cost is exact: whole micro-dollars are added, so both databases return equal totals. Days and hours are in UTC. An
+execution counts at the time of its start; while in flight it counts with the usage reported so far. The executions of a
+workflow are those whose skill begins with the workflow's name and a colon.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _MOST, _RUN = limits_of(EXECUTIONS), limits_of(RUNS)
 
 Dimension = Literal["workflow", "repo", "model", "trigger_type", "skill", "triggered_by"]
 
-#: The most buckets of `daily` and `hourly`.
+#: The most buckets that `daily` and `hourly` return.
 MOST_DAYS, MOST_HOURS = 366, 744
 _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 _NO_OUTCOMES = dict.fromkeys(sorted(words.OUTCOMES), 0)
 
 
 class Rollups(Repository):
-    """``store.workflows.usage``"""
+    """``store.workflows.usage``: sum tokens and costs of executions."""
 
     def for_run(self, run_id: str) -> UsageTotals:
         """Return the usage of a run. Raises `NotFound` for an unknown run."""
@@ -58,7 +58,7 @@ class Rollups(Repository):
         return self._reading(work)
 
     def for_trigger(self, trigger_id: str, *, workflow_names: Sequence[str] | None = None) -> UsageTotals:
-        """Return the usage of a trigger's runs, or of those of these workflows.
+        """Return the usage of all runs of a trigger, or only of its runs in ``workflow_names``.
 
         Executions without a run do not count.
         """
@@ -72,7 +72,7 @@ class Rollups(Repository):
         return self._totals(statement, values | given)
 
     def for_repo(self, owner: str | None, repo: str, *, since: datetime) -> UsageTotals:
-        """Return the usage of a repository from ``since`` on. ``owner=None`` means rows of that name without an owner.
+        """Return the usage of a repository from ``since`` on. ``owner=None`` means rows with this name and no owner.
 
         Reads all executions from ``since`` on.
         """
@@ -82,7 +82,7 @@ class Rollups(Repository):
     def daily(
         self, days: int = 30, *, workflow: str | None = None, repo: str | None = None, model: str | None = None
     ) -> tuple[UsageBucket, ...]:
-        """Return the usage of each of the last ``days`` days (1 to 366), oldest first; today is the last one.
+        """Return the usage of each of the last ``days`` days (1 to 366), oldest first; the last item is today.
 
         Days without executions are included, with zeros. ``repo`` is ``"owner/name"``, or a bare name for any owner.
         Executions that start in the future do not count.
@@ -93,14 +93,14 @@ class Rollups(Repository):
     def hourly(
         self, hours: int = 24, *, workflow: str | None = None, repo: str | None = None, model: str | None = None
     ) -> tuple[UsageBucket, ...]:
-        """Return the usage of each of the last ``hours`` hours (1 to 744), as `daily`; the present hour is last."""
+        """Return the usage of each of the last ``hours`` hours (1 to 744), as `daily`; the current hour is last."""
         count = valid.number("hours", hours, least=1, most=MOST_HOURS)
         return self._buckets(count, _HOUR, _filters(workflow, repo, model))
 
     def by(self, dimension: Dimension, *, since: datetime, until: datetime | None = None) -> tuple[UsageGroup, ...]:
-        """Return usage grouped by a dimension, the most expensive of at most 500 groups first.
+        """Return usage grouped by a dimension: at most 500 groups, the most expensive first.
 
-        Counts executions that started at ``since`` or later, and before ``until``, if given. Repositories are
+        Counts executions that started at ``since`` or later, and before ``until`` or until now. Repositories are
         ``owner/name`` if the owner is known; ``triggered_by`` is the actor of the trigger.
         """
         statement = sql.BY[valid.word("dimension", dimension, sql.BY)]
@@ -113,7 +113,7 @@ class Rollups(Repository):
         return tuple(self._all_as(UsageGroup.of, statement, values))
 
     def stats(self, *, since: datetime) -> UsageStats:
-        """Return executions from ``since`` on by outcome, skill and trigger type, those in flight, and those of today.
+        """Return counts of executions since ``since`` by outcome, skill and trigger type, and totals, also of today.
 
         Reads all executions from ``since`` on, several times.
         """
@@ -134,10 +134,10 @@ class Rollups(Repository):
         return self._viewing(work)
 
     def failure_streak(self, skill: str | None = None, workflow_name: str | None = None, *, limit: int = 10) -> int:
-        """Return how many of the newest ended executions failed or were interrupted in a row, counted up to ``limit``.
+        """Return the number of failed or interrupted executions since the last success, counted up to ``limit``.
 
-        A success ends the streak. Skipped, deferred and cancelled executions neither count nor end it. The newest are
-        those that started last.
+        Only ended executions count, in the order of their start. Skipped, deferred and cancelled executions neither
+        count nor end the streak.
         """
         valid.optional("skill", skill, _MOST.skill)
         valid.optional("workflow_name", workflow_name, _RUN.workflow_name)
@@ -154,9 +154,10 @@ class Rollups(Repository):
     def list_threads(
         self, *, since: datetime | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ThreadUsage]:
-        """Return a page of chat threads with a turn at ``since`` or later, newest activity first, with all their turns.
+        """Return a page of chat threads with a turn at ``since`` or later, newest activity first.
 
-        A page reads the chat turns between its first and its last thread, with one index look-up for each.
+        The usage of a thread includes all its turns. A page reads the chat turns between its first and its last thread,
+        with one index look-up for each turn.
         """
         given = {"since": None if since is None else {"since": aware_utc("since", since)}}
         valid.page_limit(limit)
@@ -186,7 +187,7 @@ class Rollups(Repository):
         return totals
 
     def _since(self, since: datetime) -> dict[str, datetime]:
-        """Return the window from there until now."""
+        """Return the parameters of the time window from ``since`` to now."""
         return {"since": aware_utc("since", since), "until": self._end()}
 
     def _end(self) -> datetime:
@@ -212,7 +213,7 @@ def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ThreadUsage, ...]:
 
 
 def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values) -> list[str]:
-    """Return the outcomes of the newest executions that succeeded, failed or were interrupted."""
+    """Return the outcomes of the newest executions that succeeded, failed or were interrupted, newest first."""
     skills = [skill] if skill is not None else []
     statement = sql.NEWEST
     if workflow is not None and skill is None:
@@ -229,7 +230,7 @@ def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values)
 
 
 def _filters(workflow: str | None, repo: str | None, model: str | None) -> Row:
-    """Return the filters given, each with its parameters."""
+    """Return the checked filters of buckets that are given, each with its parameters."""
     given: Row = {}
     if workflow is not None:
         given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, _RUN.workflow_name))

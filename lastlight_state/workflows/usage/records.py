@@ -38,10 +38,10 @@ class ThreadRow(SumsRow):
 
 
 class UsageTotals(Totals):
-    """Sums over executions. Those in flight count with what they reported so far.
+    """Sums over executions. Executions in flight count with the usage reported so far.
 
-    ``total_tokens`` is input, output and cache reads, each counted once: cache reads of a report whose input includes
-    them are not added. Cache writes are in ``cache_creation_input_tokens`` only.
+    ``total_tokens`` is the sum of input, output and cache reads, each token counted once: cache reads that the input
+    includes already are not added. Cache writes are in ``cache_creation_input_tokens`` only.
     """
 
     total_tokens: int = 0
@@ -52,14 +52,14 @@ class UsageTotals(Totals):
 
 
 class UsageBucket(UsageTotals):
-    """The executions that started in one hour or day of UTC. ``outcomes`` has a count for every outcome."""
+    """The sums over executions that started in one hour or day in UTC. ``outcomes`` counts them by outcome."""
 
     start: datetime
     outcomes: dict[str, int]
 
     @classmethod
     def of_parts(cls, parts: Sequence[BucketRow], start: datetime, outcomes: dict[str, int]) -> Self:
-        """Return the bucket that begins at ``start``, from its sums by outcome."""
+        """Return the bucket that begins at ``start``, adding up its sums by outcome."""
         total: SumsRow = {
             "executions": sum(part["executions"] for part in parts),
             "cost_micros": sum(part["cost_micros"] for part in parts),
@@ -75,7 +75,7 @@ class UsageBucket(UsageTotals):
 
 
 class UsageGroup(UsageTotals):
-    """The executions of one key. The key None holds those without one."""
+    """The sums over executions with one key of a dimension. The key None groups executions without a key."""
 
     key: str | None
 
@@ -85,7 +85,7 @@ class UsageGroup(UsageTotals):
 
 
 class ThreadUsage(UsageTotals):
-    """The chat turns of one trigger, which is the id of their thread."""
+    """The sums over the chat turns of one thread; ``trigger_id`` is the id of the thread."""
 
     trigger_id: str
     first_at: datetime
@@ -98,10 +98,10 @@ class ThreadUsage(UsageTotals):
 
 
 class UsageStats(Record):
-    """The executions from ``since`` on, and those of now.
+    """Counts and sums of executions that started at ``since`` or later.
 
-    ``skills`` and ``trigger_types`` hold the 500 most frequent ones. ``running_now`` counts all executions in flight,
-    however old; ``today`` sums those that started today in UTC.
+    ``skills`` and ``trigger_types`` hold counts of the 500 most frequent ones. ``running_now`` counts all executions in
+    flight, however old; ``today`` sums executions that started today in UTC.
     """
 
     since: datetime

@@ -1,7 +1,7 @@
-"""The statements of `usage`.
+"""The SQL statements of `usage`.
 
-On SQLite they take every figure from the usage index, which holds them all, and find the executions of a run by the
-narrow index. On Postgres they read ranges of the narrow indexes and the rows.
+On SQLite they read all figures from the usage index, a covering index, and find the executions of a run by a narrow
+index. On Postgres they read ranges of narrow indexes, and the rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _c = EXECUTIONS.c
 
 _since = _c.started_at >= bind("since", _c.started_at)
 _until = _c.started_at < bind("until", _c.started_at)
-#: A window has two ends: with one alone Postgres, which plans before it knows the time, reads the whole table.
+#: A window of time has two ends: with only one, Postgres plans without knowing the time and scans the whole table.
 _window = sa.and_(_since, _until)
 _of_repo = repos.conditions(EXECUTIONS)
 
@@ -85,7 +85,7 @@ def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> Statement[
 
 FOR_TRIGGER_AND_NAMES = Family("name", _for_trigger_and_names, SumsRow)
 
-#: The filters of buckets.
+#: The conditions of the filters of buckets, by name.
 FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
     "workflow": sa.and_(_c.skill >= bind("first_skill", _c.skill), _c.skill < bind("behind_skills", _c.skill)),
     "model": _c.model == bind("model", _c.model),
@@ -94,13 +94,16 @@ FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def skills_of(workflow: str) -> dict[str, str]:
-    """Return the parameters of the filter by workflow: from its name with a colon to its name with a semicolon."""
+    """Return the parameters of the filter by workflow: skills from ``name:`` up to, but not including, ``name;``."""
     return {"first_skill": f"{workflow}:", "behind_skills": f"{workflow}{_AFTER_COLON}"}
 
 
 @shaped
 def buckets(letters: int, filters: frozenset[str]) -> Statement[BucketRow]:
-    """Return sums by bucket and outcome. A bucket is the first letters of a time: ten for days, thirteen for hours."""
+    """Return the statement that sums by bucket and outcome.
+
+    A bucket is the first characters of a time: ten for days, thirteen for hours.
+    """
     bucket = utc_bucket(_c.started_at, number(letters))
     chosen = (FILTERS[name] for name in sorted(filters))
     return prepared(
@@ -120,9 +123,9 @@ _KEYS: Mapping[str, sa.ColumnElement[Any]] = {
 
 
 def _grouped(key: sa.ColumnElement[Any]) -> Statement[GroupRow]:
-    """Return the most expensive groups.
+    """Return the statement for the sums by key, the most expensive groups first.
 
-    The key is sorted through ``coalesce``: the databases sort NULL to opposite ends.
+    The key is sorted through ``coalesce``, because the databases sort NULL to opposite ends.
     """
     micros, picos = SUMS[1].element, SUMS[2].element
     million = number(MILLION)
@@ -166,7 +169,10 @@ MOST_SKILLS = 50
 
 
 def _newest_of_skill(skill: sa.BindParameter[Any]) -> Any:
-    """Return the newest executions of one skill, by the index on skills: the usage index would read all newer rows."""
+    """Return a SELECT of the newest executions of one skill, by the index on skills.
+
+    Through the usage index it would read all newer rows.
+    """
     found = (
         through(sa.select(_c.started_at, _c.id, OUTCOME), EXECUTIONS, "idx_executions_skill")
         .where(_c.skill == skill, _judged)
@@ -195,7 +201,7 @@ def _newest(*conditions: sa.ColumnElement[bool]) -> Statement[OfOutcomeRow]:
 
 NEWEST = _newest()
 NEWEST_OF_SKILLS = Family("skill", _newest_of_skills, OfOutcomeRow)
-#: For workflows of more than `MOST_SKILLS` skills: reads all newer rows.
+#: The newest outcomes of a workflow with more than `MOST_SKILLS` skills. Reads all newer rows.
 NEWEST_OF_WORKFLOW = _newest(FILTERS["workflow"])
 
 _first = sa.select(sa.func.min(_c.skill).label("skill")).where(FILTERS["workflow"]).cte(recursive=True)
@@ -205,7 +211,7 @@ _next = (
     .scalar_subquery()
 )
 _skills = _first.union_all(sa.select(_next).where(_first.c.skill.is_not(None)))
-#: The skills of a workflow. Steps from skill to skill by their index, however many executions each has.
+#: The skills of a workflow. Steps from one skill to the next in their index, however many executions each has.
 SKILLS_OF_WORKFLOW = prepared(
     sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(number(MOST_SKILLS + 1)),
     SkillRow,
@@ -223,8 +229,8 @@ def _often(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     return sa.case((condition, number(1)), else_=number(0)) >= number(1)
 
 
-#: The next turn of the thread. With an order and a limit no planner turns the subquery into a join: it stays one index
-#: look-up for each turn.
+#: The next turn of a turn's thread. With an order and a limit no planner turns the subquery into a join: it stays one
+#: index look-up for each turn.
 _newer_turn = (
     through(sa.select(_ALIKE.c.id), _ALIKE, "ix_executions_chat")
     .where(
@@ -238,7 +244,7 @@ _newer_turn = (
     .scalar_subquery()
 )
 
-#: The newest turn of each thread: no other turn of it is newer.
+#: The chat threads, each by its newest turn: a turn for which the thread has no newer turn.
 THREADS = Listing(
     "chat_threads",
     (_c.trigger_id, _c.started_at, _c.id),
@@ -257,5 +263,5 @@ def _turns(triggers: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return turns.where(_c.trigger_id.in_(triggers), _IS_CHAT).group_by(_c.trigger_id)
 
 
-#: The sums of chat threads.
+#: The sums of each of these chat threads, with the times of its first and last turn.
 TURNS = Family("trigger", _turns, ThreadRow)

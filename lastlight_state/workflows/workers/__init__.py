@@ -1,8 +1,8 @@
-"""Workers: processes that drive runs of their workflows, each seen as long as it looks for work.
+"""Workers: processes that drive runs of their workflows, and report themselves while they look for work.
 
-A worker says which workflows it serves when it begins, and again while it looks for work. Which runs it drives is told
-by their claims. Whoever takes runs without being seen here is no worker for these lists; the runs that such a program
-holds are known all the same.
+A worker reports the workflows that it serves when it begins, and again while it looks for work. The claims say which
+runs it drives. A program that takes runs without reporting itself is not in these lists; the runs that it holds are
+known all the same.
 """
 
 from __future__ import annotations
@@ -72,20 +72,20 @@ def _driven(names: Sequence[sa.BindParameter[str]]) -> sa.Executable:
     return found.where(RUNS.c.status == constant("running"), RUNS.c.claim_owner.in_(names)).order_by(RUNS.c.id)
 
 
-#: The runs that these workers hold.
+#: Reads the running runs that these workers hold.
 DRIVEN = Family("owner", _driven, DrivenRow)
 
 
 class Workers(Repository):
-    """``store.workflows.workers``"""
+    """``store.workflows.workers``: report, list and remove workers, and list workflows that wait for one."""
 
     def announce(
         self, name: str, *, workflow_names: Sequence[str], slots: int = 1, app_versions: Sequence[str] | None = None
     ) -> None:
-        """Say that this process drives runs of these workflows, at most ``slots`` at a time, under ``name``.
+        """Report that this process drives runs of these workflows, at most ``slots`` at a time, under ``name``.
 
-        ``name`` is the ``owner`` of its claims. To be called when the process begins, and again while it looks for
-        work: without that it counts as gone 90 seconds later. A `Worker` does so by itself.
+        ``name`` is the ``owner`` of its claims. Call this when the process begins, and again while it looks for work:
+        90 seconds after the last call it counts as gone. A `Worker` does so by itself.
         """
         now = self._now()
         values: WorkflowWorkerRow = {
@@ -102,12 +102,12 @@ class Workers(Repository):
         self._once(lambda unit: unit.rows(ANNOUNCE, values), repeatable=True)
 
     def remove(self, name: str) -> bool:
-        """Forget a worker that has ended. False if there was none of this name."""
+        """Delete the row of a worker that has ended. Returns false if there was no worker of this name."""
         values = {"name": valid.sought("name", name)}
         return self._once(lambda unit: unit.change(REMOVE, values), repeatable=True) > 0
 
     def get(self, name: str) -> WorkerStatus:
-        """Return a worker, also one that is gone. Raises `NotFound`."""
+        """Return the status of a worker, also of a gone worker that was not removed. Raises `NotFound`."""
         values, now = {"name": valid.sought("name", name)}, self._now()
 
         def work(unit: Unit) -> WorkerStatus | None:
@@ -120,7 +120,7 @@ class Workers(Repository):
         return found
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkerStatus]:
-        """Return a page of workers by name, also of those that are gone and were not removed yet."""
+        """Return a page of workers by name, including gone workers that were not removed yet."""
         valid.page_limit(limit)
         now = self._now()
 
@@ -136,13 +136,13 @@ class Workers(Repository):
         """Return the workflows whose runs wait for a worker, the longest wait first.
 
         A run waits for a worker if it has been free for more than a minute: offered, due, abandoned by its holder, or
-        in the queue with no worker that serves it. Runs of one workflow are told apart by why they wait.
+        in the queue while no worker serves it. A workflow has one item for each reason why its runs wait.
         """
         return self._viewing(partial(waiting, now=self._now()))
 
 
 def _list(name: str, values: Sequence[str] | None) -> str | None:
-    """Return a list as JSON, each value once."""
+    """Return the values as a sorted JSON array, each value once; None for None."""
     most: int = getattr(_MOST, name)
     return None if values is None else codec.encode(name, sorted(set(values)), max_bytes=most)
 

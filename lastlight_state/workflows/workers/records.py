@@ -10,8 +10,9 @@ from lastlight_state.db.rows.records import Record
 class WorkerStatus(Record):
     """One worker as it was last seen: a process that drives runs of its workflows.
 
-    ``run_ids`` are the runs that it holds, of at most ``slots`` at a time. ``app_versions`` are the versions of runs
-    that it drives, None for all. After ``expires_at`` without another look it counts as gone (``is_gone``).
+    ``run_ids`` are the runs that the worker holds, ``slots`` the most that it drives at a time. ``app_versions`` are
+    the versions of runs that it drives, None for all. If it does not look for work again until ``expires_at``, it
+    counts as gone (``is_gone``).
     """
 
     name: str
@@ -30,10 +31,11 @@ class WorkerStatus(Record):
 class WaitingWorkflow(Record):
     """Runs of one workflow that have been free for more than a minute and that no worker has taken.
 
-    ``runs`` is their number (at most 10,000 are counted), ``since`` when the first of them, ``run_id``, became free.
-    ``reason`` is ``unserved`` (no worker that serves the workflow was seen lately), ``version`` (none of those that
-    serve it drives the version of the runs), ``programs`` (none was seen, and programs that take claims themselves
-    hold other runs of it), ``slots`` (all are taken) or ``free`` (there are some). ``why`` says that in words.
+    ``runs`` is their number (at most 10,000 are counted). ``since`` is the time when the first of them, ``run_id``,
+    became free. ``reason`` is ``unserved`` (no worker that serves the workflow was seen lately), ``version`` (no worker
+    that serves it drives the version of the runs), ``programs`` (no worker was seen, and programs that take claims
+    themselves hold other runs of it), ``slots`` (all slots are taken) or ``free`` (there are free slots). ``why`` is
+    the reason as a sentence.
     """
 
     workflow_name: str

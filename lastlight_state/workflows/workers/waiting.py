@@ -1,4 +1,4 @@
-"""Runs that wait for a worker: free for more than a minute, and taken by none."""
+"""List the runs that wait for a worker: free for more than a minute, and not taken by any worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lastlight_state.workflows.queue.statements import free_in_line
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.workers.records import WaitingWorkflow
 
-#: The most runs of each kind that are counted.
+#: The most running or due runs, and the most queued runs, that are counted.
 MOST = 10_000
 
 
@@ -36,14 +36,14 @@ class TakeableRow(FreeRow):
     seen_at: datetime
 
 
-#: Running and due runs that could have been taken at the moment ``:at``, and were not changed since.
+#: Running and due runs that could have been taken at ``:at`` and were not changed since.
 FREE = lists.Ranges(
     TakeableRow,
     lambda judged, _: (RUNS.c.id, RUNS.c.workflow_name, RUNS.c.app_version, judged.free_since),
     lambda judged: sa.and_(judged.takeable, RUNS.c.updated_at <= bind("at", RUNS.c.updated_at)),
 )
 _queued_since = sa.func.coalesce(RUNS.c.wake_at, RUNS.c.queued_at, type_=RUNS.c.queued_at.type).label("since")
-#: The runs that could have been admitted at the moment ``:at``, whatever the caps.
+#: Queued runs that could have been admitted at ``:at``, whatever the caps.
 QUEUED = prepared(free_in_line((RUNS.c.id, RUNS.c.workflow_name, RUNS.c.app_version, _queued_since)), FreeRow)
 
 
@@ -77,5 +77,5 @@ def _waiting_runs(unit: Unit, now: datetime) -> Iterator[tuple[FreeRow, Shortage
         yield row, force.shortage(row["workflow_name"], row["app_version"])
     for place in queued:
         short = force.shortage(place["workflow_name"], place["app_version"])
-        if short.reason in UNSERVED:  # with a worker, it waits for a place
+        if short.reason in UNSERVED:  # a queued run with a worker only waits for its place
             yield place, short
