@@ -92,7 +92,7 @@ APPROVAL_SUMMARY = (
     "closed_reason",
 )
 
-#: More columns in the index of a run's approvals: they show which gates block the run, and the first of these.
+#: The columns, besides run, time and id, of the index of a run's approvals. They tell which gates block the run.
 APPROVAL_OF_RUN = ("status", "blocks_run", "expires_at", "node_id", "iteration")
 
 #: The end of a run, or of an execution. Rows of the original program may lack it; then their start counts.

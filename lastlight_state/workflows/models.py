@@ -20,7 +20,7 @@ from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, N
 
 
 class WorkflowRunModel(Base):
-    """One dispatch of a workflow: what resumes it, who holds it, and how it ended."""
+    """One dispatch of a workflow: the state to resume it from, its holder, and its end."""
 
     __tablename__ = "workflow_runs"
     __table_args__ = described(

@@ -127,7 +127,7 @@ def troubles(words: Sequence[str]) -> list[Trouble]:
 
 
 def trouble_text(words: Sequence[str]) -> str:
-    """Return what is wrong with a run as one text."""
+    """Return the problems of a run as one text, for these words of `RunState.unhealthy`."""
     return "; ".join(trouble.what for trouble in troubles(words))
 
 

@@ -35,7 +35,7 @@ from lastlight_state.workflows.tables import TRANSITIONS
 
 _TRANSITION = limits_of(TRANSITIONS)
 
-#: How long a claim is valid without a heartbeat, unless its owner asks for another length.
+#: The default lease: the time for which a claim is valid without a heartbeat.
 LEASE = timedelta(seconds=30)
 _NONE = timedelta(0)
 
@@ -302,7 +302,7 @@ class Claims(Repository, Generic[W]):
 
         A claim that is renewed in time is listed only while less than ``within`` of its lease is left. Claims whose
         lease is over are listed by `list_claimable` instead. Runs that cannot be read are logged and left out. Reads
-        the running runs that are due for a look within that time.
+        the rows of running runs whose ``due_at`` falls within that time.
         """
         now, length = self._now(), valid.duration("within", within, most=checks.LONGEST)
         values, most = {"now": now, "at": to_millis(now + length)}, valid.page_limit(limit)

@@ -1,7 +1,7 @@
 """Claimable runs, the oldest sign of life first: running runs whose lease is due, and due paused runs, merged.
 
-Both are found by indexes on the time at which somebody has to look at a run next, so that ended and held runs cost
-nothing. The rows are sorted for each request: every heartbeat would have to write to an index in their order.
+Indexes on the time at which a run is due find both, so that ended runs and held runs cost nothing. The rows are sorted
+for each request: with an index in the order of heartbeats, every heartbeat would have to write to that index.
 """
 
 from __future__ import annotations

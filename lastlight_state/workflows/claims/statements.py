@@ -112,7 +112,7 @@ def _left_in_flight(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return left.where(EXECUTIONS.c.workflow_run_id.in_(ids), IN_FLIGHT).group_by(EXECUTIONS.c.workflow_run_id)
 
 
-#: How many executions of each run are in flight. Runs without one are absent.
+#: Counts each run's executions in flight. Runs without an execution in flight are absent.
 LEFT_IN_FLIGHT = Family("run", _left_in_flight, LeftRow)
 
 #: Takes a run again for its own holder. A release still restores the run as it was before the first take.

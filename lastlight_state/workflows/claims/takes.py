@@ -1,4 +1,4 @@
-"""How runs are taken, renewed and released.
+"""Take, renew and release runs, and end runs that must not be continued.
 
 One conditional UPDATE decides; if it changes nothing, a second look at the locked row gives the reason.
 """

@@ -1,1 +1,1 @@
-"""What several repositories of this domain share: rows, the fence, transitions, and what belongs to a run."""
+"""Code that several repositories of this domain share: rows, the fence, transitions, and the parts of a run."""

@@ -130,7 +130,7 @@ ASK_CANCEL = _noting(
     cancel_reason=sa.bindparam("detail"),
 )
 ALLOW_RESTARTS = _noting(max_restarts=sa.bindparam("max_restarts"))
-#: Records an event of one of the run's questions. The run stays as it is.
+#: Records a note about one of the run's questions, such as its answer. The run keeps its status.
 QUESTION = _noting()
 ADMIT = _moving(
     admitted_at=bind("at", RUNS.c.admitted_at), lease_expires_at=sa.bindparam("lease_expires_at"), **_NO_WAIT

@@ -151,7 +151,7 @@ def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str,
 def expire(
     unit: Unit, listeners: Listeners, questions: QuestionRows[Q], run_id: str, ids: Sequence[str], now: datetime
 ) -> list[str]:
-    """Expire those of these questions of a run that are overdue; the run fails or goes on. Returns their ids."""
+    """Expire the overdue questions among ``ids`` of a run; the run fails or goes on. Returns the expired ids."""
     row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
     if expired and row["status"] in words.LIVE:

@@ -58,7 +58,8 @@ _c = EXECUTIONS.c
 
 _since = _c.started_at >= bind("since", _c.started_at)
 _until = _c.started_at < bind("until", _c.started_at)
-#: A window of time has two ends: with only one, Postgres plans without knowing the time and scans the whole table.
+#: The condition on a window of time. It has two ends: Postgres plans before it knows the times, and with a single end
+#: it would scan the whole table.
 _window = sa.and_(_since, _until)
 _of_repo = repos.conditions(EXECUTIONS)
 
