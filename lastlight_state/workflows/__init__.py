@@ -150,7 +150,7 @@ class Workflows(Face):
     )
     #: States of the nodes of runs' graphs.
     nodes: Part[Nodes] = Part("lastlight_state.workflows.nodes.Nodes")
-    #: The iterations of runs' loops, and the texts that they hand on.
+    #: Loops of runs: their iterations, and the text that one iteration hands to the next.
     loops: Part[Loops] = Part("lastlight_state.workflows.loops.Loops")
     #: Kill switches of workflows.
     overrides: Part[Overrides] = Part("lastlight_state.workflows.overrides.Overrides")
@@ -158,18 +158,18 @@ class Workflows(Face):
     approvals: Part[Approvals] = Part("lastlight_state.workflows.approvals.Approvals")
     #: Requests to people: forms, choices, confirmations, free text.
     human_requests: Part[HumanRequests] = Part("lastlight_state.workflows.human_requests.HumanRequests")
-    #: Runs that wait to be admitted.
+    #: The queue: runs that wait to be admitted.
     queue: Part[Queue] = Part(
         "lastlight_state.workflows.queue.Queue",
         lambda face, kind: face._presented(kind(face._context, partial(_expire_due, face._context))),
     )
     #: Pauses until a time, for a signal, or by an operator.
     waits: Part[Waits] = Part("lastlight_state.workflows.waits.Waits")
-    #: Reads about runs.
+    #: Queries about runs: find, count, ancestors, transitions, tasks and errors.
     lookups: Part[Lookups] = Part("lastlight_state.workflows.lookups.Lookups")
     #: The state of runs now: who drives them and what blocks them.
     health: Part[Health] = Part("lastlight_state.workflows.health.Health")
-    #: Workers that were seen, and the runs that wait for one.
+    #: Workers that reported themselves, and the workflows whose runs wait for a worker.
     workers: Part[Workers] = Part("lastlight_state.workflows.workers.Workers")
     #: Sums of the tokens and costs of executions.
     usage: Part[Rollups] = Part("lastlight_state.workflows.usage.Rollups")

@@ -95,7 +95,7 @@ class PhaseEntry:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why something failed: a text (at most 16 KiB), details as JSON (at most 64 KiB), a short reason code."""
+    """The cause of a failure: a text (at most 16 KiB), details as JSON (at most 64 KiB), a short reason code."""
 
     error: str
     detail: Any = None
@@ -167,7 +167,8 @@ class NodePut:
 class ExecutionOptions:
     """Optional facts of a new execution. ``started_at`` is now unless given; ``details`` is JSON of at most 64 KiB.
 
-    ``cached``: an earlier result was reused. ``vcs_pointer`` and ``work_dir`` say where its files are.
+    ``cached`` is true if an earlier result was reused. ``vcs_pointer`` and ``work_dir`` say where the execution's files
+    are.
     """
 
     id: str | None = None

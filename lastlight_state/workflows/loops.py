@@ -1,4 +1,4 @@
-"""Loops: which iteration each loop of a run is in, and the text that one iteration hands to the next.
+"""Loops: the current iteration of each loop of a run, and the text that one iteration hands to the next.
 
 A loop begins at iteration 0, whether it has a row or not. `advance` compares the iteration before it counts up, so
 that a crash neither skips an iteration nor counts one twice. Every write takes the ``claim`` that holds the run, and

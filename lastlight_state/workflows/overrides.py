@@ -69,7 +69,7 @@ class Overrides(Repository):
         return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), repeatable=True)[0])
 
     def find(self, name: str) -> WorkflowOverride | None:
-        """Return the override of this workflow, or None."""
+        """Return the override of a workflow, or None if it has none."""
         values = {"name": valid.sought("name", name)}
         return self._find_as(WorkflowOverride.of, FIND, values)
 

@@ -78,7 +78,7 @@ def reason_text(reason: str | None) -> str:
 
 
 def change_text(before: str | None, after: str, reason: str) -> str:
-    """Return a change of a run's status in words: ``began``, ``waits for an answer``, ``failed``."""
+    """Return the text for a transition of a run, such as ``began``, ``waits for an answer`` or ``failed``."""
     if reason not in REASONS:
         told = after if before is None else f"{before} to {after}"
         return reason if before == after else f"{told} ({reason})"

@@ -32,7 +32,7 @@ LOOPS = table_of(RunLoopModel)
 OVERRIDES = table_of(WorkflowOverrideModel)
 WORKERS = table_of(WorkflowWorkerModel)
 
-#: The names in records of columns that the original program's tables name differently.
+#: The name in records, by column, for columns that the original program's tables call by another name.
 RECORD_NAMES = {
     "workflow_run_id": "run_id",
     "created_at": "asked_at",

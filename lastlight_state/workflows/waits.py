@@ -87,7 +87,7 @@ class QuestionRow(TypedDict):
 
 
 def _not_open(question: QuestionRow | None, question_id: str) -> StateError:
-    """Return the error for a question that the run cannot wait for: already closed, or not a question of this run."""
+    """Return the error for a question that is no longer pending, or that is not a question of this run."""
     if question is None:
         return valid.not_found("approval", question_id)
     return StaleVersion(question["kind"], question_id, expected="pending", found=question["status"])

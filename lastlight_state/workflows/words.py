@@ -82,7 +82,7 @@ SUMMARY = 2 * 1024
 # pass 64 bits. The original program's column ``cost_usd`` is a float that mirrors both. Rows of other programs have
 # only the float.
 
-#: Picodollars of a micro-dollar, and micro-dollars of a dollar.
+#: The number of picodollars in a micro-dollar, and of micro-dollars in a dollar.
 MILLION = 1_000_000
 _TRILLION = Decimal(MILLION * MILLION)
 #: Floats below this many dollars are read to the picodollar, greater floats to the micro-dollar.
@@ -94,7 +94,7 @@ _WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN, traps=[])
 
 
 class Cost(NamedTuple):
-    """An amount as two integers: the whole micro-dollars, and the picodollars below one."""
+    """An amount of money as two integers: whole micro-dollars, and the rest below one micro-dollar in picodollars."""
 
     micros: int
     picos: int

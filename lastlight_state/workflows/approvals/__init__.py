@@ -187,7 +187,7 @@ class Approvals(QuestionRepository[Approval]):
 
 
 def _opening(gate: checks.NewApproval) -> Opening[Approval]:
-    """Return the opening of a gate. It raises `AlreadyExists` if the request key is pending in the run already."""
+    """Return the `Opening` of a gate, which raises `AlreadyExists` for a request key that is pending in the run."""
 
     def refuse(unit: Unit) -> None:
         pending = unit.find(Approval.of, sql.FIND_PENDING_KEY, gate)

@@ -115,7 +115,7 @@ class Use:
 
 
 def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
-    """Mark the gate as used by this execution. Repeat-safe for the same execution."""
+    """Mark an approved gate as used by an execution. Repeat-safe for the same execution."""
     row, approval = sql.QUESTIONS.locked(unit, use.approval_id)
     rows.check(row, claim)
     rows.expect(row, words.LIVE)
@@ -177,7 +177,7 @@ class NewApproval(NodeColumns):
 
 
 def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> NewApproval:
-    """Return the row of a new gate."""
+    """Return the checked row of a new gate."""
     valid.group("gate", gate, Gate)
     action, digest = _action_columns("gate.action", gate.action)
     return {
@@ -227,7 +227,7 @@ def answer(
 
 
 def use(approval_id: str, action: Any, execution_id: str, now: datetime) -> Use:
-    """Return the use of an approved gate by an execution."""
+    """Return the checked use of an approved gate by an execution."""
     _, digest = _action_columns("action", action)
     return Use(approval_id, digest, valid.identifier("execution_id", execution_id, _MOST.consumed_by), now)
 

@@ -80,7 +80,7 @@ class ApprovalSummary(AskedQuestion):
 
 
 class Approval(ApprovalSummary):
-    """A gate with its whole texts and the action that it asks about."""
+    """A gate with its full texts and the action that it asks about."""
 
     action: Any
 

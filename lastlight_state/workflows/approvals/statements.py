@@ -1,4 +1,4 @@
-"""The statements of `approvals`."""
+"""The SQL statements of `approvals`."""
 
 from __future__ import annotations
 

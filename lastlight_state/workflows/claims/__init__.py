@@ -191,7 +191,7 @@ class Claims(Repository, Generic[W]):
         }
 
     def confirm(self, claim: Claim) -> None:
-        """Lock the run's row until the transaction ends, so that the claim cannot change hands before the commit.
+        """Lock the row of a claim's run until the transaction ends, so that the claim stays valid until the commit.
 
         Protects writes of other domains; ``store.transaction(claim=claim)`` calls it first. Raises `ClaimLost`,
         `NotFound`.

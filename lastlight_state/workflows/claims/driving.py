@@ -1,4 +1,4 @@
-"""A block that drives a run: its lease is renewed while the block runs, and the claim is given back at its end."""
+"""A block that drives a run: a thread renews the lease while the block runs, and the run is released at its end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Driven(DrivenRun[W], Generic[W, J, B]):
         self._begin = begin
 
     def transaction(self, *, label: str | None = None) -> B:
-        """Return a transaction of any domain that presents the claim: ``store.transaction(claim=driven.claim)``."""
+        """Return a transaction of any domain that checks the claim: ``store.transaction(claim=driven.claim)``."""
         return self._begin(claim=self.claim, label=label)
 
 

@@ -202,7 +202,7 @@ class Claimable:
     versions: tuple[str, ...] | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """True if such a run may be claimed now."""
+        """True if a run of these workflows and versions may be claimed now."""
         at, last, given = moment(now), None, {"workflow_name": self.names, "app_version": self.versions}
         while self.names != ():
             found = _window(unit, SOUND_NEXT, at, given, last, 1)

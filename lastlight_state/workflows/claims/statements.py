@@ -146,7 +146,7 @@ def _lock_free(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     )
 
 
-#: Locks the first of these runs, skipping those that others are locking.
+#: Locks the first of these runs, skipping runs that others are locking.
 LOCK_FREE = Family("run", _lock_free, FreeRun)
 
 
@@ -253,8 +253,8 @@ FIND = prepared(
     ClaimHolderRow,
 )
 
-#: A change of the run's status that the holder of this epoch has made, other than by taking the run: a held run is
-#: running, so any other status is a change.
+#: Finds a transition with this epoch to another status than ``running``: the holder has then paused, ended or requeued
+#: the run, or released it into such a status. A take or a note is never found, because a held run is running.
 ENDED_BY_HOLDER = prepared(
     sa.select(TRANSITIONS.c.seq)
     .where(

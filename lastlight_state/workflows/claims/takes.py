@@ -109,7 +109,7 @@ def transferring(claim: Claim) -> Transferring:
 
 
 def take(unit: Unit, values: OneAttempt) -> TakenRow:
-    """Take one run of any kind. Raises `NotFound`, `LostRace`, `Conflict` ``run_status`` or ``restart_limit``."""
+    """Take one claimable run. Raises `NotFound`, `LostRace`, `Conflict` ``run_status`` or ``restart_limit``."""
     locked = unit.row(sql.LOCK, values)
     if locked is None:
         raise valid.not_found("workflow_run", values["run_id"])
@@ -196,7 +196,7 @@ def _take_free(
 
 
 def _take_locked(unit: Unit, locked: Sequence[_Numbered], values: Attempt) -> list[TakenRow]:
-    """Take the locked runs that may be taken, in their order, and record the takes."""
+    """Take those locked runs that may be taken, and record the takes. Returns their rows in the given order."""
     if not locked:
         return []
     statement, ids = sql.TAKE.of([row["id"] for row in locked])
@@ -245,7 +245,7 @@ def _written(renewal: Mapping[str, Any]) -> dict[str, str]:
 
 
 def why_lost(unit: Unit, lost: Mapping[str, Claim]) -> dict[str, ClaimLost]:
-    """Return the errors for claims that could not be renewed, by run. Runs that do not exist are left out."""
+    """Return by run id the errors for claims that could not be renewed. Leaves out runs that do not exist."""
     found = unit.rows(sql.LOOK, {"claims": _document([{"run_id": run_id} for run_id in lost])})
     return {row["id"]: rows.claim_lost(row, lost[row["id"]].epoch) for row in found}
 

@@ -204,7 +204,7 @@ def move_node(unit: Unit, ended: Execution, state: NodeState, at: datetime) -> N
 
 
 def interrupt(unit: Unit, run_id: str, facts: Interruption, claim: Claim | None) -> int:
-    """End the executions in flight of a run. Returns their number."""
+    """End a run's executions in flight as interrupted. Returns their number. Raises `NotFound`, `ClaimLost`."""
     rows.check(rows.lock(unit, run_id), claim)
     return executions.close(unit, run_id, "interrupted", **facts)
 

@@ -1,4 +1,4 @@
-"""The statements of `human_requests`."""
+"""The SQL statements of `human_requests`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ INBOX = Inbox(
 )
 
 
-# How a human request is answered, once, and opened again if the engine cannot use the answer.
+# How a human request is answered once, and made pending again if the engine cannot use the answer.
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def _saved(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]
 HELD = _held(HEARTBEAT_AT)
 _was = _saved(HEARTBEAT_AT, LEASE_END)
 
-#: The ``previous_`` columns, unless an earlier take has saved them: for a holder that takes its own run again.
+#: The values of the ``previous_`` columns when a holder takes its own run again: values of an earlier take stay.
 SAVED_ONCE: Sets = {
     name: sa.case((RUNS.c.previous_status.is_(None), saved), else_=RUNS.c[name]) for name, saved in _was.items()
 }

@@ -96,13 +96,13 @@ NODE_CLOSE = prepared(
 def label_of(
     run_id: sa.ColumnElement[str], node_id: sa.ColumnElement[Any], iteration: sa.ColumnElement[int]
 ) -> sa.ColumnElement[str | None]:
-    """Return a subquery for the label of a node, NULL if it is missing. Its arguments are columns around it."""
+    """Return a subquery for a node's label, NULL without a row. The arguments are columns of the outer query."""
     here = (_ANY.c.run_id == run_id, _ANY.c.node_id == node_id, _ANY.c.iteration == iteration)
     return sa.select(_ANY.c.label).where(*here).scalar_subquery().label("label")
 
 
 def states_of(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[Any]:
-    """Return a subquery for a JSON object of a run's nodes, id to latest state. ``run_id`` is a column around it."""
+    """Return a subquery for the latest state of each node of a run, as JSON. ``run_id`` is an outer column."""
     later = sa.exists().where(
         _LATER.c.run_id == _ANY.c.run_id, _LATER.c.node_id == _ANY.c.node_id, _LATER.c.iteration > _ANY.c.iteration
     )

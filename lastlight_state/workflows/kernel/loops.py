@@ -1,4 +1,4 @@
-"""The rows of loops, and how a loop moves to its next iteration."""
+"""The statements on rows of loops, and the move of a loop to its next iteration."""
 
 from __future__ import annotations
 

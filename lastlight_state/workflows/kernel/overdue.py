@@ -126,7 +126,7 @@ class WaitTarget(Protocol):
     def names(self) -> tuple[str, ...] | None: ...
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """True if there is such work now."""
+        """True if there is work of this kind now."""
 
     def __hash__(self) -> int: ...
 

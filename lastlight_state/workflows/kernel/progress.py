@@ -106,7 +106,7 @@ def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProg
 
 
 def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
-    """Apply a step without a claim, for a person's answer. The caller has locked the run and found it live."""
+    """Apply a step without checking a claim, for a person's answer. The caller has locked the run and found it live."""
     return _taken(unit, lock(unit, step), step, limits)
 
 

@@ -54,7 +54,7 @@ def _put() -> sa.Executable:
 
 
 def _replaced(new: Any) -> dict[str, sa.ColumnElement[Any]]:
-    """Return the new values of a stored node, computed from its row at the time of the write."""
+    """Return the new values of a stored node: given fields replace the stored ones, others stay."""
     kept = {field: _kept(new, field) for field in FIELDS}
     values = {name: sa.case((kept[name], _c[name]), else_=new[name]) for name in ("state", "label", "output_table")}
     for name in WAIT:

@@ -12,8 +12,7 @@ class AskedQuestion(Record):
     """A question of a run to a person.
 
     ``answered_by`` and ``answered_at`` say who answered (or cancelled) and when; ``closed_reason`` says why a question
-    ended without an answer. A question past ``expires_at`` reads as ``expired``, whether a sweep has written that or
-    not.
+    ended without an answer. A question past ``expires_at`` reads as ``expired``, even before a sweep has stored that.
     """
 
     id: str

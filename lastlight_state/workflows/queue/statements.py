@@ -237,7 +237,7 @@ class Admissible:
     or_else: Claimable | None
 
     def is_there(self, unit: Unit, now: datetime) -> bool:
-        """True if such a run may be admitted, or claimed by ``or_else``, now."""
+        """True if a run may be admitted now, or if ``or_else`` finds a run to claim."""
         return self._in_line(unit, now) or (self.or_else is not None and self.or_else.is_there(unit, now))
 
     def _in_line(self, unit: Unit, now: datetime) -> bool:

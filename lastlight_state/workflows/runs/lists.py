@@ -1,4 +1,4 @@
-"""Pages of run summaries: all runs in two orders, and other lists of runs."""
+"""Pages of run summaries: all runs, newest first or active first, and other lists of runs."""
 
 from __future__ import annotations
 
