@@ -1,1 +1,1 @@
-"""What the repositories of conversations share: classes, messages, orders and the line of ancestors."""
+"""Code that the conversation repositories share: message classes, messages, message orders and branch ancestry."""

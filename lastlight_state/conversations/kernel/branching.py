@@ -1,4 +1,4 @@
-"""Making branches: new ones, and forks, which inherit the beginning of another branch's history."""
+"""Creating branches and forks, and reading their histories. A fork inherits the beginning of its parent's history."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, CorruptData, InvalidValue
 from lastlight_state.ids import new_id
 
-# A branch and its ancestors, and what each contributes to the history.
+# The history of a branch consists of segments: one from each ancestor, then one from the branch itself.
 #
 # A fork inherits the first ``forked_at_ord`` positions of its parent's history, and its own messages follow. So each
-# ancestor contributes its own positions below the smallest fork point on the way to it, and a position is a place in
-# the whole history.
+# ancestor contributes its own positions below the smallest fork point between it and the branch. Positions count
+# through the whole history.
 
 _branch_columns, _order_columns, _l = BRANCHES.c, PROGRESSIONS.c, LINKS.c
 
@@ -59,7 +59,7 @@ class Position(TypedDict):
 
 
 class Segment(NamedTuple):
-    """A branch's part of a history: positions from ``start`` to below ``until``. None if they are equal."""
+    """The part of a history that one branch contributes: positions ``start`` to ``until - 1``. May be empty."""
 
     branch_id: str
     progression_id: str
@@ -68,9 +68,9 @@ class Segment(NamedTuple):
 
 
 def _line() -> Any:
-    """Return the walk from a branch up, as long as ancestors contribute positions from ``from_ord`` on.
+    """Return a recursive query: a branch and those ancestors that contribute positions at or after ``from_ord``.
 
-    ``room`` is how many ancestors are left by the depth of the branch, which ends the walk in a circle.
+    ``room`` starts as the branch's ``fork_depth`` and falls by one per ancestor, so that the query ends in a cycle too.
     """
     start = (
         sa.select(
@@ -105,7 +105,7 @@ _AT = sa.and_(
     _l.progression_id == member_of(_positions.c.value, "id"),
     _l.ord == sa.cast(member_of(_positions.c.value, "ord"), _l.ord.type),
 )
-#: The links at some positions, with the branch of each; joined to messages by who reads bodies.
+#: The link rows at the given positions. Statements that read message bodies join them to messages.
 PLACES = _positions.join(LINKS, _AT)
 BRANCH_ID = member_of(_positions.c.value, "branch_id").label("branch_id")
 ORDER = prepared(sa.select(_l.ord, BRANCH_ID, _l.message_id).select_from(PLACES).order_by(_l.ord), BranchLinkRow)
@@ -120,9 +120,9 @@ _OWN = prepared(
 
 
 def line_of(unit: Unit, branch_id: str, from_ord: int = -1) -> list[Segment]:
-    """Return the branch and its ancestors, as far as they contribute positions from ``from_ord`` on.
+    """Return the segments of a branch's history at or after position ``from_ord``, the branch's own segment first.
 
-    Raises `NotFound`, and `CorruptData` for ancestors that are more than the branch's depth says, as in a circle.
+    Raises `NotFound`. Raises `CorruptData` if the branch has more ancestors than its ``fork_depth``, as in a cycle.
     """
     rows = unit.rows(_LINE, {"branch_id": branch_id, "from_ord": from_ord})
     if not rows:
@@ -134,12 +134,12 @@ def line_of(unit: Unit, branch_id: str, from_ord: int = -1) -> list[Segment]:
 
 
 def length_of(line: Sequence[Segment]) -> int:
-    """Return the length of the history of the first branch of a line."""
+    """Return the number of positions in the history of the line's first branch."""
     return line[0].until
 
 
 def positions(line: Sequence[Segment], first: int, until: int) -> list[Position]:
-    """Return which order has each position from ``first`` to below ``until`` of a line's history."""
+    """Return, for each position from ``first`` to ``until - 1`` of a history, the message order that holds it."""
     return [
         {"id": segment.progression_id, "branch_id": segment.branch_id, "ord": ord_}
         for segment in reversed(line)
@@ -148,12 +148,12 @@ def positions(line: Sequence[Segment], first: int, until: int) -> list[Position]
 
 
 def placed(given: Sequence[Position]) -> dict[str, str]:
-    """Return the parameters of statements about positions."""
+    """Return the bound parameters for a statement that reads the given positions."""
     return {"positions": as_list(given)}
 
 
 def whole_order(unit: Unit, branch_id: str) -> list[str]:
-    """Return the ids of a whole history, one statement for each branch of its line.
+    """Return the message ids of a branch's whole history. Runs one statement for each branch that contributes.
 
     Raises `NotFound` and `CorruptData`.
     """
@@ -169,12 +169,12 @@ def whole_order(unit: Unit, branch_id: str) -> list[str]:
 
 
 def refuse_gaps(branch_id: str, wanted: Sequence[Position], found: int) -> None:
-    """Raise `CorruptData` where a position of the history has no message."""
+    """Raise `CorruptData` if fewer messages were found than positions were wanted."""
     refuse_missing(branch_id, len(wanted), found)
 
 
 def refuse_missing(branch_id: str, wanted: int, found: int) -> None:
-    """Raise `CorruptData` where positions of the history have no message."""
+    """Raise `CorruptData` if the count of messages found differs from the count of positions wanted."""
     if found != wanted:
         problem = f"has {wanted - found} positions without a message"
         raise CorruptData("progression_links", branch_id, "ord", problem=problem)
@@ -229,7 +229,7 @@ class Hints(TypedDict):
 
 _b, _p = BRANCHES.c, PROGRESSIONS.c
 _LARGE = ("node_metadata", "extra")
-#: Which model answers, for lists.
+#: The columns that say which model answers. Lists show them.
 HINTS = ("provider", "model", "agent_name")
 HINT_CHECKS = checks.of(BRANCHES, *HINTS)
 _LENGTH = sa.select(_p.next_ord).where(_p.id == _b.progression_id).scalar_subquery().label("length")
@@ -245,13 +245,13 @@ _INSERT = prepared(
     .on_conflict_do_nothing()
     .returning(_b.id)
 )
-#: The length of a history that a fork takes part of. Shared, so that forks do not wait for one another; an append or a
-#: replacement of the order waits for the fork, or the fork for it.
+#: The length of the history to fork from, under a shared row lock: forks do not block one another. A fork and an append
+#: to the same order, or its replacement, do block each other.
 _LENGTH_LOCKED = prepared(sa.select(_p.next_ord).where(_p.id == bind("id", _p.id)).with_for_update(read=True))
 
 
 def hints(metadata: Mapping[str, Any] | None) -> Hints:
-    """Return the ``provider``, ``model`` and ``agent_name`` in metadata, None for a value that is not a name."""
+    """Return the ``provider``, ``model`` and ``agent_name`` in metadata. A value that is no valid name becomes None."""
     given = metadata or {}
     return {
         "provider": _hint(given.get("provider"), _MOST.provider),
@@ -275,7 +275,10 @@ def get(unit: Unit, branch_id: str) -> Branch:
 
 
 def insert_branch(unit: Unit, listeners: Listeners, row: BranchRow, now: datetime) -> Branch:
-    """Insert a branch into a session that this unit has locked, and say that the session changed."""
+    """Insert a branch into a session that this transaction has locked, and add an entry to the session's feed.
+
+    Raises `AlreadyExists` if the branch's id is stored already.
+    """
     if unit.value(_INSERT, row) is None:
         stored = get(unit, row["id"])
         raise AlreadyExists(words.BRANCH, row["id"], session_id=stored.session_id)
@@ -286,9 +289,9 @@ def insert_branch(unit: Unit, listeners: Listeners, row: BranchRow, now: datetim
 
 
 def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, where: str, now: datetime) -> Branch:
-    """Insert a branch that inherits the first ``at`` positions of its parent's history, by default all of it.
+    """Insert a branch that inherits the first ``at`` positions of its parent's history (None: the whole history).
 
-    A constant number of statements, whatever the length of the history and the number of ancestors.
+    The number of statements is constant: it depends neither on the history's length nor on the number of ancestors.
     """
     parent = get(unit, row["parent_branch_id"])
     if parent.fork_depth >= words.FORK_DEPTH:
@@ -296,7 +299,7 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
     session_id = row["session_id"] or parent.session_id
     sessions.locked(unit, session_id)
     length: int | None = unit.value(_LENGTH_LOCKED, {"id": parent.progression_id})
-    if length is None:  # the parent is gone meanwhile
+    if length is None:  # the parent was deleted in the meantime
         raise valid.not_found(words.BRANCH, parent.id)
     start = length if at is None else valid.number(where, at, most=length)
     progression_id = new_id()
@@ -321,7 +324,10 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
 
 
 def origin_in(where: str, metadata: Mapping[str, Any] | None) -> tuple[str, int] | None:
-    """Return the parent and the fork point that metadata name, or None. Only one of the two is `InvalidValue`."""
+    """Return the parent's id and the fork position that branch metadata name, or None if they name neither.
+
+    Raises `InvalidValue` if the metadata name only one of the two.
+    """
     given = [key for key in FORK_KEYS if metadata and metadata.get(key) is not None]
     if not metadata or not given:
         return None
@@ -334,6 +340,6 @@ def origin_in(where: str, metadata: Mapping[str, Any] | None) -> tuple[str, int]
 
 
 def refuse_other_origin(where: str, told: tuple[str, int] | None, parent_branch_id: str, at: int | None) -> None:
-    """Refuse metadata that name another parent or fork point than the call does."""
+    """Raise `InvalidValue` if metadata name another parent or fork position than the call's arguments."""
     if told is not None and (told[0] != parent_branch_id or at != told[1]):
         raise InvalidValue(where, f"must not name another {' or '.join(FORK_KEYS)} than the call")

@@ -1,6 +1,6 @@
-"""Deleting a session or a branch, as a prune removes a session: what others share stays.
+"""Deleting a session or a branch. Messages and orders that other sessions share are kept, as in a prune.
 
-Everything that refuses is asked before anything is deleted. Locks are taken in the order of all units.
+All checks that may refuse come before the first deletion. Locks are taken in the lock order that all transactions keep.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from lastlight_state.db.units.permits import bury, permitted
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
 
-# Taking messages off the end of an order. What stands before them is not looked at, however long the order is.
+# Removing messages from the end of an order. The messages before them are not read, however long the order is.
 
 _p, _l = PROGRESSIONS.c, LINKS.c
 _ITS = _l.progression_id == bind("progression_id", _l.progression_id)
 
-#: Takes links out of their order, by which they may be deleted.
+#: Moves links to negative positions, where the guard against deletion lets them go.
 _TAKE_OUT = prepared(sa.update(LINKS).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).values(ord=number(-1) - _l.ord))
 _DROP = prepared(sa.delete(LINKS).where(_ITS, _l.ord < number(0)))
 _SHORTEN = prepared(
@@ -37,18 +37,18 @@ _SHORTEN = prepared(
 
 
 def first_of_last(order: orders.OrderHead, count: int) -> int:
-    """Return the first of the last positions of an order, so many of them as it has.
+    """Return the position of the first of an order's last ``count`` messages: at least 0.
 
-    An order that goes on an inherited one ends no earlier than its own links begin; `refuse_inherited` says so.
+    A fork's order gets no such lower bound, so that `refuse_inherited` refuses positions of the inherited part.
     """
     first = order["next_ord"] - count
     return first if order["start_ord"] else max(first, 0)
 
 
 def refuse_inherited(unit: Unit, order: orders.OrderHead, from_ord: int) -> None:
-    """Refuse to change an order from a position on that belongs to its branch's parent, or that a fork has inherited.
+    """Raise `Conflict` ``fork_prefix`` if a position at or after ``from_ord`` is inherited.
 
-    Raises `Conflict` ``fork_prefix``.
+    Such a position belongs to the parent of the order's branch, or a fork has inherited it from this order.
     """
     start = order["start_ord"]
     if from_ord < start:
@@ -61,7 +61,7 @@ def refuse_inherited(unit: Unit, order: orders.OrderHead, from_ord: int) -> None
 
 
 def drop(unit: Unit, progression_id: str, from_ord: int) -> None:
-    """Delete the links of an order from a position on."""
+    """Delete the links of an order at and after position ``from_ord``."""
     unit.change(_TAKE_OUT, {"progression_id": progression_id, "from_ord": from_ord})
     unit.change(_DROP, {"progression_id": progression_id})
 
@@ -76,10 +76,10 @@ def cut(
     locks: sessions.Locks,
     branch_id: str | None = None,
 ) -> int:
-    """Take the messages from a position on off a locked order, and return how many they are.
+    """Cut the messages at and after position ``from_ord`` off a locked order. Returns how many were cut off.
 
-    The caller has also locked the sessions that have the order. They are told, and point to the ends of their pools.
-    Raises `Conflict` ``fork_prefix``.
+    Each session that has the order is locked too, gets a feed entry, and has its first and last message updated.
+    Raises `Conflict` ``fork_prefix``, and `RestartUnit` if somebody else holds a lock of such a session.
     """
     count = order["next_ord"] - from_ord
     if count <= 0:
@@ -136,7 +136,10 @@ _REMOVE_BRANCH = prepared(sa.delete(BRANCHES).where(_BRANCH))
 
 
 def session(unit: Unit, session_id: str, now: datetime) -> bool:
-    """Delete a session with all that only it has. False where it is not there. Raises `Conflict`."""
+    """Delete a session and everything that no other session shares. Returns False if the session does not exist.
+
+    Raises `Conflict` if the session has not ended, is held, or another session has forks of its branches.
+    """
     stored = unit.row(_LOCK, {"session_id": session_id})
     if stored is None:
         return False
@@ -155,16 +158,19 @@ def session(unit: Unit, session_id: str, now: datetime) -> bool:
 
 
 def branch(unit: Unit, listeners: Listeners, branch_id: str, now: datetime) -> bool:
-    """Delete a branch, and its order where nobody else has it. False where it is not there. Raises `Conflict`."""
+    """Delete a branch, and its message order unless another owner has it. Returns False if the branch does not exist.
+
+    Raises `Conflict` if the branch has not ended, its session is held, or another branch is a fork of this one.
+    """
     found = unit.row(_PARTS, {"branch_id": branch_id})
     if found is None:
         return False
     sessions.locked(unit, found["session_id"])
     stored = unit.row(_STANDING, {"branch_id": branch_id})
-    if stored is None:  # somebody else was first
+    if stored is None:  # another transaction deleted it first
         return False
     _refuse_kept(words.BRANCH, branch_id, stored)
-    orders.locked(unit, [found["progression_id"]])  # whoever forks the branch waits for it, or is seen
+    orders.locked(unit, [found["progression_id"]])  # a concurrent fork waits for this lock, or is found below
     fork = unit.row(_FORK, {"branch_id": branch_id})
     if fork is not None:
         _refuse_forked(words.BRANCH, branch_id, f"branch {fork['id']!r}")

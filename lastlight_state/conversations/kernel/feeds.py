@@ -1,6 +1,6 @@
-"""The feed of a session: each change of it adds an entry, whose number is taken under the lock of its row.
+"""The feed of a session: each change of the session adds an entry with the next number, under the session's row lock.
 
-So numbers have no gaps and are in the order of the commits: who has read number n finds what is committed next at n+1.
+So the numbers have no gaps and follow the order of commits: a reader who has read entry n finds the next at n+1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.scope import Scope
 from lastlight_state.db.units.unit import Unit
 
-# Waiting for news of sessions: one look at the feeds of all sessions that anybody in the store waits for.
+# Waiting for feed entries: one query polls the feeds of all sessions that any caller of this store waits for.
 
 
 class FeedHead(TypedDict):
@@ -35,7 +35,7 @@ class FeedHead(TypedDict):
     change_seq: int
 
 
-#: The number of the last entry of a session that is not there any more: greater than any other.
+#: Stands for the last entry number of a session that was deleted. Greater than every real number.
 GONE = 2**63 - 1
 
 _wanted = listed("wanted")
@@ -48,7 +48,7 @@ HEADS = prepared(
 
 
 def watch_for(scope: Scope) -> Watch[str]:
-    """Return the store's watch over the feeds of sessions."""
+    """Return the watch through which callers of a store wait for new entries in sessions' feeds."""
 
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"wanted": as_list([{"id": one} for one in sorted(keys)])}
@@ -73,7 +73,7 @@ class EntryParameters(TypedDict):
     told_details: str | None
 
 
-#: What those are told who subscribe to changes.
+#: The listener topic for changes of sessions.
 TOPIC = "conversations.changes"
 
 _c = CHANGES.c
@@ -81,7 +81,10 @@ _ABOUT = ("branch_id", "progression_id", "message_id", "ord", "count")
 
 
 def feed_chain(head: Any) -> Chain:
-    """Return the chain of ``head``, which changes a session and returns its id and ``change_seq``, and of the entry."""
+    """Return a chain of two statements: ``head`` changes a session, then the feed entry for the change is inserted.
+
+    ``head`` must return the session's ``id`` and ``change_seq``.
+    """
     told = ("kind", *_ABOUT, "details")
     values: dict[str, sa.ColumnElement[Any]] = {name: bind(f"told_{name}", _c[name]) for name in told}
     sessions = {"session_id": from_head("id"), "seq": from_head("change_seq")}
@@ -98,7 +101,7 @@ def entry_parameters(
     count: int | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> EntryParameters:
-    """Return what an entry says. ``first`` is the position that it is about, or from which on."""
+    """Return the parameters of a feed entry. ``first`` is the first position that the change concerns."""
     return {
         "told_kind": kind,
         "told_branch_id": branch_id,
@@ -111,7 +114,10 @@ def entry_parameters(
 
 
 def write_entry(unit: Unit, listeners: Listeners, change: Chain, values: Values, told: EntryParameters) -> Row | None:
-    """Run the chain; what its head returned. Those who subscribed are told after the commit."""
+    """Change a session and write its feed entry by the chain. Listeners are notified after the commit.
+
+    Returns the row that the chain's head returned, or None if it changed no session.
+    """
     head = unit.chain(change, {**values, **told})
     if head is None:
         return None

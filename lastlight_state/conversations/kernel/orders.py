@@ -1,7 +1,7 @@
-"""Orders of messages: locked, extended at their end, and asked what they hold.
+"""Message orders (progressions): lock them, append to them, and look up the messages that they hold.
 
-Whoever appends to an order locks its row until the commit, so positions have no gaps, and a check of what the order
-holds stays true until the links are stored.
+An append locks the order's row until the commit. So positions have no gaps, and a check of the order's messages stays
+true until the new links are stored.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _INSERT = prepared(
 )
 _LINK = prepared(sa.insert(LINKS).values({column.name: bind(column.name, column) for column in LINKS.columns}))
 _known = bind("session_id", SESSIONS.c.id)
-#: Spelled out: SQLAlchemy writes columns in RETURNING for SQLite without their tables, also those of subqueries.
+#: A literal column, because in RETURNING for SQLite, SQLAlchemy omits table names, even inside subqueries.
 _grown: sa.ColumnClause[str] = sa.literal_column("progressions.id", _p.id.type)
 _EXTEND = prepared(
     sa.update(PROGRESSIONS)
@@ -95,12 +95,12 @@ _EXTEND = prepared(
     ),
     ExtendedOrder,
 )
-#: Says that an order changed that is as long as before.
+#: Raises the version of an order whose content changed but whose length did not.
 CHANGED = prepared(
     sa.update(PROGRESSIONS).where(_p.id == bind("progression_id", _p.id)).values(version=_p.version + number(1))
 )
 _owner = BRANCHES.alias("owner")
-#: How much of this order forks have inherited, of the branches that have it.
+#: The greatest fork position among the forks of the branches that have an order.
 INHERITED = prepared(
     sa.select(sa.func.max(_b.forked_at_ord)).where(
         _b.parent_branch_id.in_(
@@ -108,12 +108,12 @@ INHERITED = prepared(
         )
     )
 )
-#: All links of an order, however many.
+#: All message ids of an order by position, without a limit.
 LINKED = prepared(
     sa.select(_l.message_id).where(_l.progression_id == bind("progression_id", _l.progression_id)).order_by(_l.ord),
     OrderMessage,
 )
-#: Where these messages stand in these orders.
+#: The positions of the given messages in the given orders.
 _HELD = prepared(
     sa.select(_l.progression_id, _l.message_id, _l.ord).where(
         AmongFew(_l.message_id, sa.select(member_of(_wanted.c.value, "id"))),
@@ -124,7 +124,7 @@ _HELD = prepared(
 
 
 def locked(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
-    """Return the orders of these ids, which nobody else changes until this unit ends. Raises `NotFound`."""
+    """Lock the orders with these ids until the transaction ends, and return them by id. Raises `NotFound`."""
     rows = unit.rows(_LOCK, {"ids": as_list([{"id": one} for one in sorted(set(ids), key=str.encode)])})
     found = {row["id"]: row for row in rows}
     for one in ids:
@@ -134,16 +134,16 @@ def locked(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
 
 
 def create(unit: Unit, row: NewOrder) -> None:
-    """Insert an order without links; ``row`` has its columns but for the version."""
+    """Insert an order without links. ``row`` has a value for every column except ``version``."""
     unit.change(_INSERT, row)
 
 
 def extend(
     unit: Unit, orders: Mapping[str, OrderHead], added: Mapping[str, Sequence[str]], session_id: str
 ) -> list[str]:
-    """Add messages to the ends of orders that this unit has locked.
+    """Append messages to orders that this transaction has locked.
 
-    Returns those of them that another session than this one has, as its pool or through a branch.
+    Returns the ids of the extended orders that another session has too, as its pool or through a branch.
     """
     growing = {progression_id: ids for progression_id, ids in added.items() if ids}
     link(unit, {one: (orders[one]["next_ord"], ids) for one, ids in growing.items()})
@@ -155,7 +155,7 @@ def extend(
 
 
 def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:
-    """Insert links: for each order the position of the first, and the messages."""
+    """Insert links. ``placed`` maps an order's id to the first position and the message ids from there on."""
     rows = [
         {"progression_id": progression_id, "ord": first + i, "message_id": message_id}
         for progression_id, (first, ids) in placed.items()
@@ -168,7 +168,7 @@ def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:
 
 
 def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[str, set[str]]:
-    """Return for each order which of these messages it holds below a position."""
+    """Return, by order id, which of the given messages stand in the order below the position in ``segments``."""
     if not ids:
         return {}
     values = {name: as_list([{"id": one} for one in given]) for name, given in (("segments", segments), ("ids", ids))}
@@ -180,12 +180,15 @@ def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[st
 
 
 def unheld(ids: Sequence[str], held: AbstractSet[str]) -> list[str]:
-    """Return the ids that are not held, each of them once."""
+    """Return the ids that are not in ``held``, without repetitions, in the given order."""
     return [one for one in dict.fromkeys(ids) if one not in held]
 
 
 def appended(order: OrderHead, new: Sequence[str], given: Sequence[Any]) -> Appended:
-    """Return what an append did to an order, whose row is from before it."""
+    """Return the result of an append: first new position, messages appended, and messages skipped.
+
+    ``order`` is the row as it was before the append.
+    """
     first = order["next_ord"] if new else None
     return Appended.of({"first_ord": first, "appended": len(new), "skipped": len(given) - len(new)})
 
@@ -198,7 +201,7 @@ def fresh(
     name: str | None = None,
     node_metadata: str | None = None,
 ) -> NewOrder:
-    """Return the row of an order without links."""
+    """Return the row for a new order without links, whose first message gets position ``start``."""
     return {
         "id": progression_id,
         "created_at": created[0],

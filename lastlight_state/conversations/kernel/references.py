@@ -1,6 +1,6 @@
-"""What refers to what in conversations: sessions own orders, orders hold messages, sessions and branches point to them.
+"""References in conversations: sessions own message orders, orders hold messages, sessions and branches point to them.
 
-Each statement finds its rows by an index, for some hundred keys.
+Each statement looks up a few hundred keys at a time by an index.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lastlight_state.db.units.unit import Unit
 
 _s, _b, _p, _l = SESSIONS.c, BRANCHES.c, PROGRESSIONS.c, LINKS.c
 
-#: How many links one statement reads.
+#: Most links that one statement reads.
 _READ = 2_000
 
-#: The columns that point to a message, each with the session that it belongs to.
+#: Columns of sessions and branches that hold a message id, each with the column of its session's id.
 POINTERS = ((_s.first_msg_id, _s.id), (_s.last_msg_id, _s.id), (_b.system_msg_id, _b.session_id))
-#: The columns that refer to a message, of whatever state a delivery is, and those that refer to an order.
+#: All columns that refer to a message, deliveries in every state included; and all columns that refer to an order.
 REFERRING = (_l.message_id, DELIVERIES.c.message_id, *(column for column, _ in POINTERS))
 OWNING = (_s.progression_id, _b.progression_id)
 
@@ -76,7 +76,7 @@ class LockedSession(LockedPlace):
     held: bool
 
 
-#: The orders of sessions: their pools, and those of their branches.
+#: The message orders of the given sessions: their pools, and the orders of their branches.
 ORDERS = family(
     lambda keys: sa.union(
         sa.select(_s.id.label("key"), _s.progression_id.label("order_id")).where(_s.id.in_(keys)),
@@ -84,7 +84,7 @@ ORDERS = family(
     ),
     OrderOf,
 )
-#: The sessions that own orders.
+#: The sessions that own the given orders, as their pool or through a branch.
 OWNERS = family(
     lambda keys: sa.union(
         sa.select(_s.progression_id.label("key"), _s.id.label("owner")).where(_s.progression_id.in_(keys)),
@@ -92,7 +92,7 @@ OWNERS = family(
     ),
     OwnerOf,
 )
-#: The messages that sessions and their branches point to.
+#: The messages that the given sessions and their branches point to.
 POINTED = family(
     lambda keys: sa.union(
         *(sa.select(column.label("key")).where(owner.in_(keys), column.is_not(None)) for column, owner in POINTERS)
@@ -106,7 +106,7 @@ LINKED = prepared(
     .limit(number(_READ)),
     LinkRow,
 )
-#: The orders that hold messages, and the sessions that point to them.
+#: The orders that hold the given messages, and the sessions that point to them.
 HOLDERS = family(
     lambda keys: sa.select(_l.message_id.label("key"), _l.progression_id).where(_l.message_id.in_(keys)), HolderOf
 )
@@ -116,13 +116,13 @@ POINTING = family(
     ),
     OwnerOf,
 )
-#: Those of these messages that anything refers to.
+#: The given messages that any row refers to.
 REFERRED = family(
     lambda keys: sa.union(*(sa.select(column.label("key")).where(column.in_(keys)) for column in REFERRING)),
     KeyRow,
 )
 
-#: Under which condition a session is left alone, by the reason.
+#: The conditions under which pruning, redaction and erasure leave a session alone, by the reason that they report.
 PROTECTIONS: Mapping[str, sa.ColumnElement[bool]] = {
     "not_ended": among(_s.status, ("running", "pending")),
     "held": _s.hold_reason.is_not(None),
@@ -130,7 +130,7 @@ PROTECTIONS: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def links(unit: Unit, order: str) -> Iterator[LinkRow]:
-    """Return the links of an order, those included whose positions are below 0."""
+    """Yield all links of an order by position, also those at negative positions, in batches of `_READ`."""
     after = -(2**62)
     while found := unit.rows(LINKED, {"order_id": order, "after": after}):
         yield from found

@@ -1,4 +1,4 @@
-"""Searching embeddings: rows come in batches of one snapshot, and only the best are kept."""
+"""Similarity search over embeddings: read rows in batches from one snapshot, and keep only the best matches."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class ComparedRow(TypedDict):
 
 C = TypeVar("C", bound=ComparedRow)
 
-#: Of the embeddings of one batch.
+#: Most bytes of embeddings in one batch.
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class SearchRequest(NamedTuple):
-    """A search: the query, how many of the best, and the least score."""
+    """A checked search: the query vector, the number of results wanted, and the least score (None: any)."""
 
     query: Query
     top_k: int
@@ -40,12 +40,12 @@ class SearchRequest(NamedTuple):
 
     @property
     def dimensions(self) -> int:
-        """Return the length of the query."""
+        """Return the number of dimensions of the query vector."""
         return len(self.query.packed) // 4
 
 
 def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
-    """Return what a caller asks for, checked. A zero vector is refused under cosine."""
+    """Check a caller's arguments and return the search. Raises `InvalidValue`, also for a zero vector under cosine."""
     given = valid.group("how", how, Search)
     metric = valid.word("how.metric", given.metric, words.METRICS)
     query = Query(checks.vector("vector", vector), given.metric)
@@ -57,7 +57,10 @@ def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
 def best_matches(
     streams: Iterable[Iterable[list[C]]], search: SearchRequest, *, passes: Callable[[C], bool] | None = None
 ) -> list[tuple[str, float]]:
-    """Return the ids and scores of the best rows of these streams, of which each row may come several times."""
+    """Return the ids and scores of the best rows in the streams. The same row may appear several times.
+
+    ``passes`` decides which rows are compared at all (None: every row).
+    """
     found = Best[str](search.top_k, search.least)
     for batches in streams:
         for rows in batches:
@@ -69,10 +72,10 @@ def best_matches(
 def batches(
     read: Callable[[Values], FoundRows[RowT]], values: Values, after: Mapping[str, Any], query: Query
 ) -> Iterator[list[RowT]]:
-    """Yield the rows of a statement that ``read`` runs, batch by batch. Rows that cannot be read are logged, left out.
+    """Yield the rows of a statement, which ``read`` runs, in batches. An unreadable row is logged and left out.
 
-    The statement has the parameter ``limit``, and for each column of its order ``after_`` with the column's name;
-    ``after`` is a key before all rows.
+    The statement has the parameter ``limit``, and a parameter ``after_<column>`` for each column that it is ordered by.
+    ``after`` is a start key that sorts before all rows.
     """
     size = max(1, min(words.BATCH, _BATCH_BYTES // len(query.packed)))
     key: Mapping[str, Any] | None = after
@@ -88,7 +91,7 @@ def _read(read: Callable[[Values], FoundRows[RowT]], values: Values, key: list[s
 
 
 def candidates(rows: Iterable[ComparedRow]) -> Iterator[Candidate[str]]:
-    """Yield what is compared of these rows."""
+    """Yield a `Candidate` (id, embedding, norm) for each row."""
     return (Candidate(row["id"], row["embedding"], row.get("norm")) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""The row of a session, as appends, branches and forks meet it: locked first, moved at the end with news of it."""
+"""The session row in a write: it is locked first; at the end its version and times are updated with a feed entry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lastlight_state.db.schema.indexes import AmongFew, unindexed
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 
-# What lists show of a session.
+# The columns of a session that lists show.
 
 _c = SESSIONS.c
 
@@ -48,14 +48,14 @@ _BRANCHES = (
 SUMMARY = [*(column for column in SESSIONS.columns if column.name not in LARGE), _MESSAGES, _BRANCHES]
 
 
-# Changing the metadata of a row: by a merge patch (RFC 7396), and never the keys that mirror a fork.
+# Changing a row's metadata by a merge patch (RFC 7396). A patch must not change the keys that mirror a fork's columns.
 
-#: The keys of a branch's metadata that say the same as its columns.
+#: The keys of a branch's metadata that repeat its columns.
 FORK_KEYS = ("parent_branch_id", "forked_at_ord")
 
 
 def merged(stored: Any, patch: Any) -> Any:
-    """Return the value with the patch applied: objects are merged, null removes a key, anything else replaces."""
+    """Return the value with a merge patch applied: objects are merged, null removes a key, any other value replaces."""
     if not isinstance(patch, dict):
         return patch
     found = dict(stored) if isinstance(stored, dict) else {}
@@ -68,7 +68,7 @@ def merged(stored: Any, patch: Any) -> Any:
 
 
 def refuse_fork_keys(where: str, patch: dict[str, Any]) -> None:
-    """Refuse a patch that names a key of a fork."""
+    """Raise `InvalidValue` if a patch names one of `FORK_KEYS`."""
     for key in FORK_KEYS:
         if key in patch:
             raise InvalidValue(f"{where}.{key}", "must not be changed: it says where a branch comes from")
@@ -92,14 +92,14 @@ _at = bind("at", _c.updated_at)
 
 _LOCK = prepared(sa.select(_c.progression_id).where(_THIS).with_for_update())
 _wanted = listed("wanted")
-#: In the order of their ids, in which every unit locks sessions.
+#: Ordered by id: every transaction locks sessions in this order, which avoids deadlocks.
 _LOCK_ALL = prepared(
     sa.select(_c.id)
     .where(AmongFew(_c.id, sa.select(member_of(_wanted.c.value, "id"))))
     .order_by(_c.id)
     .with_for_update()
 )
-#: Those of these sessions that nobody else has locked.
+#: Locks the given sessions that no other transaction has locked (SKIP LOCKED).
 _LOCK_FREE = prepared(
     sa.select(_c.id, _c.status)
     .where(AmongFew(_c.id, sa.select(member_of(_wanted.c.value, "id"))))
@@ -122,7 +122,7 @@ _RUNNING_WITH = prepared(
     ),
     SessionId,
 )
-#: What every change of a session sets.
+#: The columns that every change of a session sets, with their new values.
 MOVED: dict[str, Any] = {
     "updated_at": later_of(_c.updated_at, _at),
     "version": _c.version + number(1),
@@ -136,7 +136,7 @@ def _end_of_pool(first_ord: sa.ColumnElement[int] | sa.UnaryExpression[int]) -> 
     return linked.order_by(first_ord).limit(number(1)).correlate(SESSIONS).scalar_subquery()
 
 
-#: What a session points to: the ends of its pool, as its links are when the statement runs.
+#: The first and last message of a session's pool, read from the links when the statement runs.
 _POINTERS = {"first_msg_id": _end_of_pool(LINKS.c.ord), "last_msg_id": _end_of_pool(LINKS.c.ord.desc())}
 _MOVE_ON = feed_chain(
     sa.update(SESSIONS)
@@ -148,7 +148,7 @@ _POINT = prepared(sa.update(SESSIONS).where(_c.progression_id == _order).values(
 
 
 def locked(unit: Unit, session_id: str) -> str:
-    """Lock a session until the unit ends; the id of its pool. Raises `NotFound`."""
+    """Lock a session until the transaction ends, and return the id of its pool. Raises `NotFound`."""
     pool: str | None = unit.value(_LOCK, {"session_id": session_id})
     if pool is None:
         raise valid.not_found(words.SESSION, session_id)
@@ -156,17 +156,18 @@ def locked(unit: Unit, session_id: str) -> str:
 
 
 def lock_all(unit: Unit, session_ids: Collection[str]) -> None:
-    """Lock sessions until the unit ends."""
+    """Lock these sessions, in the order of their ids, until the transaction ends."""
     if session_ids:
         unit.rows(_LOCK_ALL, _wanting(session_ids))
 
 
 class Locks:
-    """The sessions that one call locks, over all its attempts.
+    """Remembers the sessions that a call must lock, over all attempts of the call, so that it cannot deadlock.
 
-    Units wait for sessions in the order of their ids, and before they lock orders and messages. Which other sessions
-    have a revised message is known only when the message is locked. Then they are locked without waiting; where
-    somebody holds one, the attempt gives up all its locks, and the next one waits for that session first.
+    Transactions wait for session locks in the order of ids, before they lock orders and messages. But the other
+    sessions that have a revised message are known only after the message is locked. So those are locked without
+    waiting. If another transaction holds one, the attempt ends and frees its locks, and the next attempt waits for
+    that session first.
     """
 
     def __init__(self) -> None:
@@ -174,15 +175,18 @@ class Locks:
         self._held: set[str] = set()
 
     def first(self, unit: Unit, *session_ids: str) -> None:
-        """Begin an attempt of a call that locks these sessions next: lock those that earlier ones lacked with them."""
+        """Begin an attempt whose caller locks these sessions next.
+
+        If an earlier attempt lacked further sessions, lock those and these now, in the order of ids.
+        """
         self._held = {*session_ids, *self._before}
         if self._before:
             lock_all(unit, self._held)
 
     def late(self, unit: Unit, session_ids: Collection[str]) -> list[LockedSession]:
-        """Lock other sessions as well: id and status of those that were not locked yet.
+        """Lock further sessions without waiting. Returns the id and status of each that this call had not locked yet.
 
-        Raises `RestartUnit` where somebody else holds one.
+        Raises `RestartUnit` if another transaction holds a lock of one.
         """
         lacking = set(session_ids) - self._held
         found = unit.rows(_LOCK_FREE, _wanting(lacking)) if lacking else []
@@ -194,12 +198,12 @@ class Locks:
 
 
 def owners_of(unit: Unit, progression_id: str) -> list[str]:
-    """Return the sessions that have this order, as their pool or through a branch."""
+    """Return the ids of the sessions that have this message order, as their pool or through a branch."""
     return [row["id"] for row in unit.rows(_OWNERS, {"progression_id": progression_id})]
 
 
 def owners_locked(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
-    """Return the sessions that have this order, and lock them before the order is locked."""
+    """Lock the sessions that have this message order, before the order itself is locked. Returns their ids, sorted."""
     owners = sorted(owners_of(unit, progression_id))
     locks.first(unit, *owners)
     lock_all(unit, owners)
@@ -207,25 +211,25 @@ def owners_locked(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
 
 
 def record_change(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: EntryParameters) -> None:
-    """Say that the session changed, and what."""
+    """Update a session's version and times, and write the feed entry ``told``, which says what changed."""
     write_entry(unit, listeners, _MOVE, {"session_id": session_id, "at": at}, told)
 
 
 def refresh_ends(unit: Unit, progression_id: str) -> None:
-    """Let the sessions whose pool this order is, which the caller has locked, point to its first and last message."""
+    """Update the first and last message of the sessions whose pool is this order. The caller has locked the order."""
     unit.change(_POINT, {"progression_id": progression_id})
 
 
 def record_append(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: EntryParameters) -> None:
-    """Say that messages were appended. The session points to the ends of its pool as they are now."""
+    """Write the feed entry of an append, and update the session's first, last and newest message."""
     write_entry(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at}, told)
 
 
 def owners_late(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
-    """Return the sessions that have this order, which the caller has locked, and lock them.
+    """Lock the sessions that have this message order, without waiting. Returns their ids, sorted.
 
-    Who makes a session with an order, or a branch, waits for the order: so none is added before the unit ends. Raises
-    `RestartUnit`.
+    The caller has locked the order. Creating a session or branch with the order needs that lock, so no owner is added
+    before the transaction ends. Raises `RestartUnit`.
     """
     owners = owners_of(unit, progression_id)
     locks.late(unit, owners)
@@ -235,7 +239,10 @@ def owners_late(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
 def record_for_owners(
     unit: Unit, listeners: Listeners, progression_id: str, at: datetime, told: EntryParameters, *, locks: Locks
 ) -> None:
-    """Let all sessions that have this changed order point to its ends, and tell each of them."""
+    """Update all sessions that have a changed order: their first and last message, and a feed entry for each.
+
+    Raises `RestartUnit`.
+    """
     owners = owners_late(unit, locks, progression_id)
     if owners:
         refresh_ends(unit, progression_id)
@@ -253,7 +260,10 @@ def record_for_others(
     *,
     locks: Locks,
 ) -> None:
-    """Let the other sessions than this one that have these changed orders point to their ends, and tell each once."""
+    """Update the other sessions that share changed orders: their first and last message, and one feed entry for each.
+
+    ``shared`` are the ids of the orders; session ``session_id`` gets no entry. Raises `RestartUnit`.
+    """
     owners = {owner: one for one in shared for owner in owners_late(unit, locks, one) if owner != session_id}
     for one in shared:
         refresh_ends(unit, one)
@@ -262,7 +272,7 @@ def record_for_others(
 
 
 def running_with(unit: Unit, message_ids: Collection[str]) -> dict[str, list[str]]:
-    """Return the running sessions that have any of these messages, and which of them."""
+    """Return the running sessions whose pools hold any of these messages, with those messages' ids."""
     found: dict[str, list[str]] = {}
     for message_id in message_ids:
         for row in unit.rows(_RUNNING_WITH, {"message_id": message_id}):
@@ -280,9 +290,10 @@ def put_all(
     locks: Locks,
     own: str | None = None,
 ) -> tuple[set[str], list[str]]:
-    """Store messages as `storing.put_all`, and say in the feeds of running sessions which of theirs were revised.
+    """Store messages as `storing.put_all` does, and write a feed entry for each revised message.
 
-    So does the session ``own`` through which they are stored, running or not. Raises `RestartUnit`.
+    The entry goes to each running session that has the message, and to session ``own``, through which the messages are
+    stored, running or not. Raises `RestartUnit`.
     """
     there, revised = storing.put_all(unit, known, given, now)
     record_revisions(unit, listeners, revised, now, locks=locks, own=own)
@@ -292,7 +303,10 @@ def put_all(
 def record_revisions(
     unit: Unit, listeners: Listeners, revised: Sequence[str], now: datetime, *, locks: Locks, own: str | None
 ) -> None:
-    """Say in the feeds of running sessions, and in that of ``own``, which of their messages were revised."""
+    """Write a feed entry per revised message to each running session that has it, and to session ``own``.
+
+    Raises `RestartUnit`.
+    """
     having = running_with(unit, revised)
     ended = {row["id"] for row in locks.late(unit, having) if row["status"] != "running"}
     if own is not None and revised:
@@ -305,7 +319,10 @@ def record_revisions(
 def pool_messages(
     unit: Unit, listeners: Listeners, session_id: str, pool: str, ids: Sequence[str], at: datetime, *, locks: Locks
 ) -> list[str]:
-    """Put stored messages into the pool of a session that this unit has locked. Returns those that were not there."""
+    """Append stored messages to the pool of a locked session. Returns the ids that the pool did not hold before.
+
+    Raises `RestartUnit`.
+    """
     found = orders.locked(unit, [pool])
     new = orders.unheld(ids, orders.held(unit, {pool: found[pool]["next_ord"]}, ids).get(pool, set()))
     if new:

@@ -1,6 +1,6 @@
-"""The only code that changes the status of a session or branch, under the lock of the session.
+"""The only code that changes the status of a session or branch. It runs under the session's row lock.
 
-The change, its row in the history and its entry in the feed are of one transaction.
+The status change, its row in the history and its feed entry are written in one transaction.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Ends(TypedDict):
 _s, _b, _t = SESSIONS.c, BRANCHES.c, TRANSITIONS.c
 _THIS = _s.id == bind("session_id", _s.id)
 
-#: What a change of status sets besides the status, of a session.
+#: The session columns that a change of status sets besides the status itself.
 _SET = (
     "status_reason",
     "started_at",
@@ -104,7 +104,7 @@ LOCK = prepared(
     .with_for_update(),
     HeldSession,
 )
-#: Nobody changes it who has not locked the session.
+#: Needs no lock of its own: a branch's status changes only under its session's lock.
 BRANCH = prepared(
     sa.select(_b.id, _b.session_id, _b.status, _b.created_at, *(_b[name] for name in _TIMES)).where(
         _b.id == bind("branch_id", _b.id)
@@ -131,7 +131,10 @@ _RECORD = prepared(
 
 
 def reason(where: str, given: Any, status: str | None) -> StatusReason:
-    """Return why a status changes, as statements name it. Without a code it is the usual one of that status."""
+    """Check a caller's reason for a status change, and return its columns. The default code is the status's usual one.
+
+    Raises `InvalidValue`.
+    """
     why = valid.group(where, given, Reason)
     code = words.USUAL_REASONS.get(status or "") if why.code is None else why.code
     evidence = why.evidence
@@ -155,7 +158,7 @@ def move(
     transition_id: str | None = None,
     **sets: Any,
 ) -> Transition:
-    """Give the locked session ``row`` another status. ``sets`` are columns that this change sets."""
+    """Set the status of the locked session ``row``, and write its history and feed. ``sets`` are further columns."""
     values = {**row, **_consequences(row, to, at), "status_reason": why["reason_code"], **sets}
     told = entry_parameters("status.changed", details={"from": row["status"], "to": to})
     write_entry(unit, listeners, _MOVE, {**values, "session_id": row["id"], "to": to, "at": at}, told)
@@ -168,14 +171,17 @@ def move(
 def retire(
     unit: Unit, listeners: Listeners, row: HeldSession, to: str, why: StatusReason, at: datetime, *, seen: datetime
 ) -> Transition | None:
-    """End the locked session ``row`` at its last sign of life, if that is still the one seen and it is running."""
+    """End a locked session, if it is running, as of its last sign of life. Returns None if it was not ended.
+
+    The session goes on if its last sign of life is no longer at ``seen``.
+    """
     if row["status"] != words.RUNNING or last_sign(row) != seen:
         return None
     return move(unit, listeners, row, to, why, at, ended_at=seen, ended_at_is_approximate=True)
 
 
 def last_sign(row: LifeSigns) -> datetime:
-    """Return when the locked session ``row`` gave its last sign of life, its creation at least."""
+    """Return the time of a session's last sign of life: the latest of creation, start, message and heartbeat."""
     signs = (row["created_at"], row["last_message_at"], row["started_at"], row["heartbeat_at"])
     last: datetime = max(sign for sign in signs if sign is not None)
     return last
@@ -191,7 +197,7 @@ def move_branch(
     at: datetime,
     **sets: Any,
 ) -> Transition:
-    """Give a branch of the locked session ``row`` another status."""
+    """Set the status of a branch of the locked session ``row``, and write the session's history and feed."""
     values = {**branch, **_ends(branch, to, at), **sets}
     unit.change(_MOVE_BRANCH, {**values, "branch_id": branch["id"], "to": to})
     told = entry_parameters("status.changed", branch_id=branch["id"], details={"from": branch["status"], "to": to})
@@ -213,7 +219,7 @@ def record(
     branch_id: str | None = None,
     transition_id: str | None = None,
 ) -> Transition:
-    """Write the history of a change that this unit makes. Without ``transition_id`` it gets an id of its own."""
+    """Insert the history row of a status change. ``transition_id`` None makes a new id."""
     values = {
         "id": new_id() if transition_id is None else transition_id,
         "session_id": row["id"],
@@ -229,7 +235,7 @@ def record(
 
 
 def _consequences(row: HeldSession, to: str, at: datetime) -> Values:
-    """Return what else changes with the status of a session. A session that begins to run has been active."""
+    """Return the other columns that change with a session's status. A start of running counts as activity."""
     if to != words.RUNNING:
         return {**_ends(row, to, at), "ended_at_is_approximate": False}
     last = row["last_message_at"]

@@ -1,4 +1,4 @@
-"""Storing messages: those that are new are inserted, those that have changed are revised, equal ones are left alone."""
+"""Storing messages: new messages are inserted, changed messages are revised, and equal messages are left alone."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NotFound, PayloadTooLarge
 
-# The numbers of message classes: a class gets its number in the transaction of the first message that has it.
+# Numbers of message classes: a class gets its number in the transaction that stores the first message of the class.
 #
-# A store remembers numbers only after their commit, so a message that is rolled back leaves no number behind.
+# A store caches numbers only after the commit, so a message that is rolled back leaves no number in the cache.
 
 _types = TYPES.c
 _LOCK = "conversation_message_types"
@@ -50,14 +50,14 @@ _ADD = prepared(
 
 
 class KnownClasses:
-    """The numbers that a store has learned."""
+    """A store's cache of the numbers of message classes."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {UNKNOWN_CLASS: UNKNOWN_TYPE}
 
 
 def numbers_of(unit: Unit, known: KnownClasses, names: Iterable[str]) -> dict[str, int]:
-    """Return the number of each class. New ones are given the next numbers, by one unit at a time."""
+    """Return the number of each message class. New classes get the next numbers, under a lock."""
     found = {name: known.numbers.get(name) for name in names}
     missing = sorted(name for name, type_id in found.items() if type_id is None)
     if missing:
@@ -82,20 +82,20 @@ T = TypeVar("T")
 
 _c = MESSAGES.c
 _JSON = ("node_metadata", "extra", "content")
-#: In what two messages of one id differ that are not equal.
+#: The text columns by which two messages of one id are compared.
 _TEXTS = ("sender", "recipient", "channel", "role", "lion_class")
 _REPLACED = ("sender", "recipient", "channel", "role", "lion_class", "embedding_model", *_JSON, "embedding")
-#: How often a unit is repeated that lost to another one, which stored a message of the same id.
+#: Most attempts of a transaction that conflicts with another, which stored a message of the same id.
 _ATTEMPTS = 5
 
 _NARROW = [column for column in MESSAGES.columns if column.name not in ("embedding_model", *_JSON, "embedding")]
 _WIDE = [MESSAGES.c[name] for name in ("embedding_model", *_JSON, "embedding")]
 
 
-#: By its key, and not by a join, with which SQLite's planner may begin.
+#: A subquery by primary key. With a join, SQLite's planner might begin at the classes.
 _CLASS = sa.select(TYPES.c.lion_class).where(TYPES.c.type_id == _c.lion_class).scalar_subquery().label("lion_class")
 
-#: The columns of a `MessageSummary` and of a `Message`, the class by its name.
+#: The columns of a `MessageSummary` and of a `Message`, with the class's name in place of its number.
 SUMMARY = [_CLASS if column is _c.lion_class else column for column in _NARROW]
 COLUMNS = [*SUMMARY, *_WIDE]
 
@@ -103,7 +103,7 @@ _wanted = AmongFew(_c.id, sa.select(member_of(listed("ids").c.value, "id")))
 
 GET = prepared(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)), WholeMessageRow)
 MANY = prepared(sa.select(*COLUMNS).where(_wanted), WholeMessageRow)
-#: In the order of their ids, as messages are inserted. Does not wait for those who only refer to them (foreign keys).
+#: Locks messages in the order of ids, as inserts do. Does not block transactions that only insert foreign keys to them.
 _LOCKED = prepared(
     sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES, key_share=True), WholeMessageRow
 )
@@ -121,7 +121,10 @@ _REVISE = prepared(
 
 
 def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
-    """Return the parameters of a message, its class by its name."""
+    """Check a new message and return its columns, with the class's name in place of its number.
+
+    Raises `InvalidValue`.
+    """
     new = valid.group(where, given, NewMessage)
     moment, exact = checks.created(f"{where}.created_at", new.created_at, now)
     return {
@@ -144,7 +147,10 @@ def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
 
 
 def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list[MessageDraft | str]:
-    """Return the parameters of messages, and the ids of those that are stored already, in their order."""
+    """Check a batch of new messages and of ids of stored messages. Returns drafts and ids in the given order.
+
+    Raises `InvalidValue`, and `PayloadTooLarge` for a batch above `words.BATCH_BYTES`.
+    """
     found: list[MessageDraft | str] = [
         valid.identifier(f"{where}[{i}]", one, _MOST.id) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
         for i, one in enumerate(checks.batch(where, given, words.BATCH))
@@ -154,7 +160,10 @@ def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list
 
 
 def new_drafts(where: str, given: Sequence[NewMessage], now: datetime) -> list[MessageDraft]:
-    """Return the parameters of messages in their order. Raises `InvalidValue` for two different messages of one id."""
+    """Check a batch of new messages and return their drafts in the given order.
+
+    Raises `InvalidValue`, also for two different messages of one id, and `PayloadTooLarge`.
+    """
     found = [draft(f"{where}[{i}]", one, now) for i, one in enumerate(checks.batch(where, given, words.BATCH))]
     _refuse_large(where, found)
     _by_id(found)
@@ -168,18 +177,18 @@ def _refuse_large(where: str, found: Sequence[MessageDraft]) -> None:
 
 
 def id_of(one: MessageDraft | str) -> str:
-    """Return the id of a draft, or of a message that is stored already."""
+    """Return the id of a message that is given as a draft or by its id."""
     return one if isinstance(one, str) else one["id"]
 
 
 class RestartUnit(Exception):
-    """Raised by a unit that needs a lock which comes before those that it holds. The next attempt locks it first."""
+    """Raised by a transaction that needs a lock out of lock order. The call is retried and takes that lock first."""
 
 
 def retry_storing(store: Callable[[], T]) -> T:
-    """Call ``store`` and return its result. Retry if another unit has stored a message that ``store`` found missing.
+    """Call ``store`` and return its result. Retry if another transaction stored a message that ``store`` found missing.
 
-    After `RestartUnit` it is called again without a limit.
+    At most `_ATTEMPTS` such calls are made. After `RestartUnit`, ``store`` is called again without a limit.
     """
     left = _ATTEMPTS
     while True:
@@ -194,10 +203,10 @@ def retry_storing(store: Callable[[], T]) -> T:
 
 
 def ensured(make: Callable[[], T]) -> T:
-    """Call ``make``, which makes a row unless it exists, and return its result.
+    """Call ``make``, which inserts a row unless it exists, and return its result.
 
-    Calls it once more if another caller made the row after ``make`` had looked: the second call finds the row. An
-    `AlreadyExists` that names the ``fields`` that differ is raised as it is.
+    If another caller inserts the row between ``make``'s look and its insert, ``make`` is called once more and finds the
+    row. An `AlreadyExists` that names differing ``fields`` is not retried.
     """
     try:
         return make()
@@ -215,10 +224,10 @@ def put_all(
     *,
     seen: Mapping[str, int] | None = None,
 ) -> tuple[set[str], list[str]]:
-    """Store the given messages. Return the ids that were stored already, and the ids of those that this call changed.
+    """Store the given messages. Return the ids that were stored already, and the ids of the messages that were revised.
 
-    With ``seen`` a stored message may change only if its revision is the one there. Otherwise `Conflict` is raised, and
-    the unit is retried.
+    ``seen`` maps ids to revisions. With it, a stored message is revised only if it still has that revision. Otherwise
+    `Conflict` is raised, and the transaction is retried.
     Raises `NotFound` for an id without a message, `InvalidValue` for two different messages of one id.
     """
     bodies = _by_id([one for one in given if not isinstance(one, str)])
@@ -261,9 +270,9 @@ def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
 
 
 def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collection[str] = ()) -> Message:
-    """Store the message unless an equal one is stored, and return the stored one. The fields ``but`` are not compared.
+    """Store the message unless an equal one is stored, and return the stored message.
 
-    Raises `AlreadyExists` with the fields that differ.
+    Fields named in ``but`` are not compared. Raises `AlreadyExists` with the fields that differ.
     """
     stored = unit.row(GET, body)
     if stored is None:
@@ -278,9 +287,9 @@ def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collecti
 
 
 def differs(stored: Values, body: Values, *, given_only: bool = False) -> list[str]:
-    """Return the fields in which a message differs from the stored one.
+    """Return the names of the fields in which a message differs from the stored message of the same id.
 
-    An embedding is compared only if one is given. With ``given_only`` this goes for every field.
+    The embedding is compared only if one is given. With ``given_only``, so is every other field.
     """
     fields = [name for name in _TEXTS if stored[name] != body[name] and not (given_only and _is_left_out(name, body))]
     fields += [
@@ -310,7 +319,7 @@ def _is_left_out(name: str, body: Values) -> bool:
 
 
 def _class_of(where: str, new: NewMessage) -> str:
-    """Return the class that a message names, or the default class where it names none."""
+    """Return the class that a message or its metadata name, or the default class."""
     told = new.lion_class
     if told is None and isinstance(new.node_metadata, dict):
         inside = new.node_metadata.get("lion_class")
@@ -321,7 +330,9 @@ def _class_of(where: str, new: NewMessage) -> str:
 
 
 def _by_id(bodies: Sequence[MessageDraft]) -> dict[str, MessageDraft]:
-    """Return messages by their ids. The same one may stand there twice."""
+    """Return messages by id. A repeated equal message is accepted; two different messages of one id raise
+    `InvalidValue`.
+    """
     found: dict[str, MessageDraft] = {}
     for body in bodies:
         if found.setdefault(body["id"], body) != body:

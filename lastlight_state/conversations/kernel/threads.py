@@ -1,8 +1,8 @@
-"""What conversation sessions share: branches that others forked, orders, and messages.
+"""Removing the rows that conversation sessions share: forked branches, message orders, and messages.
 
-An order goes with its last owner. A message goes when a session that went referred to it, and no order, session or
-branch does any more, with its deliveries; it stays while one of those is open. A message that no session ever referred
-to is not looked at.
+An order is removed with its last owner. A message of a removed session is removed, with its deliveries, when no order,
+session or branch refers to it any more and all its deliveries are acknowledged. A message that no session ever referred
+to is not examined.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BlockedSession(KeyRow):
     other: str
 
 
-#: The other sessions that have forks of a session's branches.
+#: For each of the given sessions, the other sessions that have forks of its branches.
 WAITS = family(
     lambda keys: (
         sa.select(_b.session_id.label("key"), _fork.c.session_id.label("other"))
@@ -44,13 +44,13 @@ LENGTHS = family(
     lambda keys: sa.select(_p.id.label("key"), (_p.next_ord - _p.start_ord).label("rows")).where(_p.id.in_(keys)),
     CountOf,
 )
-#: Those of these messages that nobody has acknowledged yet, and how often the others were delivered.
+#: The given messages with an unacknowledged delivery; and the number of deliveries of the given messages.
 OPEN = family(
     lambda keys: sa.select(_d.message_id.label("key")).where(_d.message_id.in_(keys), _d.acked_at.is_(None)).distinct(),
     KeyRow,
 )
 DELIVERED = family(lambda keys: sa.select(sa.func.count().label("rows")).where(_d.message_id.in_(keys)))
-#: Those of these messages that something refers to, open deliveries included.
+#: The given messages that a link, an unacknowledged delivery, a session or a branch refers to.
 USED = family(
     lambda keys: sa.union(
         sa.select(_l.message_id.label("key")).where(_l.message_id.in_(keys)),
@@ -82,14 +82,14 @@ REMOVE_MESSAGES = _removal(_m.id)
 
 
 class OrdersAndMessages(NamedTuple):
-    """The orders of some sessions, and the messages that they point to."""
+    """The ids of the message orders of some sessions, and of the messages that the sessions or branches point to."""
 
     orders: set[str]
     messages: set[str]
 
 
 class Threads:
-    """The rows that sessions share, for a prune (`kind.Shared`)."""
+    """Locks, counts and removes the rows that sessions share, for a prune (implements `kind.Shared`)."""
 
     tables: tuple[str, ...] = ("progression_links", "progressions", "exchange_deliveries", "messages")
 
@@ -101,11 +101,11 @@ class Threads:
         return found
 
     def lock(self, unit: Unit, keys: Sequence[str]) -> None:
-        """Keep others from forking the branches of these sessions."""
+        """Lock the branches of these sessions, so that no other transaction can fork them."""
         list(rows(unit, LOCK_BRANCHES, keys))
 
     def hold(self, unit: Unit, keys: Sequence[str]) -> None:
-        """Keep the orders of these sessions, their messages and deliveries as they are."""
+        """Lock the message orders of these sessions, their messages and the messages' deliveries."""
         held = self.held(unit, keys)
         list(rows(unit, LOCK_ORDERS, held.orders))
         messages = held.messages | {row["message_id"] for order in held.orders for row in links(unit, order)}
@@ -113,7 +113,7 @@ class Threads:
         list(rows(unit, LOCK_DELIVERIES, messages))
 
     def sizes(self, unit: Unit, keys: Sequence[str]) -> dict[str, int]:
-        """Return, for each session, the rows of its orders, and as many messages as the longest of them has."""
+        """Return the size of each session in rows: its orders, their links, and the messages of its longest order."""
         owned: dict[str, list[str]] = {key: [] for key in keys}
         for row in rows(unit, ORDERS, keys):
             owned[row["key"]].append(row["order_id"])
@@ -125,7 +125,7 @@ class Threads:
         }
 
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """Count the rows that go with all these sessions, as `release` removes them after the last session."""
+        """Count, by table, the shared rows that `release` would remove along with all these sessions."""
         going = set(keys)
         held = self.held(unit, keys)
         orders = held.orders - {row["key"] for row in rows(unit, OWNERS, held.orders) if row["owner"] not in going}
@@ -143,12 +143,12 @@ class Threads:
         return +counts
 
     def held(self, unit: Unit, keys: Sequence[str]) -> OrdersAndMessages:
-        """Return the orders of these sessions, and the messages that they point to."""
+        """Return the message orders of these sessions, and the messages that the sessions and branches point to."""
         orders = {row["order_id"] for row in rows(unit, ORDERS, keys)}
         return OrdersAndMessages(orders, {row["key"] for row in rows(unit, POINTED, keys)})
 
     def release(self, unit: Unit, held: OrdersAndMessages) -> Counter[str]:
-        """Remove the orders that have no owner left, and the messages that nothing refers to any more."""
+        """Remove the orders without an owner and the messages without a reference. Returns row counts by table."""
         list(rows(unit, LOCK_ORDERS, held.orders))
         orders = held.orders - {row["key"] for row in rows(unit, OWNERS, held.orders)}
         messages = held.messages | {row["message_id"] for order in orders for row in links(unit, order)}
@@ -161,7 +161,7 @@ class Threads:
 
 
 def removed_unused(unit: Unit, messages: set[str], used: Family[KeyRow]) -> int:
-    """Remove, under their locks, the messages that are not among the ``used``. Returns how many were removed."""
+    """Lock messages, and remove those that the statements ``used`` do not find. Returns how many were removed."""
     return _removed(unit, REMOVE_MESSAGES, _unused(unit, messages, used))
 
 
