@@ -1,4 +1,4 @@
-"""Conversations: messages stored once, orders of them, sessions, branches and forks."""
+"""Conversations: messages that are stored once each, message orders, sessions, branches and forks."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ public(
 class Conversations(Face):
     """``store.conversations``"""
 
-    #: Messages, each stored once and referred to.
+    #: Messages: each is stored once, and orders refer to it by its id.
     messages: Part[Messages] = Part("lastlight_state.conversations.messages.Messages")
-    #: Classes of messages in the runtimes that made them.
+    #: Message classes: the type names that runtimes give their messages.
     message_types: Part[MessageTypes] = Part("lastlight_state.conversations.message_types.MessageTypes")
-    #: Orders of messages.
+    #: Message orders: lists of message ids.
     progressions: Part[Progressions] = Part("lastlight_state.conversations.progressions.Progressions")
     #: Sessions, each with the pool of its messages.
     sessions: Part[Sessions] = Part("lastlight_state.conversations.sessions.Sessions")
@@ -109,13 +109,13 @@ class Conversations(Face):
     branches: Part[Branches] = Part("lastlight_state.conversations.branches.Branches")
     #: Forks and ancestors of branches.
     lineage: Part[Lineage] = Part("lastlight_state.conversations.lineage.Lineage")
-    #: Whole sessions, saved and loaded at once.
+    #: Session trees: whole sessions, saved and loaded in one call.
     trees: Part[Trees] = Part("lastlight_state.conversations.trees.Trees")
     #: Chunks of text with their embeddings.
     vectors: Part[Vectors] = Part("lastlight_state.conversations.vectors.Vectors")
     #: Statuses of sessions, their history, and signs of life.
     lifecycle: Part[Lifecycle] = Part("lastlight_state.conversations.lifecycle.Lifecycle")
-    #: What changes in sessions, for whoever watches.
+    #: Feeds of changes in sessions, for programs that follow a conversation.
     changes: Part[Changes] = Part("lastlight_state.conversations.changes.Changes")
-    #: Messages sent to the inboxes of others, and taken from there.
+    #: The message exchange: sending to inboxes, and taking and acknowledging deliveries.
     exchange: Part[Exchange] = Part("lastlight_state.conversations.exchange.Exchange")

@@ -1,4 +1,4 @@
-"""Argument groups of conversations: what is stored, what is changed, what is asked for."""
+"""Argument groups of conversations: records to create, patches to apply, and filters to search by."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from lastlight_state.ids import new_id
 
 @dataclass(frozen=True)
 class NewMessage:
-    """A message to store. Needs no store to be made: its id is there from the start.
+    """A message to store. It gets its id when it is constructed, without a store.
 
-    ``content`` is any JSON but None: a text, or items such as tool calls, function outputs, reasoning and references to
-    images. ``created_at`` is a datetime or a number of Unix seconds, which comes back exactly; without it the time at
-    which it is stored. ``lion_class`` is the class in the runtime, else that in ``node_metadata``. ``embedding`` is a
-    sequence of numbers, or their bytes. ``extra`` is an object of whatever has no column.
+    ``content`` is any JSON value but None: a text, or items such as tool calls, function outputs, reasoning and image
+    references. ``created_at`` is a datetime or a number of Unix seconds, which is returned exactly; the default is the
+    time of storing. ``lion_class`` is the message's class in the runtime; the default is the class named in
+    ``node_metadata``. ``embedding`` is a sequence of numbers, or their bytes. ``extra`` is an object of further fields,
+    which have no column.
     """
 
     role: str
@@ -46,20 +47,20 @@ class NewMessage:
 
     @classmethod
     def from_runtime(cls, mapping: Mapping[str, Any]) -> NewMessage:
-        """Return the message of a runtime's dictionary, of mode ``db``, ``json`` or ``python``.
+        """Convert a runtime's dictionary, of mode ``db``, ``json`` or ``python``, to a message.
 
-        Keys without a field are kept in ``extra``; `Message.to_runtime` gives all of them back.
+        Keys that match no field are kept in ``extra``, from where `Message.to_runtime` restores them.
         """
         return cls(**runtime.message_fields(mapping))
 
     def to_runtime(self, mode: Mode = "db") -> dict[str, Any]:
-        """Return the runtime's dictionary of this message, as `Message.to_runtime` gives it."""
+        """Convert this message to a runtime's dictionary of the given mode, as `Message.to_runtime` does."""
         return runtime.message_mapping(runtime.timed(vars(self)), valid.word("mode", mode, MODES))
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The provenance of a session, for display and filters: what it runs and where it comes from."""
+    """The provenance of a session, for display and filters: the playbook or agent that it runs, and its source."""
 
     playbook_name: str | None = None
     agent_name: str | None = None
@@ -72,9 +73,9 @@ class Provenance:
 
 @dataclass(frozen=True)
 class SessionTimes:
-    """The times of a session, for imports. What is not given is now, or not known.
+    """The times of a session, for imports. ``created_at`` defaults to now, other times to derived values or unknown.
 
-    ``ended_at_is_approximate`` says that nobody saw the end, and ``ended_at`` is the best guess.
+    ``ended_at_is_approximate`` True says that nobody recorded the end, so that ``ended_at`` is the best guess.
     """
 
     created_at: datetime | float | None = None
@@ -87,7 +88,7 @@ class SessionTimes:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a status changes: a known code (None for the usual one), who changes it, and what the caller knows of it."""
+    """The reason of a status change: a known code (None: the status's usual code), a source, an actor, and evidence."""
 
     code: str | None = None
     summary: str | None = None
@@ -98,10 +99,11 @@ class Reason:
 
 @dataclass(frozen=True)
 class Limits:
-    """After how long without a sign of life a running session counts as what; exactly so long is still within.
+    """The time limits by which the health of a running session is judged. A limit itself still counts as within.
 
-    ``heartbeat``: a heartbeat that is older is that of a dead process. ``busy``: until then it counts as running.
-    ``idle``, and ``long_idle`` for those that run flows, plays and engines: until then it counts as idle.
+    A heartbeat older than ``heartbeat`` means that the process is dead. A session is running while its last activity is
+    at most ``busy`` ago, and idle while it is at most ``idle`` ago. Sessions that run flows, plays or engines have
+    ``long_idle`` in place of ``idle``.
     """
 
     heartbeat: timedelta = timedelta(seconds=90)
@@ -112,10 +114,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class NewSession:
-    """A session to create. Without ``progression_id`` it gets a pool of its own.
+    """A session to create. Without ``progression_id`` it gets a new message pool of its own.
 
-    ``status`` is None where nobody states one; ``reason`` says why it has the one that is given.
-    ``artifact_contract`` says what the session must deliver, ``artifact_verification`` what came of it.
+    ``status`` None leaves the session without a status; otherwise ``reason`` says why it has that status.
+    ``artifact_contract`` describes the artifacts that the session must deliver, ``artifact_verification`` the result of
+    checking them.
     """
 
     id: str | None = None
@@ -137,10 +140,10 @@ class NewSession:
 
 @dataclass(frozen=True)
 class NewBranch:
-    """A branch to create. ``system`` is its system message: a message to store, or the id of one that is stored.
+    """A branch to create. ``system`` is its system message: a message to store, or the id of a stored message.
 
-    With ``parent_branch_id`` and ``forked_at_ord`` in ``node_metadata`` it is a fork. ``provider``, ``model`` and
-    ``agent_name`` are for lists, by default those of ``node_metadata``.
+    If ``node_metadata`` has ``parent_branch_id`` and ``forked_at_ord``, the branch is a fork. ``provider``, ``model``
+    and ``agent_name`` are shown in lists; they default to the values in ``node_metadata``.
     """
 
     id: str | None = None
@@ -158,9 +161,9 @@ class NewBranch:
 
 @dataclass(frozen=True)
 class BranchTree:
-    """A branch with the messages of its whole history in their order, those that a fork inherits included.
+    """A branch with the messages of its whole history, in order. A fork's inherited messages are included.
 
-    A message may stand there twice. The system message need not stand there.
+    A message may occur twice. The system message need not be among the messages.
     """
 
     branch: NewBranch
@@ -171,7 +174,7 @@ class BranchTree:
 class SessionTree:
     """A session with its branches and all their messages, as `store.conversations.trees` saves and loads it.
 
-    The session and each branch have their ids.
+    The session and each branch must have an id.
     """
 
     session: NewSession
@@ -179,10 +182,10 @@ class SessionTree:
 
     @classmethod
     def from_runtime(cls, mapping: Mapping[str, Any]) -> SessionTree:
-        """Return the tree of a runtime's dictionary, of mode ``db``, ``json`` or ``python``.
+        """Convert a runtime's dictionary, of mode ``db``, ``json`` or ``python``, to a session tree.
 
-        ``branches``, and the ``messages`` of each, are a list, or a pile: ``collections`` with a ``progression``. What
-        has no field, such as logs and the configuration of models, is kept in ``extra``.
+        ``branches``, and the ``messages`` of each branch, are a list, or a pile: an object with ``collections`` and a
+        ``progression``. Keys that match no field, such as logs and model configuration, are kept in ``extra``.
         """
         fields, given = runtime.session_fields(mapping)
         branches = []
@@ -199,10 +202,10 @@ class SessionTree:
         return cls(NewSession(**fields, times=moment), tuple(branches))
 
     def to_runtime(self, mode: Mode = "db") -> dict[str, Any]:
-        """Return the runtime's dictionary of this tree, equal to what `from_runtime` took.
+        """Convert this tree to a runtime's dictionary, equal to the dictionary that `from_runtime` was given.
 
-        In mode ``db`` the metadata of the session are ``node_metadata``; those of all that is in it are ``metadata``
-        in every mode, as the runtime writes and reads them. Provenance is no part of the dictionary.
+        In mode ``db`` the session's metadata have the key ``node_metadata``. Metadata of branches and messages have the
+        key ``metadata`` in every mode, as the runtime reads and writes them. Provenance is not in the dictionary.
         """
         valid.word("mode", mode, MODES)
         return runtime.session_mapping(
@@ -223,7 +226,7 @@ def _branch_mapping(tree: BranchTree) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SessionPatch:
-    """The fields of a session to change: None clears a field, and what is not given stays."""
+    """The fields of a session to change. None clears a field; fields that are not given keep their values."""
 
     name: str | UnsetType | None = UNSET
     user: str | UnsetType | None = UNSET
@@ -247,7 +250,7 @@ class SessionPatch:
 
 @dataclass(frozen=True)
 class BranchPatch:
-    """The fields of a branch to change: None clears a field, and what is not given stays."""
+    """The fields of a branch to change. None clears a field; fields that are not given keep their values."""
 
     name: str | UnsetType | None = UNSET
     user: str | UnsetType | None = UNSET
@@ -260,8 +263,9 @@ class BranchPatch:
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """A filter of messages: of any of these roles, of a sender, recipient, channel or class, created from ``since`` on
-    and before ``until``. An empty collection of roles matches nothing.
+    """A filter of messages by roles (any of them), sender, recipient, channel, class and time of creation.
+
+    Messages must be created at or after ``since``, and before ``until``. An empty collection of roles matches nothing.
     """
 
     roles: Collection[str] | None = None
@@ -275,9 +279,9 @@ class MessageFilter:
 
 @dataclass(frozen=True)
 class Search:
-    """The way to compare embeddings, and the least score to find. A greater score is nearer.
+    """The metric that compares embeddings, and the least score of a result. A greater score is a nearer embedding.
 
-    ``l2`` scores are distances, negated.
+    A score under ``l2`` is the negated distance.
     """
 
     metric: Metric = "cosine"
@@ -286,7 +290,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Within:
-    """The place of a search for messages: the pool of a session, the whole history of a branch, or an order."""
+    """The scope of a message search: the pool of a session, the whole history of a branch, or a message order."""
 
     session_id: str | None = None
     branch_id: str | None = None
@@ -295,10 +299,9 @@ class Within:
 
 @dataclass(frozen=True)
 class SessionFilter:
-    """A filter of sessions: of a user, of any of these statuses, by what they belong to,
-    updated from ``updated_since`` on.
+    """A filter of sessions by user, statuses (any of them), provenance, last update, project and related records.
 
-    An empty collection of statuses matches nothing.
+    Sessions must be updated at or after ``updated_since``. An empty collection of statuses matches nothing.
     """
 
     invocation_kind: InvocationKind | None = None

@@ -1,7 +1,7 @@
-"""The feed of a session: what changed, by number, for whoever shows a conversation while it goes on.
+"""The feed of a session: a numbered entry for each change, for programs that show a conversation while it runs.
 
-Numbers begin at 1, have no gaps and are in the order of the commits, so that a reader who goes on after the last number
-it has seen misses nothing. Bodies are not in the feed.
+Numbers begin at 1, have no gaps and follow the order of commits. So a reader that continues after the last number that
+it has seen misses nothing. The feed does not contain message bodies.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LIST = Listing(
     filters={"session_id": _OF, "after_seq": _c.seq > bind("after_seq", _c.seq)},
     descending=False,
 )
-#: The sessions that changed last, in the order of their changes.
+#: Lists sessions updated since a time, in the order of their last updates.
 UPDATED = Listing(
     "sessions_updated",
     SUMMARY,
@@ -59,7 +59,7 @@ UPDATED = Listing(
 HEAD = prepared(sa.select(SESSIONS.c.change_seq).where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id)))
 LOWEST = prepared(sa.select(sa.func.min(_c.seq)).where(_OF))
 _LAST = sa.select(_c.seq).where(_OF).order_by(_c.seq.desc()).limit(number(1)).scalar_subquery()
-#: Lets the counter of a session that is behind know all numbers.
+#: Raises a session's entry counter to the greatest stored number, if the counter is behind it.
 SETTLE = prepared(
     sa.update(SESSIONS)
     .where(SESSIONS.c.id == bind("session_id", SESSIONS.c.id), SESSIONS.c.change_seq < _LAST)
@@ -68,9 +68,9 @@ SETTLE = prepared(
 TRIM = prepared(sa.delete(CHANGES).where(_OF, _c.seq < bind("below", _c.seq)))
 
 
-#: How much later than the time of an update its commit may be seen.
+#: The longest expected delay between the time of an update and the moment when its commit is visible.
 OVERLAP = timedelta(seconds=60)
-#: The longest wait after which a follower looks whether it was told to stop.
+#: Most seconds that a follower waits before it checks its ``stop`` event.
 _SLICE = 0.5
 
 
@@ -78,10 +78,10 @@ class Changes(Repository):
     """``store.conversations.changes``"""
 
     def after(self, session_id: str, seq: int = 0, *, limit: int = 50, page_token: str | None = None) -> Page[Change]:
-        """Return a page of what changed after the entry ``seq``, in order.
+        """Return a page of a session's feed entries after number ``seq``, in order.
 
-        Raises `NotFound`, and `Conflict` ``feed_trimmed`` with the ``lowest`` number that is left where entries after
-        ``seq`` were removed: then read the session anew, and go on from its ``change_seq``.
+        Raises `NotFound`. Raises `Conflict` ``feed_trimmed`` if entries after ``seq`` were removed; its ``lowest`` is
+        the lowest number left. Then read the session again, and continue from its ``change_seq``.
         """
         valid.page_limit(limit)
         given = {"session_id": valid.sought("session_id", session_id), "after_seq": valid.number("seq", seq)}
@@ -97,19 +97,17 @@ class Changes(Repository):
         return self._viewing(read)
 
     def head(self, session_id: str) -> int:
-        """Return the number of the last entry. Raises `NotFound`."""
+        """Return the number of the last entry in a session's feed. Raises `NotFound`."""
         return self._reading(lambda unit: _head(unit, valid.sought("session_id", session_id)))
 
     def wait(
         self, session_id: str, seq: int = 0, *, timeout: float, poll_interval: float = 0.5, limit: int = 50
     ) -> Page[Change]:
-        """Wait for entries after ``seq`` and return a page of them, as `after` does.
+        """Wait for feed entries after number ``seq``, and return a page of them as `after` does.
 
-        It is empty after ``timeout`` seconds.
-
-        Looks every ``poll_interval`` seconds, with one statement for all that wait in a store, and holds no connection
-        meanwhile. In a transaction it is `MisuseError`; where a lock keeps it from looking until the timeout,
-        `BackendBusy`.
+        The page is empty if ``timeout`` seconds pass without an entry. The feed is polled every ``poll_interval``
+        seconds, by one statement for all waiting callers of a store. No connection is held between polls. Raises
+        `MisuseError` inside a transaction, and `BackendBusy` if a lock blocks every look until the timeout.
         """
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._scope)
@@ -130,10 +128,10 @@ class Changes(Repository):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> Iterator[Change]:
-        """Yield each entry after ``seq`` once and in order: the stored ones, then new ones as they are committed.
+        """Yield each feed entry after number ``seq`` once, in order: stored entries, then new ones as they commit.
 
-        Ends after ``idle_timeout`` seconds without one, or when ``stop`` is set. Raises as `after`: `NotFound`, too,
-        when the session is removed meanwhile.
+        Ends after ``idle_timeout`` seconds without an entry, or when ``stop`` is set. Raises the errors of `after`, and
+        `NotFound` if the session is removed in the meantime.
         """
         refuse_in_transaction(self._scope)
         found, first = valid.sought("session_id", session_id), valid.number("seq", seq)
@@ -142,19 +140,20 @@ class Changes(Repository):
         return self._followed(found, first, idle, interval, valid.stop(stop))
 
     def subscribe(self, callback: Callable[[Change], object]) -> Callable[[], None]:
-        """Call ``callback`` with each change that this store commits, after the commit; returns what ends it.
+        """Call ``callback`` with each change that this store commits, after the commit. Returns a function that
+        unsubscribes.
 
-        It runs in the thread that committed. One that raises is logged and counted, and keeps nobody from anything.
-        Changes of several threads may arrive in another order than that of their numbers.
+        The callback runs in the thread that committed. An exception in it is logged and counted, and affects neither
+        the commit nor other callbacks. Changes of several threads may arrive out of the order of their numbers.
         """
         return self._listeners.subscribe(TOPIC, callback)
 
     def updated_sessions(
         self, since: datetime, *, limit: int = 50, page_token: str | None = None
     ) -> Page[SessionSummary]:
-        """Return a page of the sessions updated from a minute before ``since`` on, in the order of their updates.
+        """Return a page of sessions updated since one minute before ``since``, in the order of their updates.
 
-        The minute is for commits that are late, so sessions come again: compare ``change_seq``.
+        The minute allows for late commits. So a session may be returned again: compare its ``change_seq``.
         """
         given = {"since": _overlapping(aware_utc("since", since))}
         return self._page_as(UPDATED, SessionSummary.of, given, limit, page_token)
@@ -167,11 +166,11 @@ class Changes(Repository):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> Iterator[SessionSummary]:
-        """Yield each session that changed since or changes, again whenever its ``change_seq`` has grown.
+        """Yield sessions that changed since ``since``, then sessions as they change.
 
-        Asks as `updated_sessions` every ``poll_interval`` seconds. Ends after ``idle_timeout`` seconds without a
-        change, or when ``stop`` is set. A session whose ``updated_at`` lies more than a minute back when it is stored,
-        as that of an import, is not seen.
+        A session is yielded again whenever its ``change_seq`` has grown. Polls `updated_sessions` every
+        ``poll_interval`` seconds. Ends after ``idle_timeout`` seconds without a change, or when ``stop`` is set. Misses
+        a session that is stored with an ``updated_at`` more than a minute ago, as an import may store it.
         """
         refuse_in_transaction(self._scope)
         idle = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
@@ -179,12 +178,15 @@ class Changes(Repository):
         return self._all_followed(first, idle, interval, valid.stop(stop))
 
     def trim(self, session_id: str, *, below: int) -> int:
-        """Remove the entries with a number below this; how many they were. Who reads after them is told so."""
+        """Delete the feed entries of a session with numbers below ``below``, and return how many were deleted.
+
+        A reader that asks for deleted entries gets the `Conflict` of `after`.
+        """
         this = {"session_id": valid.sought("session_id", session_id)}
         values = {**this, "below": valid.number("below", below)}
 
         def trim(unit: Unit) -> int:
-            unit.change(SETTLE, this)  # an entry that is gone cannot refuse its number
+            unit.change(SETTLE, this)  # a deleted entry no longer blocks the reuse of its number
             return unit.change(TRIM, values)
 
         return self._once(trim, repeatable=True)
@@ -232,7 +234,7 @@ class Changes(Repository):
                     yield session
                     heard = time.monotonic()
             newest = max((at for _, at in known.values()), default=since)
-            since = max(since, min(began, newest), began - OVERLAP)  # moves on, also where nothing changes
+            since = max(since, min(began, newest), began - OVERLAP)  # moves on even if nothing changes
             known = {key: (seq, at) for key, (seq, at) in known.items() if at >= _overlapping(since)}
             if idle is not None and time.monotonic() - heard >= idle:
                 return
@@ -252,7 +254,7 @@ class Changes(Repository):
 
 
 def _overlapping(since: datetime) -> datetime:
-    """Return the time from which updates are read, so that none is missed; not before the first year."""
+    """Return ``since`` less `OVERLAP`, so that late commits are read too, but no time before year 1."""
     return max(since, datetime.min.replace(tzinfo=UTC) + OVERLAP) - OVERLAP
 
 

@@ -1,4 +1,4 @@
-"""What callers say about conversations, checked and as statements name it."""
+"""Checks of callers' arguments about conversations. Each returns the value to store, or raises `InvalidValue`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _MESSAGE = limits_of(MESSAGES)
 T = TypeVar("T")
 
 Row = dict[str, Any]
-#: Checks an argument, which is named first, and returns the value to store.
+#: A function that checks a value and returns the value to store. Its first argument is the name used in errors.
 Check = Callable[[str, Any], Any]
 
 
 def name(where: str, value: Any, most: int) -> str | None:
-    """Return a name, id or path of at most ``most`` bytes, or None."""
+    """Check a name, id or path of at most ``most`` bytes, and return it. None is allowed."""
     return None if value is None else valid.identifier(where, value, most)
 
 
 def of(table: sa.Table, *names: str) -> dict[str, Check]:
-    """Return the checks of these columns by their names: of a name or an object, each up to its limit."""
+    """Return a check for each named column of a table: `encoded` for JSON columns, else `name`, with the size limit."""
     most = vars(limits_of(table))
     return {one: partial(encoded if form_of(table.c[one]) == "JSON" else name, most=most[one]) for one in names}
 
 
 def encoded(where: str, value: Any, most: int) -> str | None:
-    """Return an object as JSON text, or None."""
+    """Check an object (dict) and return it as JSON text of at most ``most`` bytes. None is allowed."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -49,14 +49,17 @@ def encoded(where: str, value: Any, most: int) -> str | None:
 
 
 def content(where: str, value: Any) -> str:
-    """Return any JSON but None, as text."""
+    """Check a message's content, any JSON value but None, and return it as JSON text."""
     if value is None:
         raise InvalidValue(where, "must not be None")
     return codec.encode(where, value, max_bytes=_MESSAGE.content)
 
 
 def created(where: str, value: Any, now: datetime) -> tuple[datetime, float | None]:
-    """Return a time of the caller's, and the number that said it: a datetime, Unix seconds, or None for now."""
+    """Check a time of creation: a datetime, Unix seconds, or None for now.
+
+    Returns the time, and the caller's Unix seconds or None.
+    """
     if value is None:
         return now, None
     if isinstance(value, datetime):
@@ -73,17 +76,17 @@ def created(where: str, value: Any, now: datetime) -> tuple[datetime, float | No
 
 
 def optional_time(where: str, value: Any) -> datetime | None:
-    """Return a time, or None."""
+    """Check a time with a time zone, and return it in UTC. None is allowed."""
     return None if value is None else aware_utc(where, value)
 
 
 def fields(where: str, given: Any, of: Mapping[str, Check]) -> Row:
-    """Return the fields of an argument group, each by its check."""
+    """Apply a check to each named field of an argument group, and return the values by field name."""
     return {key: check(f"{where}.{key}", getattr(given, key)) for key, check in of.items()}
 
 
 def batch(where: str, given: Any, most: int) -> Sequence[Any]:
-    """Return a sequence of at most so many, which is no text."""
+    """Check a sequence, other than a text, of at most ``most`` items, and return it."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidValue(where, f"expected a sequence, got {type(given).__name__}")
     valid.at_most(where, given, most)
@@ -91,25 +94,25 @@ def batch(where: str, given: Any, most: int) -> Sequence[Any]:
 
 
 def message_ids(where: str, given: Any, most: int) -> list[str]:
-    """Return ids of messages, in their order, repetitions included."""
+    """Check at most ``most`` message ids, and return them in order, repetitions included."""
     return [valid.identifier(f"{where}[{i}]", one, _MESSAGE.id) for i, one in enumerate(batch(where, given, most))]
 
 
 def kind(where: str, value: Any) -> str | None:
-    """Return what a session runs, or None."""
+    """Check the word for what a session runs (`words.INVOCATION_KINDS`), and return it. None is allowed."""
     return None if value is None else valid.word(where, value, words.INVOCATION_KINDS)
 
 
 def source(where: str, value: Any) -> str | None:
-    """Return where a session comes from, or None."""
+    """Check the word for a session's source (`words.SOURCE_KINDS`), and return it. None is allowed."""
     return None if value is None else valid.word(where, value, words.SOURCE_KINDS)
 
 
 def vector(where: str, value: Any) -> bytes:
-    """Return the bytes of a vector."""
+    """Check a query vector of at most `words.DIMENSIONS` numbers, and return it as bytes."""
     return similarity.packed(where, value, most=words.DIMENSIONS)
 
 
 def embedding(where: str, value: Any) -> bytes | None:
-    """Return the bytes of an embedding, or None."""
+    """Check an embedding of at most `words.DIMENSIONS` numbers, and return it as bytes. None is allowed."""
     return None if value is None else similarity.packed(where, value, most=words.DIMENSIONS)

@@ -1,8 +1,8 @@
-"""What the database refuses about conversations: to delete from them, to change where a branch comes from or how a
-status changed. Feeds have no guard: their rows are hints, and are removed by `changes.trim`.
+"""Guards and indexes of conversations' tables: the database refuses deletes, and changes of a branch's origin or of the
+status history. Feeds have no guard: their rows are hints, and `changes.trim` removes them.
 
-A link can be deleted only when its position is below 0, where `progressions.replace` puts those that leave an order. So
-a stray DELETE is refused, and a replaced order needs no permit.
+A link can be deleted only at a position below 0, to which `progressions.replace` moves the links that leave an order.
+So a stray DELETE is refused, and replacing an order needs no permit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _newest(column: Any) -> tuple[Any, ...]:
     return column, _message.created_at, _message.id
 
 
-# In ascending order, so that new messages come to the end of each. None by role or class: they have few words.
+# Ascending, so that new messages come at the end of each index. Role and class have no index: they have few values.
 Index("ix_messages_newest", _message.created_at, _message.id)
 for _name in ("sender", "recipient", "channel"):
     Index(f"ix_messages_{_name}", *_newest(_message[_name]), **where(f"{_name} IS NOT NULL"))
@@ -60,7 +60,7 @@ Index("ix_sessions_playbook", _session.playbook_name, _session.updated_at, **whe
 Index("ix_sessions_status", _session.status, _session.updated_at, _session.id)
 Index("ix_sessions_running", _session.last_message_at, **where("status = 'running'"))
 Index("ix_sessions_project", _session.project, _session.updated_at, **where("project IS NOT NULL"))
-#: In quotes, because ``user`` is who asks on Postgres.
+#: In quotes, because an unquoted ``user`` means the current role on Postgres.
 Index("ix_sessions_user", _session.user, _session.updated_at, **where('"user" IS NOT NULL'))
 for _name in ("agent_session_id", "workflow_run_id"):
     Index(f"ix_sessions_{_name.removesuffix('_id')}", _session[_name], **where(f"{_name} IS NOT NULL"))
@@ -83,9 +83,9 @@ Index("ix_exchange_deliveries_open", _delivery.owner, _delivery.ord, **where("ac
 Index("ix_exchange_deliveries_message", _delivery.message_id, _delivery.owner)
 
 
-# The view that gives each order as one JSON array of message ids. Declared here, made by the revision.
+# A view that shows each message order as one JSON array of ids. Declared here, created by a migration.
 #
-# SQLite reads from an ordered subquery: its aggregates take an order only since 3.44.
+# SQLite reads from an ordered subquery, because its aggregates accept ORDER BY only since 3.44.
 
 NAME = "progression_collections"
 
@@ -101,7 +101,7 @@ _SELECT = {
     ),
 }
 
-#: Where the view is there already, as for whoever makes tables of their own beside ours, it stays.
+#: An existing view is no error, for users that create tables of their own beside these.
 _CREATE = {"sqlite": "CREATE VIEW IF NOT EXISTS", "postgresql": "CREATE OR REPLACE VIEW"}
 
 for _product, _select in _SELECT.items():
@@ -112,7 +112,7 @@ for _product, _select in _SELECT.items():
 _WORDS = ("message_types", "invocation_kinds", "source_kinds")
 _LINKS = "progression_links"
 _TRANSITIONS = "session_transitions"
-#: The tables of the exchange, with their keys.
+#: The tables of the exchange, each with its unique keys.
 _EXCHANGE = {
     "exchange_inboxes": (Key(("owner",)),),
     "exchange_deliveries": (Key(("owner", "ord")), Key(("owner", "message_id"))),
@@ -163,7 +163,7 @@ ORIGIN = declare(
 _TOLD = [column.name for column in TRANSITIONS.columns if is_personal(column)]
 _CHANGED = [column.name for column in TRANSITIONS.columns if not is_personal(column)]
 
-#: A change of status stays for ever. Who made it and what was said of it can be emptied, for a person who is erased.
+#: Rows of the status history never change, but their personal columns can become NULL when a person is erased.
 EMPTIED = declare(
     [
         Guard(
@@ -186,7 +186,7 @@ def _unknown(column: str, table: str) -> str:
     return f"NEW.{column} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {table} WHERE word = NEW.{column})"
 
 
-#: SQLite's foreign keys bind only clients that switch them on.
+#: Guards in place of foreign keys, which SQLite enforces only for clients that switch them on.
 WORDS = declare(
     Guard(
         f"sessions_{column}_known_{event}",
@@ -201,8 +201,8 @@ WORDS = declare(
     for event in ("insert", "update")
 )
 
-#: A random number, so that no later state of the namespace has the tag of an earlier one: a rollback takes the tag back
-#: with the chunks, and so does a backup that is put over the file.
+#: Sets a random tag at each change, so that no later state of a namespace has the tag of an earlier state. A rollback,
+#: or a backup restored over the file, restores the tag together with the chunks.
 TAGGED = declare_reaction(
     Reaction(
         "vectors_tag",

@@ -1,4 +1,4 @@
-"""Records of how a session lives: changes of its status, signs of life, how it stands, and entries of its feed."""
+"""Records of a session's lifecycle: status changes, stale sessions, derived states, and feed entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class Transition(Record):
-    """A change of status: the ``seq``-th of its session. With ``branch_id`` it is the status of that branch."""
+    """A status change: number ``seq`` of its session. If ``branch_id`` is set, it changed the status of that branch."""
 
     id: str
     session_id: str
@@ -33,7 +33,7 @@ class Transition(Record):
 
 
 class StaleSession(Record):
-    """A running session without a recent sign of life. ``last_sign`` is the last one, or else its creation."""
+    """A running session without a recent sign of life. ``last_sign`` is its last sign, or its time of creation."""
 
     id: str
     owner: str | None
@@ -45,10 +45,10 @@ class StaleSession(Record):
 
 
 class NormalizedState(Record):
-    """The standing of a session, derived when it is asked for.
+    """The state of a session, derived from its row when it is requested.
 
-    ``lifecycle`` is the status, or ``unknown``; ``outcome`` that of a session that has ended. ``last_sign`` is the last
-    sign of life: heartbeat, message or start. ``reason`` is the last change of the session's status.
+    ``lifecycle`` is the status, or ``unknown``; ``outcome`` is the final status, None before the end. ``last_sign`` is
+    the time of the last sign of life: heartbeat, message or start. ``reason`` is the last status change.
     """
 
     session_id: str
@@ -65,9 +65,9 @@ class NormalizedState(Record):
 
 
 class Change(Record):
-    """An entry of a session's feed: the ``seq``-th change, of which ``kind``, and what it is about.
+    """An entry of a session's feed: change number ``seq``, its ``kind``, and the ids of what it concerns.
 
-    ``ord`` and ``count``: from which position on, and how many messages were appended.
+    ``ord`` is the first position concerned, ``count`` the number of messages that were appended or removed.
     """
 
     session_id: str

@@ -1,4 +1,4 @@
-"""Forks and ancestors of branches. A fork costs the same for any history and any depth: nothing is copied."""
+"""Forks and ancestors of branches. A fork copies nothing: it costs the same for any history and any depth."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Lineage(Repository):
         session_id: str | None = None,
         node_metadata: dict[str, Any] | None = None,
     ) -> Branch:
-        """Make a branch that inherits the first ``at`` positions of a branch's history, by default all it has now.
+        """Create a branch that inherits the first ``at`` positions of the parent's history (None: all that it has now).
 
-        It sees nothing that the parent gets later. It has the parent's system message, and is in the parent's session
-        unless another is named. Raises `NotFound`, `AlreadyExists`, and `InvalidValue` past the parent's length or for
-        more than 1,000 ancestors.
+        Later changes of the parent do not appear in the fork. The fork has the parent's system message, and is in the
+        parent's session unless another is named. Raises `NotFound`, `AlreadyExists`, and `InvalidValue` for a position
+        past the parent's length or for more than 1,000 ancestors.
         """
         now = self._now()
         checks.encoded("node_metadata", node_metadata, _MOST.node_metadata)
@@ -79,9 +79,9 @@ class Lineage(Repository):
         return self._writing(lambda unit: branching.fork(unit, self._listeners, row, at=start, where="at", now=now))
 
     def ancestors(self, branch_id: str) -> builtins.list[Ancestor]:
-        """Return the ancestors of a branch, parent first and root last, with what each adds to its history.
+        """Return a branch's ancestors, parent first and root last, with the positions that each adds to the history.
 
-        Raises `NotFound`, and `CorruptData` where they form a circle.
+        Raises `NotFound`, and `CorruptData` if the ancestors form a cycle.
         """
         found = valid.sought("branch_id", branch_id)
         line = self._reading(lambda unit: lines.line_of(unit, found))
@@ -96,7 +96,10 @@ class Lineage(Repository):
         return self._page_as(FORKS, BranchSummary.of, given, limit, page_token)
 
     def common_point(self, branch_a: str, branch_b: str) -> ForkPoint | None:
-        """Return the nearest branch that two branches share, themselves included, and where they part; None if none."""
+        """Return the nearest common branch of two branches, and the position at which their histories part.
+
+        The common branch may be one of the two. Returns None if they have no common branch.
+        """
         ids = valid.sought("branch_a", branch_a), valid.sought("branch_b", branch_b)
 
         def read(unit: Unit) -> ForkPoint | None:

@@ -1,4 +1,4 @@
-"""Classes of messages: a number for each class of the runtimes that made them. 0 is the class of those without one."""
+"""Message classes: each class name that a runtime gives its messages has a number. Number 0 means no class."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MessageTypes(Repository):
     """``store.conversations.message_types``"""
 
     def resolve(self, lion_class: str | None) -> int:
-        """Return the number of a class, which gets one if it has none. None and ``""`` are 0."""
+        """Return the number of a message class, and assign one to a new class. None and ``""`` have number 0."""
         if lion_class is None or lion_class == "":
             return words.UNKNOWN_TYPE
         name = valid.identifier("lion_class", lion_class, _MOST.lion_class)
@@ -40,17 +40,17 @@ class MessageTypes(Repository):
         return self._writing(lambda unit: numbers_of(unit, known, [name])[name], repeatable=True)
 
     def name(self, type_id: int) -> str:
-        """Return the class of a number. Raises `NotFound`."""
+        """Return the name of the message class with this number. Raises `NotFound`."""
         found: str | None = self._value(GET, {"type_id": valid.number("type_id", type_id)})
         if found is None:
             raise valid.not_found(words.MESSAGE_TYPE, type_id)
         return found
 
     def find(self, lion_class: str) -> int | None:
-        """Return the number of a class, or None."""
+        """Return the number of a message class, or None if the class has no number."""
         found: int | None = self._value(FIND, {"lion_class": valid.sought("lion_class", lion_class)})
         return found
 
     def list(self) -> builtins.list[MessageType]:
-        """Return all classes, at most 10,000, by their numbers."""
+        """Return all message classes, at most 10,000, ordered by number."""
         return self._all_as(MessageType.of, ALL)

@@ -1,4 +1,4 @@
-"""Orders of messages. An order is changed at its end, or replaced whole; what forks have inherited of it stays."""
+"""Message orders (progressions): changed at their end or replaced whole. Positions that forks have inherited stay."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, PayloadTooLarge, StaleVersion
 from lastlight_state.ids import new_id
 
-# The statements of orders.
+# Statements that read and replace message orders.
 
 _p, _l = PROGRESSIONS.c, LINKS.c
 _THIS = _p.id == bind("progression_id", _p.id)
 _ITS = _l.progression_id == bind("progression_id", _l.progression_id)
 
 GET = prepared(sa.select(*PROGRESSIONS.columns).where(_THIS), ProgressionRow)
-#: All ids in their order; one more than a caller may have.
+#: The message ids of an order by position: one more than the limit, to detect longer orders.
 COLLECTION = prepared(sa.select(_l.message_id).where(_ITS).order_by(_l.ord).limit(number(words.MANY + 1)), OrderMessage)
 
 LINKED = Listing(
@@ -82,15 +82,18 @@ class Progressions(Repository):
         created_at: datetime | float | None = None,
         node_metadata: dict[str, Any] | None = None,
     ) -> Progression:
-        """Make an order of at most 1,000 stored messages; more are appended. Raises `AlreadyExists`, `NotFound`."""
+        """Create a message order from at most 1,000 ids of stored messages. Append further messages.
+
+        Raises `AlreadyExists` for a stored ``progression_id``, and `NotFound` for an unknown message.
+        """
         row = self._row(progression_id, name, created_at, node_metadata)
         ids = checks.message_ids("message_ids", message_ids, words.BATCH)
         return storing.retry_storing(lambda: self._writing(lambda unit: self._created(unit, row, ids)))
 
     def ensure(self, progression_id: str, message_ids: Sequence[str] = ()) -> Progression:
-        """Return the order of this id, made unless it is there. An existing one with another order is `AlreadyExists`.
+        """Create a message order unless its id is stored, and return the stored order.
 
-        Without ``message_ids``, an existing one is returned whatever its order.
+        Raises `AlreadyExists` if ``message_ids`` are given and the stored order has others. Raises `NotFound`.
         """
         row = self._row(progression_id, None, None, None)
         ids = checks.message_ids("message_ids", message_ids, words.BATCH)
@@ -106,18 +109,21 @@ class Progressions(Repository):
         return storing.retry_storing(lambda: self._writing(look, repeatable=True))
 
     def get(self, progression_id: str) -> Progression:
-        """Return the order, without its links. Raises `NotFound`."""
+        """Return a message order without its links. Raises `NotFound`."""
         values = {"progression_id": valid.sought("progression_id", progression_id)}
         return self._one_as(Progression.of, GET, values, kind=words.PROGRESSION, key=progression_id)
 
     def find(self, progression_id: str) -> Progression | None:
-        """Return the order, without its links, or None."""
+        """Return a message order without its links, or None if it is not stored."""
         return self._find_as(Progression.of, GET, {"progression_id": valid.sought("progression_id", progression_id)})
 
     def ids(
         self, progression_id: str, *, after_ord: int | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[Link]:
-        """Return a page of an order's own links, after a position. Raises `NotFound`."""
+        """Return a page of an order's own links (position and message id), after position ``after_ord``.
+
+        Raises `NotFound`.
+        """
         given = {
             "progression_id": valid.sought("progression_id", progression_id),
             "after_ord": None if after_ord is None else valid.number("after_ord", after_ord, least=-1),
@@ -128,9 +134,9 @@ class Progressions(Repository):
         return found
 
     def collection(self, progression_id: str) -> list[str]:
-        """Return the ids of an order's own links, at most 10,000, repetitions included.
+        """Return all message ids of an order's own links, at most 10,000, repetitions included.
 
-        Raises `NotFound`, and `PayloadTooLarge` for a longer order: `lastlight_state.iterate` reads the pages of `ids`.
+        Raises `NotFound`. Raises `PayloadTooLarge` for a longer order: read it by `lastlight_state.iterate` over `ids`.
         """
         found = self._reading(lambda unit: _ids(unit, valid.sought("progression_id", progression_id)))
         if not found:
@@ -143,12 +149,12 @@ class Progressions(Repository):
     def append(
         self, progression_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
     ) -> Appended:
-        """Add at most 1,000 messages to the end: messages to store, or ids of stored ones. All or none.
+        """Append at most 1,000 messages to an order: messages to store, or ids of stored messages. All or none.
 
-        Those that its own links hold are skipped, or with ``"keep"`` added again. A message with the id of a stored one
-        and other content revises that. Raises `NotFound` for an unknown order or message, `InvalidValue` with the
-        position of a bad message, and `PayloadTooLarge` past 32 MiB. A constant number of statements, whatever the
-        length.
+        Messages that the order's own links already hold are skipped, or with ``"keep"`` added again. A message with a
+        stored id and other content revises the stored message. Raises `NotFound` for an unknown order or message,
+        `InvalidValue` with the position of a bad message, and `PayloadTooLarge` past 32 MiB. The number of statements
+        does not depend on the order's length.
         """
         found, now = valid.sought("progression_id", progression_id), self._now()
         given = storing.drafts("messages", messages, now)
@@ -173,11 +179,11 @@ class Progressions(Repository):
         return storing.retry_storing(lambda: self._writing(append, repeatable=skips))
 
     def replace(self, progression_id: str, message_ids: Sequence[str], *, expect_version: int) -> Progression:
-        """Put at most 10,000 stored messages in place of an order's own links, if it still has this version.
+        """Replace an order's own links by at most 10,000 stored messages, if the order has version ``expect_version``.
 
-        Only what differs is written. The session whose pool it is points to the new first and last message. Raises
-        `StaleVersion`, `NotFound`, and `Conflict` ``fork_prefix`` for a change of what a fork of its branch has
-        inherited.
+        Only links that differ are written. A session whose pool is this order gets the new first and last message.
+        Raises `StaleVersion`, `NotFound`, and `Conflict` ``fork_prefix`` for a change of positions that a fork of the
+        order's branch has inherited.
         """
         found = valid.sought("progression_id", progression_id)
         ids = checks.message_ids("message_ids", message_ids, words.MANY)
@@ -191,12 +197,11 @@ class Progressions(Repository):
         return storing.retry_storing(lambda: self._writing(replace))
 
     def pop(self, progression_id: str, count: int = 1, *, expect_version: int | None = None) -> list[Link]:
-        """Take the last 1 to 10,000 messages off the end, and return which they were, in their order.
+        """Remove the last ``count`` (1 to 10,000) messages from an order, and return their links in order.
 
-        An order of fewer gives all that it has. The messages stay stored. With ``expect_version`` only if the order
-        still has that version, else `StaleVersion`. Raises `NotFound`, and `Conflict` ``fork_prefix`` for what its
-        branch, or a fork of it, has inherited; then nothing is taken. A constant number of statements, whatever the
-        length.
+        A shorter order is emptied. The messages stay stored. Raises `NotFound`, `StaleVersion` if the order does not
+        have version ``expect_version``, and `Conflict` ``fork_prefix`` for positions that the order's branch, or a fork
+        of it, has inherited; then nothing is removed. The number of statements does not depend on the order's length.
         """
         found = valid.sought("progression_id", progression_id)
         most = valid.number("count", count, least=1, most=words.MANY)
@@ -213,11 +218,11 @@ class Progressions(Repository):
         return storing.retry_storing(lambda: self._writing(pop))
 
     def truncate(self, progression_id: str, from_ord: int, *, expect_version: int | None = None) -> Progression:
-        """Take all messages from a position on off the end, however many; nothing where the order ends before it.
+        """Remove all messages at and after position ``from_ord`` from an order. A shorter order is unchanged.
 
-        The messages stay stored. With ``expect_version`` only if the order still has that version, else `StaleVersion`.
-        Raises `NotFound`, and `Conflict` ``fork_prefix`` for what its branch, or a fork of it, has inherited. A
-        constant number of statements, whatever the length.
+        The messages stay stored. Raises `NotFound`, `StaleVersion` if the order does not have version
+        ``expect_version``, and `Conflict` ``fork_prefix`` for positions that the order's branch, or a fork of it, has
+        inherited. The number of statements does not depend on the order's length.
         """
         found, first = valid.sought("progression_id", progression_id), valid.number("from_ord", from_ord)
         version = None if expect_version is None else valid.number("expect_version", expect_version)
@@ -231,7 +236,7 @@ class Progressions(Repository):
         return storing.retry_storing(lambda: self._writing(truncate))
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
-        """Return a page of the orders that hold a message, and where. An unknown message is in none."""
+        """Return a page of the orders that hold a message, with its positions. Empty for an unknown message."""
         given = {"message_id": valid.sought("message_id", message_id)}
         return self._page_as(CONTAINING, ProgressionUse.of, given, limit, page_token)
 
@@ -253,7 +258,7 @@ class Progressions(Repository):
 
 
 def _locked(unit: Unit, locks: sessions.Locks, progression_id: str, version: int | None) -> orders.OrderHead:
-    """Lock an order, after the sessions that have it. Raises `StaleVersion` where it has another version."""
+    """Lock the sessions that have an order, then the order. Raises `StaleVersion` if it has another version."""
     sessions.owners_locked(unit, locks, progression_id)
     order = orders.locked(unit, [progression_id])[progression_id]
     if version not in (None, order["version"]):
@@ -270,7 +275,10 @@ def replaced(
     *,
     locks: sessions.Locks,
 ) -> Progression:
-    """Put stored messages in place of the own links of an order that is locked, as are the sessions that have it."""
+    """Replace the own links of an order by the given stored messages, and return the order.
+
+    The caller has locked the order and the sessions that have it.
+    """
     progression_id = order["id"]
     stored = [row["message_id"] for row in unit.rows(orders.LINKED, {"progression_id": progression_id})]
     same = next((i for i, pair in enumerate(zip(stored, ids, strict=False)) if pair[0] != pair[1]), None)

@@ -23,7 +23,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class MessageType(Record):
-    """A class of messages, and its number."""
+    """A message class, with its number."""
 
     type_id: int
     lion_class: str
@@ -36,8 +36,8 @@ class MessageType(Record):
 class MessageSummary(Record):
     """A message as lists show it: without content, metadata, embedding and extra.
 
-    ``lion_class`` is the class in the runtime that made it, ``__unknown__`` where it had none. ``created_at_unix`` is
-    the number that the caller gave. ``revision`` counts changes, the last at ``revised_at``.
+    ``lion_class`` is the message's class in its runtime, ``__unknown__`` if it has none. ``created_at_unix`` is the
+    number that the caller gave. ``revision`` counts the message's changes; ``revised_at`` is the time of the last one.
     """
 
     id: str
@@ -57,7 +57,7 @@ class MessageSummary(Record):
 
 
 class Message(MessageSummary):
-    """A whole message. ``embedding`` is a tuple of numbers of 32 bits."""
+    """A whole message. ``embedding`` is a tuple of 32-bit floats."""
 
     embedding_model: str | None
     node_metadata: dict[str, Any] | None
@@ -72,7 +72,7 @@ class Message(MessageSummary):
         return super().of(values)
 
     def to_runtime(self, mode: words.Mode = "db") -> dict[str, Any]:
-        """Return the runtime's dictionary of this message, equal to what `NewMessage.from_runtime` took.
+        """Convert this message to a runtime's dictionary, equal to the one that `NewMessage.from_runtime` was given.
 
         Known keys without a value are left out; ``created_at`` is in Unix seconds.
         """
@@ -80,17 +80,17 @@ class Message(MessageSummary):
 
 
 class MessageHit(Record):
-    """A message that a search found, and how near it is."""
+    """A message that a search found, with its similarity score: a greater score is nearer."""
 
     message: Message
     score: float
 
 
 class MessageUse(Record):
-    """A use of a message: by a ``progression`` at ``ord``, or as the pointer ``kind`` of a session or branch.
+    """A use of a message: a position ``ord`` in a progression, or a pointer of a session or branch to the message.
 
-    ``kind`` is ``progression``, ``system_msg``, ``first_msg`` or ``last_msg``; ``id`` is that of the progression,
-    branch or session.
+    ``kind`` is ``progression``, ``system_msg``, ``first_msg`` or ``last_msg``; ``id`` is the id of the progression,
+    branch or session. ``ord`` is None for a pointer.
     """
 
     kind: str
@@ -99,7 +99,7 @@ class MessageUse(Record):
 
 
 class Progression(Record):
-    """An order of messages, without the messages. Its own links have positions from ``start_ord`` to ``next_ord``."""
+    """A message order without its messages. Its own links have the positions ``start_ord`` to ``next_ord - 1``."""
 
     id: str
     created_at: datetime
@@ -117,7 +117,7 @@ class Progression(Record):
 
     @property
     def size(self) -> int:
-        """Return the number of links that the progression has itself, without those of its ancestors."""
+        """Return the number of the progression's own links, without inherited ones."""
         return self.next_ord - self.start_ord
 
 
@@ -133,7 +133,7 @@ class Link(Record):
 
 
 class ProgressionUse(Record):
-    """A progression that holds a message, and where."""
+    """A progression that holds a message, with the message's position ``ord``."""
 
     progression_id: str
     ord: int
@@ -144,9 +144,9 @@ class ProgressionUse(Record):
 
 
 class Appended(Record):
-    """The result of an append: the position of the first message it added, how many it added, and how many were there.
+    """The result of an append: the first new position, and the counts of messages appended and skipped.
 
-    ``first_ord`` is None when nothing was added.
+    ``first_ord`` is None if nothing was appended.
     """
 
     first_ord: int | None
@@ -157,9 +157,10 @@ class Appended(Record):
 class SessionSummary(Record):
     """A session as lists show it. ``message_count`` is the size of its pool, repetitions included.
 
-    ``status`` is None where nobody stated one. ``owner`` is who sent the last heartbeat. ``change_seq`` is the number
-    of the last entry of its feed, ``transition_seq`` that of the last change of status. ``hold_reason`` keeps it
-    from every prune. With ``ended_at_is_approximate`` nobody said when it ended: ``ended_at`` is what was known last.
+    ``status`` is None if the session has no status. ``owner`` sent the last heartbeat. ``change_seq`` is the number of
+    the last entry in its feed, ``transition_seq`` the number of its last status change. A session with a
+    ``hold_reason`` is kept by every prune. ``ended_at_is_approximate`` says that ``ended_at`` is a guess from the last
+    known time.
     """
 
     id: str
@@ -202,7 +203,7 @@ class SessionSummary(Record):
 
 
 class ConversationSession(SessionSummary):
-    """A whole session. ``artifact_contract`` says what it must deliver, ``artifact_verification`` what came of it."""
+    """A whole session. ``artifact_contract`` says what to deliver, ``artifact_verification`` is the check's result."""
 
     node_metadata: dict[str, Any] | None
     extra: dict[str, Any] | None
@@ -215,7 +216,7 @@ class ConversationSession(SessionSummary):
 
 
 class BranchSummary(Record):
-    """A branch as lists show it. ``length`` is the number of messages of its whole history, the inherited included."""
+    """A branch as lists show it. ``length`` counts the messages of its whole history, inherited ones included."""
 
     id: str
     created_at: datetime
@@ -253,7 +254,7 @@ class Branch(BranchSummary):
 
 
 class BranchLink(Record):
-    """A position of a branch's history: which message, and which branch it was appended to."""
+    """A position of a branch's history: the message's id, and the branch that the message was appended to."""
 
     ord: int
     branch_id: str
@@ -273,10 +274,10 @@ class BranchMessage(Record):
 
 
 class SaveReport(Record):
-    """The result of `trees.save`: where the tree is now, and what was written.
+    """The result of `trees.save`: the session's id, and counts of what was written.
 
-    ``session_id`` is the tree's, or that of the session that was continued. ``fields_changed`` counts sessions and
-    branches of which other fields than the order were set.
+    ``session_id`` is the tree's id, or the id of the stored session that was continued. ``fields_changed`` counts
+    sessions and branches whose fields, other than the message order, were changed.
     """
 
     session_id: str
@@ -296,7 +297,7 @@ class SaveReport(Record):
 
 
 class Ancestor(Record):
-    """A branch of a line of ancestors: the history below ``until_ord`` that is not its own parent's comes from it."""
+    """An ancestor of a branch. It contributes positions ``from_ord`` to ``until_ord - 1`` to the branch's history."""
 
     branch_id: str
     from_ord: int
@@ -304,7 +305,7 @@ class Ancestor(Record):
 
 
 class ForkPoint(Record):
-    """The nearest branch that two branches share, and up to which position their histories are the same."""
+    """The nearest common branch of two branches, and the position ``ord`` before which their histories are equal."""
 
     branch_id: str
     ord: int

@@ -1,7 +1,8 @@
-"""A runtime's dictionaries of messages, branches and sessions, and what they become here. Pure: nothing is stored.
+"""Conversion between a runtime's dictionaries of messages, branches and sessions and this library's fields.
 
-The modes of the runtime differ in one key of the outermost dictionary: ``node_metadata`` of mode ``db`` is ``metadata``
-in ``json`` and ``python``. What lies inside, such as branches, messages and piles, has ``metadata`` in all modes.
+Nothing is stored here. The runtime's modes differ in one key of the outermost dictionary: ``node_metadata`` in mode
+``db`` is ``metadata`` in ``json`` and ``python``. Inner objects (branches, messages, piles) have ``metadata`` in every
+mode.
 """
 
 from __future__ import annotations
@@ -17,26 +18,29 @@ from lastlight_state.conversations import similarity
 from lastlight_state.errors import InvalidValue
 
 _INNER = "metadata"
-#: How the outermost dictionary of each mode calls the metadata.
+#: The key of the metadata in the outermost dictionary, by mode.
 _METADATA = {"db": "node_metadata", "json": _INNER, "python": _INNER}
 _PLAIN = ("id", "role", "content", "sender", "recipient", "channel", "embedding")
 _OWN = ("id", "name", "user")
-#: What an import keeps in ``extra`` of columns of its source that have no field. The runtime knows none of them.
+#: The key in ``extra`` under which an import keeps source columns that have no field. The runtime does not know it.
 SOURCE = "_source"
-#: The same for values that were refused and are kept as text.
+#: The key in ``extra`` under which an import keeps refused values as text. The runtime does not know it either.
 _ADAPTED = "adapted"
-#: The ``extra`` of a session whose branches the runtime has in a pile.
+#: The ``extra`` of a session whose branches form a pile in the runtime.
 BRANCHES_PILE: Mapping[str, Any] = {"branches": {"progression": {}}}
-#: Where in a pile the system message stood that its order does not hold.
+#: The key for the index in a pile of a system message that the pile's order does not hold.
 _SYSTEM_AT = "_system_at"
-#: The order of a session's branches, among what is kept of their pile.
+#: The key for the order of a session's branches, within the kept parts of their pile.
 _ORDER = "_order"
-#: Of the record, but not of the runtime. Such a key in a dictionary is not known to the runtime either.
+#: The keys of a runtime's message dictionary that have a field. Other keys are kept in ``extra``.
 _KNOWN = frozenset({*_PLAIN, "created_at", "node_metadata", "metadata"})
 
 
 def message_fields(mapping: Any, where: str = "message") -> dict[str, Any]:
-    """Return the fields of a `NewMessage`, of a dictionary of any mode. Keys that are not known are its ``extra``."""
+    """Convert a message dictionary of any mode to the fields of a `NewMessage`. Unknown keys go to ``extra``.
+
+    Raises `InvalidValue`.
+    """
     given = _mapping(where, mapping)
     fields = {name: given[name] for name in _PLAIN if given.get(name) is not None}
     for name in ("role", "content"):
@@ -46,7 +50,7 @@ def message_fields(mapping: Any, where: str = "message") -> dict[str, Any]:
 
 
 def message_mapping(values: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """Return the runtime's dictionary of a message. Known keys without a value are left out."""
+    """Convert a message's fields to a runtime's dictionary of the given mode. Known keys without value are left out."""
     fields = _said({name: values[name] for name in _PLAIN}, values, _METADATA[mode])
     embedding = fields.get("embedding")
     if embedding is not None:
@@ -56,10 +60,10 @@ def message_mapping(values: Mapping[str, Any], mode: str) -> dict[str, Any]:
 
 
 def branch_fields(mapping: Any, where: str) -> tuple[dict[str, Any], Any, list[Any]]:
-    """Return the fields of a `NewBranch`, its system message, and its messages in their order.
+    """Convert a branch dictionary to the fields of a `NewBranch`, its system message, and its messages in order.
 
-    Keys that are not known are its ``extra``, and so is what a pile says beside its items and their order, under the
-    name of the pile.
+    Unknown keys go to ``extra``. The parts of a pile other than its items and their order go to ``extra`` too, under
+    the pile's name. Raises `InvalidValue`.
     """
     given = _mapping(where, mapping)
     system = given.get("system")
@@ -68,7 +72,10 @@ def branch_fields(mapping: Any, where: str) -> tuple[dict[str, Any], Any, list[A
 
 
 def session_fields(mapping: Any, where: str = "session") -> tuple[dict[str, Any], list[Any]]:
-    """Return the fields of a `NewSession`, and its branches. Their order is kept in ``extra``."""
+    """Convert a session dictionary to the fields of a `NewSession`, and its branches' dictionaries.
+
+    The order of the branches is kept in ``extra``. Raises `InvalidValue`.
+    """
     fields, branches = _whole_fields(_mapping(where, mapping), where, "branches", None)
     extra = fields["extra"] or {}
     order = [_id_of(branch) for branch in branches]
@@ -77,15 +84,15 @@ def session_fields(mapping: Any, where: str = "session") -> tuple[dict[str, Any]
 
 
 def messages_pile(*, has_system_outside: bool) -> dict[str, Any]:
-    """Return the ``extra`` of a branch whose messages the runtime has in a pile, perhaps with a system message first.
+    """Return the ``extra`` for a branch whose messages form a pile in the runtime.
 
-    ``has_system_outside`` says that the order does not hold the system message.
+    With ``has_system_outside`` the pile begins with a system message that its order does not hold.
     """
     return {"messages": {"progression": {}, **({_SYSTEM_AT: 0} if has_system_outside else {})}}
 
 
 def branch_order(extra: Mapping[str, Any] | None) -> list[Any]:
-    """Return the ids of a session's branches in the order in which the runtime had them, as ``extra`` says."""
+    """Return the ids of a session's branches in the runtime's order, as kept in ``extra``. Empty if none is kept."""
     kept = (extra or {}).get("branches")
     found = kept.get(_ORDER) if isinstance(kept, Mapping) else kept
     return found if isinstance(found, list) else []
@@ -94,31 +101,31 @@ def branch_order(extra: Mapping[str, Any] | None) -> list[Any]:
 def branch_mapping(
     values: Mapping[str, Any], system: dict[str, Any] | str | None, messages: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the runtime's dictionary of a branch with its messages, as it stands inside a session."""
+    """Convert a branch and its messages to a runtime's dictionary, in the form used inside a session."""
     found = _whole_mapping(values, messages, "messages", system, _INNER)
     return found if system is None else {**found, "system": system}
 
 
 def session_mapping(values: Mapping[str, Any], branches: Sequence[dict[str, Any]], mode: str) -> dict[str, Any]:
-    """Return the runtime's dictionary of a session with its branches."""
+    """Convert a session and its branches to a runtime's dictionary of the given mode."""
     return _whole_mapping(values, branches, "branches", None, _METADATA[mode])
 
 
 def seconds(values: Mapping[str, Any]) -> float:
-    """Return when a row was created, in Unix seconds: the caller's own number where there is one."""
+    """Return a row's time of creation in Unix seconds: the number that the caller gave, or else computed."""
     exact: float | None = values["created_at_unix"]
     moment: datetime = values["created_at"]
     return moment.timestamp() if exact is None else exact
 
 
 def timed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an argument group as those of a row: a time that is a number is the caller's own."""
+    """Add ``created_at_unix`` to an argument group's fields: ``created_at`` if it is a number, else None."""
     moment = values["created_at"]
     return {**values, "created_at_unix": None if isinstance(moment, datetime) else moment}
 
 
 def _said(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> dict[str, Any]:
-    """Return the fields, the time of creation and the metadata, without those that have no value."""
+    """Return the fields with the time of creation and the metadata added, without fields that are None."""
     if values["created_at"] is not None:
         fields["created_at"] = seconds(values)
     fields[metadata] = values["node_metadata"]
@@ -126,7 +133,7 @@ def _said(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> d
 
 
 def _runtime_extra(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``extra`` without what an import keeps there."""
+    """Return a row's ``extra`` without the keys that imports add."""
     return {name: value for name, value in (values["extra"] or {}).items() if name not in (SOURCE, _ADAPTED)}
 
 
@@ -175,7 +182,7 @@ def _whole_mapping(
 
 
 def _unpiled(where: str, pile: Mapping[str, Any], system: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return the items of a pile in order, and where a system message stood outside the order."""
+    """Return a pile's items in order, and its other parts, with the index of a system message outside the order."""
     rest = {name: value for name, value in pile.items() if name != "collections"}
     items = _items(f"{where}.collections", pile.get("collections"))
     if "metadata" in rest:
@@ -214,7 +221,7 @@ def _id_of(system: Any) -> Any:
 def _piled(
     items: Sequence[dict[str, Any]], rest: Mapping[str, Any], system: dict[str, Any] | str | None
 ) -> dict[str, Any]:
-    """Return a pile of these items: each once, and their order."""
+    """Return a pile: every item once, with the order of the items."""
     pile = {name: value for name, value in rest.items() if name != _ORDER}
     if "node_metadata" in pile:
         pile[_INNER] = pile.pop("node_metadata")
@@ -231,7 +238,7 @@ def _piled(
 
 
 def _moment(where: str, value: Any) -> Any:
-    """Return a time as an argument group takes it: of the text of a time the time itself."""
+    """Parse a text as an ISO time. Any other value is returned unchanged. Raises `InvalidValue`."""
     if not isinstance(value, str):
         return value
     try:
@@ -242,15 +249,15 @@ def _moment(where: str, value: Any) -> Any:
 
 # ---- Items of an agent framework, each the content of a message ------------------------------------------------------
 
-#: The one member of a content that is the text of an item's JSON.
+#: The only key of a content that holds an item as JSON text.
 _TEXT = "json_text"
 
 
 def packed(item: Any) -> Any:
-    """Return the content of a message for an item of JSON.
+    """Convert an agent framework's item to the content of a message.
 
-    What JSON holds and a database does not (NUL characters, halves of pairs, NaN, greater integers, keys that are no
-    text) is stored as the text of the item's JSON. Raises `TypeError` for what is no JSON at all.
+    An item with values that a database cannot store (NUL characters, lone surrogates, NaN, large integers, keys other
+    than text) becomes an object with the item as JSON text. Raises `TypeError` for a value that JSON cannot hold.
     """
     try:
         codec.encode_bytes("item", item)
@@ -260,12 +267,12 @@ def packed(item: Any) -> Any:
 
 
 def unpacked(content: Any) -> Any:
-    """Return the item of a content that `packed` made."""
+    """Convert a message content that `packed` returned back to the item."""
     return json.loads(content[_TEXT]) if _is_packed(content) else content
 
 
 def role_of(item: Any) -> str:
-    """Return the role of an item, or its type where it has none, as with a call of a tool."""
+    """Return an item's role, or else its type (a tool call has no role), or else ``"item"``."""
     named = [item.get("role"), item.get("type")] if isinstance(item, Mapping) else []
     return next((one for one in named if isinstance(one, str) and 0 < len(one) <= 64 and one.isprintable()), "item")
 

@@ -1,7 +1,7 @@
-"""How near embeddings are to a query: exact scores, greater is nearer.
+"""Exact similarity scores between embeddings and a query vector. A greater score is nearer.
 
-With numpy, most candidates are left out by scores that are a little off; those that may be among the best are scored
-as without it. So both ways find the same, in the same order and with the same scores.
+If numpy is installed, approximate scores rule out most candidates first. The remaining candidates are scored exactly as
+they are without numpy. So results, order and scores are the same with and without numpy.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.lazy import load
 
-# Embeddings as bytes: little-endian numbers of 32 bits, without a header, on any machine.
+# The binary form of embeddings: little-endian 32-bit floats without a header, on every machine.
 
 WIDTH = 4
 
 
 def packed(where: str, vector: Any, *, most: int) -> bytes:
-    """Return the bytes of a vector: of a sequence of finite numbers, or of a buffer of such bytes.
+    """Convert a vector to bytes. The vector is a sequence of finite numbers, or a buffer of such bytes.
 
-    NaN, infinities, numbers beyond 32 bits, booleans, an empty vector and an odd number of bytes are `InvalidValue`.
+    Raises `InvalidValue` for NaN, infinities, numbers beyond 32-bit floats, booleans, an empty vector, more than
+    ``most`` numbers, and bytes whose length is no multiple of 4.
     """
     if isinstance(vector, bytes | bytearray | memoryview):
         data = bytes(vector)
@@ -42,12 +43,12 @@ def packed(where: str, vector: Any, *, most: int) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[float, ...]:
-    """Return the numbers of a stored embedding."""
+    """Convert the bytes of a stored embedding to a tuple of floats."""
     return struct.unpack(f"<{len(data) // WIDTH}f", data)
 
 
 def norm(numbers: Sequence[float]) -> float:
-    """Return the length of a vector."""
+    """Return the Euclidean length (norm) of a vector."""
     return sqrt(sum(map(mul, numbers, numbers)))
 
 
@@ -61,16 +62,16 @@ def _of_numbers(where: str, vector: Any) -> bytes:
             raise InvalidValue(f"{where}[{i}]", "expected a finite number, got NaN or infinity")
     try:
         return struct.pack(f"<{len(vector)}f", *vector)
-    except (OverflowError, struct.error):  # the second for an integer that no float holds
+    except (OverflowError, struct.error):  # struct.error: an integer that no float can hold
         raise InvalidValue(where, "must be within the range of 32 bits") from None
 
 
-#: Far more than numpy's sums are off, in parts of the lengths of the vectors.
+#: Upper bound of the error of numpy's sums, relative to the lengths of the vectors. Far above the real error.
 _SLACK = 1e-9
 
 
 class Ordered(Protocol):
-    """A key that has an order: an id, or where an item is."""
+    """A hashable key that can be sorted: an id, or the position of an item."""
 
     def __lt__(self, other: Any, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -80,7 +81,7 @@ K = TypeVar("K", bound=Ordered)
 
 
 class Candidate(NamedTuple, Generic[K]):
-    """A vector to compare, by its id. Its norm is computed where it is not known."""
+    """A vector to compare with a query: its id, its bytes, and its norm. A norm of None is computed when needed."""
 
     key: K
     packed: bytes
@@ -88,7 +89,7 @@ class Candidate(NamedTuple, Generic[K]):
 
 
 class Query:
-    """A vector to which others are compared: by ``cosine``, by ``dot`` product, or by ``l2`` distance, negated."""
+    """A query vector with its metric: ``cosine``, ``dot`` product, or negated ``l2`` distance."""
 
     def __init__(self, packed: bytes, metric: Metric) -> None:
         self.packed = packed
@@ -97,9 +98,9 @@ class Query:
         self.norm = norm(self._numbers)
 
     def scores(self, given: Iterable[Candidate[K]], floor: float, most: int) -> Iterator[tuple[K, float]]:
-        """Yield the scores of candidates, the ``most`` best at least, and none below ``floor``.
+        """Yield ids and scores of candidates: at least the ``most`` best ones, and none with a score below ``floor``.
 
-        Vectors of another length have none, nor under cosine those that are zero, nor those with NaN or infinities.
+        Vectors of another length are left out, as are vectors with NaN or infinities, and under cosine zero vectors.
         """
         candidates = [one for one in given if len(one.packed) == len(self.packed)]
         for one in self._likely(candidates, floor, most):
@@ -118,7 +119,7 @@ class Query:
         return dot / lengths if lengths else -inf
 
     def _likely(self, candidates: Sequence[Candidate[K]], floor: float, most: int) -> Sequence[Candidate[K]]:
-        """Return the candidates that may be among the ``most`` best; without numpy all."""
+        """Return the candidates that may be among the ``most`` best. Without numpy, return all candidates."""
         numpy = numeric_library()
         if numpy is None or len(candidates) <= most:
             return candidates
@@ -134,7 +135,7 @@ class Query:
         return [candidates[at] for at in numpy.flatnonzero(kept)]
 
     def _about(self, numpy: Any, rows: Any, norms: list[float | None]) -> tuple[Any, Any]:
-        """Return the scores of rows, and how far they may be off."""
+        """Return approximate scores of the rows, and upper bounds of their errors. ``norms`` may contain None."""
         query = numpy.array(self._numbers)
         if self._metric == "l2":
             apart = rows - query
@@ -147,7 +148,10 @@ class Query:
         return (dots, _SLACK * lengths) if self._metric == "dot" else (dots / lengths, _SLACK)
 
     def bounds(self, numpy: Any, rows: Any, norms: Any, is_sure: Any) -> tuple[Any, Any]:
-        """Return between which scores those of rows of 32 bits are. Nothing is known of rows that are not sure."""
+        """Return a lower and an upper bound for the score of each 32-bit row.
+
+        The bounds of a row whose ``is_sure`` is False are minus and plus infinity.
+        """
         dots = (rows @ numpy.frombuffer(self.packed, "<f4")).astype("f8")
         lengths = norms * self.norm
         off = (len(self._numbers) + 8) * _UNIT * lengths
@@ -166,7 +170,7 @@ class Query:
 
 
 class Best(Generic[K]):
-    """The best of many scored ids, each once, with its best score. Where scores are equal, the id decides."""
+    """Collects the best of many scored ids. Each id is kept once, with its best score; equal scores sort by id."""
 
     def __init__(self, most: int, least: float | None) -> None:
         self._most = most
@@ -174,7 +178,7 @@ class Best(Generic[K]):
         self._found: list[tuple[float, K]] = []
 
     def take(self, query: Query, candidates: Iterable[Candidate[K]], *, of_each: int = 1) -> None:
-        """Look at some more, in which an id may stand ``of_each`` times."""
+        """Score more candidates and keep the best. The same id may occur up to ``of_each`` times among them."""
         scored = {key: -negated for negated, key in self._found}
         for key, score in query.scores(candidates, self._floor, self._most * of_each):
             if score > scored.get(key, -inf):
@@ -183,52 +187,55 @@ class Best(Generic[K]):
 
     @property
     def found(self) -> list[tuple[K, float]]:
-        """Return ids and scores, the best first."""
+        """Return the kept ids with their scores, best first."""
         return [(key, -negated) for negated, key in self._found]
 
     @property
     def _floor(self) -> float:
-        """Return the score that a vector must have to be among the best."""
+        """Return the least score that a further vector needs to be kept."""
         return max(self._least, -self._found[-1][0]) if len(self._found) == self._most else self._least
 
 
-#: Parts of the lengths by which one product or sum of 32 bits may be off; twice that, as the order of sums is unknown.
+#: Relative error bound of one 32-bit product or sum, doubled because the order of summation is unknown.
 _UNIT = 2.0**-23
-#: The lengths of vectors whose products neither vanish nor overflow in 32 bits.
+#: The least and greatest vector length whose products neither underflow nor overflow in 32 bits.
 _SHORTEST, _LONGEST = 1e-12, 1e18
-#: Of the embeddings that are scored together.
+#: Most bytes of embeddings that are scored in one batch.
 _TOGETHER_BYTES = 4 * 1024 * 1024
 
 
 class Matrix(Generic[K]):
-    """Embeddings of one length, held in memory with their ids and norms. Needs numpy.
+    """Embeddings of one length, kept in memory with their ids and norms. Needs numpy.
 
-    Scores in numbers of 32 bits leave out what is surely not among the best. The others are scored as they are where
-    they are read one by one: a search finds the same ids with the same scores.
+    Approximate 32-bit scores rule out rows that are surely not among the best. The remaining rows are scored exactly,
+    so a search finds the same ids and scores as a search that reads rows from the database.
     """
 
     def __init__(self, numpy: Any, rows: int, dimensions: int) -> None:
         self._numpy = numpy
         self._rows = numpy.empty((rows, dimensions), "<f4")
         self._norms = numpy.empty(rows, "f8")
-        #: Whether the norm is that of the vector, and of a length that 32 bits can multiply.
+        #: True for a row whose stored norm is right, and whose length can be multiplied in 32 bits.
         self._is_sure = numpy.zeros(rows, "?")
         self._keys: list[K] = []
         self._key_bytes = 0
 
     @property
     def is_full(self) -> bool:
-        """True if there is an embedding in each row."""
+        """True if every row has an embedding."""
         return len(self._keys) == len(self._rows)
 
     @property
     def size(self) -> int:
-        """Return about how many bytes it takes."""
+        """Return the approximate memory size of the matrix in bytes."""
         arrays: int = self._rows.nbytes + self._norms.nbytes + self._is_sure.nbytes
         return arrays + self._key_bytes + 8 * len(self._keys)
 
     def add(self, candidates: Sequence[Candidate[K]]) -> bool:
-        """Put embeddings into the next rows; False, with none of them, where one has another length or no norm."""
+        """Store embeddings in the next free rows, and return True.
+
+        Stores none and returns False if an embedding has another length or no norm, or if the rows do not suffice.
+        """
         numpy, first = self._numpy, len(self._keys)
         within = slice(first, first + len(candidates))
         if within.stop > len(self._rows) or any(
@@ -248,7 +255,10 @@ class Matrix(Generic[K]):
         return True
 
     def best(self, query: Query, most: int, least: float | None, among: Any = None) -> list[tuple[K, float]]:
-        """Return the ``most`` best ids with their scores, none below ``least``: of all rows, or ``among`` some."""
+        """Return the ids of the ``most`` best rows with their scores, none below ``least``.
+
+        ``among`` is an array of the rows to search (None: all rows).
+        """
         found = Best[K](most, least)
         likely = self._likely(query, most, -inf if least is None else least, among)
         together = max(1, _TOGETHER_BYTES // len(query.packed))
@@ -260,7 +270,7 @@ class Matrix(Generic[K]):
         return Candidate(self._keys[at], self._rows[at].tobytes(), float(self._norms[at]))
 
     def _likely(self, query: Query, most: int, floor: float, among: Any) -> Any:
-        """Return the rows that may be among the best."""
+        """Return the numbers of the rows that may be among the ``most`` best."""
         numpy = self._numpy
         rows = numpy.arange(len(self._rows)) if among is None else among
         if len(rows) <= most:
@@ -274,7 +284,7 @@ class Matrix(Generic[K]):
 
 
 def numeric_library() -> Any:
-    """Return numpy, if it is installed, or None."""
+    """Return the numpy module, or None if it is not installed."""
     try:
         return load("numpy")
     except ImportError:

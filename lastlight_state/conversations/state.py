@@ -1,4 +1,4 @@
-"""How a session stands: lifecycle, health and delivery, derived from its row and a moment. Nothing of it is stored."""
+"""The state of a session (lifecycle, health, delivery), derived from its row and the current time. It is not stored."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lastlight_state.conversations.arguments import Limits
 from lastlight_state.conversations.words import RUNNING, TERMINAL, DeliveryState, Health, SessionStatus, Severity, Tone
 from lastlight_state.db import valid
 
-#: Which rules `derived` follows; a change of their results has another number.
+#: The version of the rules in `derived`. Raise it when a rule's results change.
 POLICY_VERSION = 1
-#: What runs for longer without a message.
+#: The invocation kinds of sessions that may go longer without a message.
 _LONG = ("flow", "fanout", "show-play", "engine")
 _EXIT_CODES: Mapping[str, int] = {
     "completed": 0,
@@ -27,18 +27,18 @@ Facts = Mapping[str, Any]
 
 
 def exit_code(status: SessionStatus) -> int:
-    """Return the exit code of a process whose session ended so: 0, 124, 130 or 143, else 1."""
+    """Return the process exit code for a session that ended with this status: 0, 124, 130 or 143, else 1."""
     return _EXIT_CODES.get(valid.word("status", status, TERMINAL), 1)
 
 
 def status_of_exit_code(code: int) -> SessionStatus:
-    """Return how a session ended whose process had this exit code."""
+    """Return the final session status for a process exit code."""
     known: dict[int, SessionStatus] = {0: "completed", 124: "timed_out", 130: "aborted", 143: "cancelled"}
     return known.get(code, "failed")
 
 
 def derived(facts: Facts, now: datetime, limits: Limits) -> dict[str, Any]:
-    """Return the derived fields of a `NormalizedState`, of a session's columns and ``message_count``."""
+    """Derive the fields of a `NormalizedState` from a session's columns and its ``message_count``."""
     status = facts["status"]
     outcome = status if status in TERMINAL else None
     health, delivery = _health(facts, now, limits), _delivery(facts)
@@ -92,7 +92,7 @@ def _delivery(facts: Facts) -> DeliveryState:
 
 
 def _severity(outcome: str | None, health: Health, delivery: DeliveryState) -> tuple[Severity, Tone]:
-    """Return the first rule that fits decides."""
+    """Return the severity and tone of a session's state. The first rule that applies decides."""
     gone = health in ("process_dead", "orphaned", "stalled")
     if outcome in ("failed", "aborted") or gone or delivery == "missing":
         return "critical", "danger"

@@ -19,7 +19,7 @@ SessionStatus = Literal[
     "pending", "running", "completed", "completed_empty", "failed", "timed_out", "aborted", "cancelled"
 ]
 Source = Literal["executor", "agent", "admin", "system"]
-#: Of what a feed tells.
+#: The kinds of feed entries.
 ChangeKind = Literal[
     "session.created",
     "session.updated",
@@ -49,10 +49,10 @@ LIVE: SourceKind = "live"
 STATUSES = words(SessionStatus)
 SOURCES = words(Source)
 RUNNING: SessionStatus = "running"
-#: The statuses with which work has ended.
+#: The final statuses: a session or branch with one of them has ended.
 TERMINAL = STATUSES - {"pending", RUNNING}
 
-#: Why a status changes, if the caller does not say.
+#: The default reason codes of status changes, by the new status.
 USUAL_REASONS: Mapping[str, str] = {
     "pending": "run.pending.created",
     RUNNING: "run.started.ok",
@@ -63,11 +63,11 @@ USUAL_REASONS: Mapping[str, str] = {
     "aborted": "run.aborted.user",
     "cancelled": "run.cancelled.system",
 }
-#: Why a session that has ended runs again.
+#: The default reason code for reopening a session that has ended.
 RESUMED = "run.running.resumed"
-#: Why a session is ended that gave no sign of life for too long.
+#: The reason code for ending a session that gave no sign of life for too long.
 SILENT = "session.stale.no_heartbeat"
-#: All reasons of a change of status: ``<domain>.<status>.<cause>``.
+#: All reason codes of status changes, in the form ``<domain>.<status>.<cause>``.
 REASONS = frozenset(
     {
         *USUAL_REASONS.values(),
@@ -87,30 +87,30 @@ REASONS = frozenset(
     }
 )
 
-#: The class of a message that names none, and its number.
+#: The class of a message that names no class, and the number of this class.
 UNKNOWN_CLASS, UNKNOWN_TYPE = "__unknown__", 0
-#: The greatest number of the classes that are known from the start.
+#: The greatest number among the message classes that every new database contains.
 LAST_TYPE = 5
 
-#: The most bytes of all messages or chunks of one call.
+#: Most bytes of all messages or chunks in one call.
 BATCH_BYTES = 32 * 1024 * 1024
 
-#: The most messages that one call appends.
+#: Most messages that one call appends.
 BATCH = 1_000
-#: The most ids that one call asks for, and the most that `progressions.collection` returns.
+#: Most ids that one call may ask for, and most ids that `progressions.collection` returns.
 MANY = 10_000
-#: The most messages of a tree, counted in every branch that has them.
+#: Most messages of a session tree. A message counts once in each branch that has it.
 TREE = 50_000
-#: The most branches of a tree.
+#: Most branches of a session tree.
 TREE_BRANCHES = 1_000
-#: The most ancestors that a branch has.
+#: Most ancestors of a branch.
 FORK_DEPTH = 1_000
-#: The most numbers of an embedding.
+#: Most dimensions of an embedding.
 DIMENSIONS = 16_384
-#: The most that a search finds.
+#: Most results of a search.
 TOP = 1_000
 
-# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+# The kinds of records that `NotFound` and `AlreadyExists` errors name.
 MESSAGE = "message"
 MESSAGE_TYPE = "message_type"
 PROGRESSION = "progression"
@@ -119,20 +119,20 @@ BRANCH = "branch"
 CHUNK_KIND = "chunk"
 DELIVERY: Literal["delivery"] = "delivery"
 
-#: The code of a `Conflict` about what forks have inherited.
+#: The code of a `Conflict` over positions that a fork has inherited.
 FORK_PREFIX = "fork_prefix"
-#: The codes of a `Conflict` about a session or branch that stays: it is under way, held, or others have forked it.
+#: The codes of a `Conflict` over a session or branch that cannot be deleted: it has not ended, is held, or has forks.
 NOT_ENDED, HELD, FORKED = "not_ended", "held", "forked"
-#: The code of a `Conflict` about a feed of which the rows asked for are gone.
+#: The code of a `Conflict` over a feed whose requested entries were deleted.
 FEED_TRIMMED = "feed_trimmed"
 
-#: The only member of a content that was emptied.
+#: The only key of a message content that was redacted.
 REDACTED = "lion_content_pruned"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 def is_redacted(content: Any) -> bool:
-    """Return True if a content is what a redaction leaves, and holds nothing else."""
+    """Return True if a message content is exactly the placeholder that a redaction leaves."""
     told = content.get(REDACTED) if isinstance(content, dict) and len(content) == 1 else None
     if not isinstance(told, dict) or told.keys() != {"at", "original_bytes"}:
         return False

@@ -1,6 +1,6 @@
-"""Branches: orders over the messages of a session, each with the configuration of an agent.
+"""Branches: each is a message order within a session, with the configuration of an agent.
 
-A position is a place in the whole history of a branch. A fork's own messages begin where its inherited ones end.
+Positions count through the whole history of a branch. A fork's own messages follow its inherited messages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST = limits_of(BRANCHES)
 
 T = TypeVar("T")
 
-#: A branch of which nothing is known.
+#: The default branch to create: all fields empty.
 _PLAIN = NewBranch()
 _CHANGED = {**checks.of(BRANCHES, "name", "user", "extra"), **branching.HINT_CHECKS}
 
@@ -50,10 +50,10 @@ class Branches(Repository):
     """``store.conversations.branches``"""
 
     def create(self, session_id: str, branch: NewBranch = _PLAIN) -> Branch:
-        """Make a branch of a session. Its system message is stored, and put into the session's pool.
+        """Create a branch of a session. Its system message is stored, and added to the session's pool.
 
-        Metadata that name a ``parent_branch_id`` and ``forked_at_ord`` make it a fork. Raises `NotFound`, and
-        `AlreadyExists` for an id that is stored, of whatever session.
+        The branch is a fork if its metadata name a ``parent_branch_id`` and ``forked_at_ord``. Raises `NotFound`, and
+        `AlreadyExists` if the branch's id is stored, in this or another session.
         """
         now = self._now()
         row, system = statements.row_of(session_id, branch, now)
@@ -65,9 +65,10 @@ class Branches(Repository):
         )
 
     def ensure(self, session_id: str, branch: NewBranch) -> Branch:
-        """Make a branch unless it is there; the stored one is not changed. Compares what the caller gives.
+        """Create a branch unless its id is stored, and return the stored branch, unchanged.
 
-        Raises `AlreadyExists` with the ``fields`` that differ, the session among them.
+        Raises `AlreadyExists` if the stored branch differs in a field that the caller gives, or belongs to another
+        session. The error's ``fields`` name the differences.
         """
         now = self._now()
         row, system = statements.row_of(session_id, branch, now)
@@ -99,7 +100,7 @@ class Branches(Repository):
         return self._page_as(sql.LIST, BranchSummary.of, given, limit, page_token)
 
     def update(self, branch_id: str, patch: BranchPatch) -> Branch:
-        """Set the fields that are given; None clears one. The fork keys of its metadata stay. Raises `NotFound`."""
+        """Set the given fields of a branch; None clears a field. The metadata's fork keys stay. Raises `NotFound`."""
         found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, BranchPatch)
         named = {name: check for name, check in _CHANGED.items() if getattr(given, name) is not UNSET}
         changes = checks.fields("patch", given, named)
@@ -111,7 +112,10 @@ class Branches(Repository):
         return self._change(found, lambda stored: {**changes, "node_metadata": statements.kept(stored, metadata)})
 
     def merge_metadata(self, branch_id: str, patch: dict[str, Any]) -> Branch:
-        """Merge an object into the metadata (RFC 7396): null removes a key, objects are merged. Raises `NotFound`."""
+        """Merge an object into a branch's metadata (RFC 7396): null removes a key, objects are merged.
+
+        Raises `NotFound`.
+        """
         found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, dict)
         refuse_fork_keys("patch", given)
         given = codec.decode(codec.encode("patch", given, max_bytes=_MOST.node_metadata))
@@ -125,11 +129,12 @@ class Branches(Repository):
     def append(
         self, branch_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
     ) -> Appended:
-        """Add at most 1,000 messages to the end: messages to store, or ids of stored ones. All or none.
+        """Append at most 1,000 messages to a branch: messages to store, or ids of stored messages. All or none.
 
-        What the history holds already, its inherited part included, is skipped, or with ``"keep"`` added again. A
-        message with the id of a stored one and other content revises that. The session's pool gets what it lacks.
-        Raises `NotFound`, `InvalidValue` with the position of a bad message, and `PayloadTooLarge` past 32 MiB.
+        A message that the history already holds, its inherited part included, is skipped, or with ``"keep"`` added
+        again. A message with a stored id and other content revises the stored message. Messages that the session's pool
+        lacks are added to the pool. Raises `NotFound`, `InvalidValue` with the position of a bad message, and
+        `PayloadTooLarge` past 32 MiB.
         """
         found, now = valid.sought("branch_id", branch_id), self._now()
         given = storing.drafts("messages", messages, now)
@@ -142,12 +147,12 @@ class Branches(Repository):
         return storing.retry_storing(lambda: self._writing(append, repeatable=skips))
 
     def pop(self, branch_id: str, count: int = 1) -> builtins.list[BranchMessage]:
-        """Take the last 1 to 500 messages off the history, and return them, in their order.
+        """Remove the last ``count`` (1 to 500) messages from a branch's history, and return them in order.
 
-        A history of fewer gives all that it has. The messages stay stored, and in the session's pool unless that is the
-        order of the branch. Raises `NotFound`, `CorruptData` for a message that cannot be read, and `Conflict`
-        ``fork_prefix`` for what the branch, or a fork of it, has inherited; then nothing is taken. A constant number of
-        statements, whatever the length.
+        A shorter history is emptied. The messages stay stored, and in the session's pool unless the pool is the
+        branch's own order. Raises `NotFound`, `CorruptData` for a message that cannot be read, and `Conflict`
+        ``fork_prefix`` for messages that the branch, or a fork of it, has inherited; then nothing is removed. The
+        number of statements does not depend on the history's length.
         """
         found, most = valid.sought("branch_id", branch_id), valid.number("count", count, least=1, most=valid.PAGE_LIMIT)
         now, locks = self._now(), sessions.Locks()
@@ -166,11 +171,11 @@ class Branches(Repository):
         return storing.retry_storing(lambda: self._writing(pop))
 
     def truncate(self, branch_id: str, from_ord: int) -> Branch:
-        """Take all messages from a position on off the history, however many; nothing where it ends before it.
+        """Remove all messages at and after position ``from_ord`` from a branch's history. A shorter history stays.
 
-        The messages stay stored, and in the session's pool unless that is the order of the branch. Raises `NotFound`,
-        and `Conflict` ``fork_prefix`` for what the branch, or a fork of it, has inherited. A constant number of
-        statements, whatever the length.
+        The messages stay stored, and in the session's pool unless the pool is the branch's own order. Raises
+        `NotFound`, and `Conflict` ``fork_prefix`` for messages that the branch, or a fork of it, has inherited. The
+        number of statements does not depend on the history's length.
         """
         found, first = valid.sought("branch_id", branch_id), valid.number("from_ord", from_ord)
         now, locks = self._now(), sessions.Locks()
@@ -183,20 +188,21 @@ class Branches(Repository):
         return storing.retry_storing(lambda: self._writing(truncate))
 
     def delete(self, branch_id: str) -> bool:
-        """Delete a branch, and its order unless another branch or a session has it, for good.
+        """Delete a branch for good, and its order unless another branch or a session has the order.
 
-        Its messages stay in the session's pool; those that nothing has go. False where there is no such branch. Raises
-        `Conflict`: ``not_ended`` while it is pending or running, ``held`` for one of a held session, or ``forked``
-        while it has forks.
+        Its messages stay in the session's pool; messages that nothing refers to are deleted. Returns False if the
+        branch does not exist. Raises `Conflict`: ``not_ended`` while the branch is pending or running, ``held`` if its
+        session is held, or ``forked`` while the branch has forks.
         """
         found, now = valid.sought("branch_id", branch_id), self._now()
         return self._writing(lambda unit: deleting.branch(unit, self._listeners, found, now))
 
     def replace_system(self, branch_id: str, message: NewMessage | str) -> Branch:
-        """Give a branch another system message, stored or to store; the former one stays stored, and in the pool.
+        """Replace a branch's system message by a new message, or by a stored message of this id.
 
-        Where the branch's own order begins with the former one, the new one takes its place. `Conflict`
-        ``fork_prefix`` if a fork has inherited that place.
+        The old system message stays stored, and in the session's pool. If the branch's own order begins with the old
+        message, the new message takes that position. Raises `Conflict` ``fork_prefix`` if a fork has inherited the
+        position.
         """
         found, now = valid.sought("branch_id", branch_id), self._now()
         [given] = storing.drafts("message", [message], now)
@@ -210,20 +216,24 @@ class Branches(Repository):
     def history(
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
     ) -> Page[BranchMessage]:
-        """Return a page of the history, the oldest first, through all ancestors. It costs the page and the depth.
+        """Return a page of a branch's history with its messages, oldest first, inherited messages included.
 
-        Raises `NotFound`, and `CorruptData` where the ancestors form a circle or a position is missing.
+        The cost grows with the page's size and the number of ancestors, not with the history's length. Raises
+        `NotFound`, and `CorruptData` if the ancestors form a cycle or a position is missing.
         """
         return self._pages(sql.BODIES, _message, branch_id, from_ord, limit, page_token)
 
     def order(
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
     ) -> Page[BranchLink]:
-        """Return the same without the messages: which message stands where."""
+        """Return a page of a branch's history as `history` does, but with message ids in place of messages."""
         return self._pages(branching.ORDER, BranchLink.of, branch_id, from_ord, limit, page_token)
 
     def tail(self, branch_id: str, limit: int = 50) -> builtins.list[BranchMessage]:
-        """Return the last messages of the history, the oldest first. One that cannot be read is `CorruptData`."""
+        """Return the last ``limit`` messages of a branch's history, oldest first.
+
+        Raises `NotFound`, and `CorruptData` for a message that cannot be read.
+        """
         found = valid.sought("branch_id", branch_id)
         valid.page_limit(limit)
 
@@ -238,9 +248,9 @@ class Branches(Repository):
         return self._viewing(read)
 
     def _contents(self, branch_id: str, first: int, until: int) -> builtins.list[Any]:
-        """Return what the messages say from one position of a history to below another one: no other column.
+        """Return the contents of the messages at positions ``first`` to ``until - 1``, without other columns.
 
-        For the whole histories of adapters. A message that cannot be read is logged and passed over.
+        For adapters, which read whole histories. An unreadable message is logged and left out.
         """
 
         def read(unit: Unit) -> builtins.list[Any]:
@@ -284,7 +294,7 @@ class Branches(Repository):
         return self._viewing(read)
 
     def _change(self, branch_id: str, changed: Callable[[Any], Row]) -> Branch:
-        """Set columns of a branch, by the metadata that it has, and say that its session changed."""
+        """Set the columns that ``changed`` returns for the stored metadata, and write an entry to the feed."""
         now = self._now()
 
         def change(unit: Unit) -> Branch:
@@ -308,7 +318,7 @@ def _message(row: BranchMessageRow) -> BranchMessage:
 
 
 def _differing(found: Branch, row: Values) -> builtins.list[str]:
-    """Return the fields that the caller gives and that are stored otherwise."""
+    """Return the names of the given fields whose stored values differ. Fields given as None are not compared."""
     given = ("session_id", "user", "name", "progression_id", "system_msg_id", *branching.HINTS)
     fields = [name for name in given if row[name] is not None and getattr(found, name) != row[name]]
     extra = None if row["extra"] is None else codec.decode(row["extra"])

@@ -32,7 +32,7 @@ from lastlight_state.ids import new_id
 _b, _l, _m = BRANCHES.c, LINKS.c, MESSAGES.c
 _THIS = _b.id == bind("branch_id", _b.id)
 
-#: What an append has to know of a branch before it locks anything. None of it ever changes.
+#: The facts that an append reads of a branch before it takes any lock. They never change.
 
 
 class BranchHead(TypedDict):
@@ -82,7 +82,7 @@ RELINK = prepared(
     .values(message_id=bind("message_id", _l.message_id))
 )
 
-#: The messages at some positions, with what `lineage.ORDER` shows.
+#: The messages at the given positions of a history, with the columns of `branching.ORDER`.
 BODIES = prepared(
     sa.select(_l.ord, branching.BRANCH_ID, *MESSAGE_COLUMNS)
     .select_from(branching.PLACES.join(MESSAGES, _m.id == _l.message_id))
@@ -92,7 +92,7 @@ BODIES = prepared(
 
 
 def _contents(*bound: sa.Column[Any]) -> Statement[ContentRow]:
-    """Return what reads what messages of an order say, in a range of its positions."""
+    """Return a statement that reads the contents of messages in a range of an order's positions."""
     return prepared(
         sa.select(*bound, _m.content)
         .select_from(LINKS.join(MESSAGES, _m.id == _l.message_id))
@@ -103,7 +103,7 @@ def _contents(*bound: sa.Column[Any]) -> Statement[ContentRow]:
     )
 
 
-#: The contents of messages; where values are sealed, with what the seals are bound to.
+#: Statements for message contents, by whether values are sealed. Sealed contents need the columns that bind the seal.
 CONTENTS = {False: _contents(), True: _contents(_m.id, _m.role)}
 
 LIST = Listing(
@@ -118,19 +118,19 @@ LIST = Listing(
 
 @shaped
 def update(names: frozenset[str]) -> Statement:
-    """Return the statement that sets these columns."""
+    """Return the statement that sets the named columns of a branch."""
     values: Row = {name: bind(name, _b[name]) for name in sorted(names)}
     return prepared(sa.update(BRANCHES).where(_THIS).values(values).returning(_b.id))
 
 
-# Appending to a branch: one unit, whose statements do not grow with the batch or with the history.
+# Appending to a branch: one transaction, whose number of statements depends neither on the batch nor on the history.
 #
-# Locks are taken in one order by every unit: the session, its orders by their ids, then messages. The check for what
-# is there already is made after them, so it is still true when the links are stored.
+# Every transaction takes locks in one order: the session, its orders by id, then messages. The check for messages that
+# are there already follows the locks, so it is still true when the links are stored.
 
 
 def head(unit: Unit, branch_id: str) -> BranchHead:
-    """Return the session, the order, the parent and the pool of a branch. Raises `NotFound`."""
+    """Return the ids of a branch's session, message order, parent and pool. Raises `NotFound`."""
     found = unit.row(HEAD, {"branch_id": branch_id})
     if found is None:
         raise valid.not_found(words.BRANCH, branch_id)
@@ -138,7 +138,7 @@ def head(unit: Unit, branch_id: str) -> BranchHead:
 
 
 def locked_order(unit: Unit, branch_id: str, locks: sessions.Locks) -> orders.OrderHead:
-    """Lock the own order of a branch, after the session of the branch. Raises `NotFound`."""
+    """Lock a branch's session, then the branch's own message order, and return the order. Raises `NotFound`."""
     branch = head(unit, branch_id)
     locks.first(unit, branch["session_id"])
     sessions.locked(unit, branch["session_id"])
@@ -156,7 +156,10 @@ def append(
     now: datetime,
     locks: sessions.Locks,
 ) -> Appended:
-    """Store the messages that are new, revise those that changed, and add to the branch and to the session's pool."""
+    """Store new messages, revise changed messages, and append them all to the branch and to the session's pool.
+
+    ``skips`` leaves out messages that the branch's history already holds.
+    """
     branch = head(unit, branch_id)
     own, pool = branch["progression_id"], branch["pool"]
     locks.first(unit, branch["session_id"])
@@ -188,13 +191,13 @@ def append(
 
 
 def _segments(unit: Unit, branch_id: str, branch: BranchHead, locked: Mapping[str, orders.OrderHead]) -> dict[str, int]:
-    """Return the orders that a branch's history is made of, and below which position of each."""
+    """Return the message orders that make up a branch's history, each with the end position of its part."""
     if branch["parent_branch_id"] is None:
         return {branch["progression_id"]: locked[branch["progression_id"]]["next_ord"]}
     return {segment.progression_id: segment.until for segment in branching.line_of(unit, branch_id)}
 
 
-# Making a branch, and giving it another system message: steps of a branch's own calls, and of a tree's.
+# Creating a branch and replacing its system message, for calls on branches and for saving session trees.
 
 _MOST = limits_of(BRANCHES)
 
@@ -202,7 +205,7 @@ _MOST = limits_of(BRANCHES)
 def row_of(
     session_id: str, branch: Any, now: datetime, where: str = "branch"
 ) -> tuple[BranchDraft, MessageDraft | str | None]:
-    """Return the parameters of a branch, its metadata not encoded yet, and its system message."""
+    """Check a new branch. Returns its columns, with metadata not yet encoded, and its system message or None."""
     given = valid.group(where, branch, NewBranch)
     created, exact = checks.created(f"{where}.created_at", given.created_at, now)
     checks.encoded(f"{where}.node_metadata", given.node_metadata, _MOST.node_metadata)
@@ -242,7 +245,7 @@ def created(
     *,
     locks: sessions.Locks,
 ) -> Branch:
-    """Insert a branch, with its system message in the pool. Metadata that name a parent make it a fork."""
+    """Insert a branch, and add its system message to the session's pool. Metadata that name a parent make a fork."""
     session_id, own = row["session_id"], row["progression_id"]
     origin = branching.origin_in("branch.node_metadata", row["node_metadata"])
     if origin is not None and own is not None:
@@ -278,7 +281,7 @@ def system_replaced(
     *,
     locks: sessions.Locks,
 ) -> Branch:
-    """Move the pointer of a branch, and put the message in the place of the former one where the order begins so."""
+    """Set a branch's system message. If the branch's order begins with the old one, replace it there too."""
     branch = head(unit, branch_id)
     locks.first(unit, branch["session_id"])
     sessions.locked(unit, branch["session_id"])
@@ -308,11 +311,11 @@ def system_replaced(
 
 
 def metadata(value: Mapping[str, Any] | None) -> str | None:
-    """Return the metadata of a branch, encoded."""
+    """Return a branch's metadata as JSON text, or None."""
     return checks.encoded("node_metadata", value, _MOST.node_metadata)
 
 
 def kept(stored: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> str | None:
-    """Return new metadata, with the keys of a fork that the stored ones have."""
+    """Return new metadata as JSON text, with the fork keys of the stored metadata carried over."""
     fork = {key: stored[key] for key in FORK_KEYS if stored and key in stored}
     return metadata({**(given or {}), **fork} if fork else given)

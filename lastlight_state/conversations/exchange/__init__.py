@@ -1,8 +1,8 @@
-"""The exchange: messages that are sent to the inboxes of others, and taken from there, each by one reader at a time.
+"""The message exchange: messages are sent to inboxes, and each delivery is taken by one reader at a time.
 
-An inbox is an order of its own: its deliveries have positions from 0 without gaps, in the order of the commits, so that
-a reader who goes on after the last position it has seen misses nothing. What is taken and not acknowledged within its
-lease is handed out again.
+The deliveries of an inbox have positions from 0 without gaps, in the order of commits. So a reader that continues after
+the last position that it has seen misses nothing. A delivery that is taken but not acknowledged within its lease is
+handed out again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lastlight_state.errors import ClaimLost
 
 _DELIVERY, _MEMBER = limits_of(DELIVERIES), limits_of(MEMBERS)
 
-#: How long a reader has what it took, unless it says.
+#: The default lease of a reader on the deliveries that it takes.
 _LEASE = timedelta(seconds=60)
 _LEAST, _MOST = timedelta(milliseconds=1), timedelta(days=30)
 
@@ -60,10 +60,11 @@ class Exchange(Repository):
     """``store.conversations.exchange``"""
 
     def send(self, message: NewMessage, *, to: str | Sequence[str]) -> Sent:
-        """Store a message and deliver it to one owner, or to at most 1,000, in one transaction.
+        """Store a message and deliver it to the inboxes of 1 to 1,000 owners, in one transaction.
 
-        An inbox begins with its first delivery. With one owner that is the message's recipient. Sent again, it is
-        delivered to the owners who lack it; another message of that id is `AlreadyExists`.
+        An inbox is created by its first delivery. A single owner becomes the message's recipient. A message that is
+        sent again is delivered only to owners that lack it. Raises `AlreadyExists` for a different message of the same
+        id.
         """
         given, now = statements.owners("to", to), self._now()
         body = statements.letter(message, now, recipient=given[0] if len(given) == 1 else None)
@@ -75,10 +76,10 @@ class Exchange(Repository):
         return storing.retry_storing(lambda: self._writing(send, repeatable=True))
 
     def publish(self, message: NewMessage, *, channel: str) -> Sent:
-        """Store a message and deliver it to all who are members of the channel now, but for its sender.
+        """Store a message and deliver it to the present members of a channel, except its sender.
 
-        Without members it is stored, and ``delivered`` is empty. Published again, it is delivered to the members who
-        lack it.
+        Without members the message is stored, and ``delivered`` is empty. A message that is published again is
+        delivered only to members that lack it.
         """
         name, now = valid.identifier("channel", channel, _DELIVERY.channel), self._now()
         body = statements.letter(message, now, channel=name)
@@ -101,9 +102,9 @@ class Exchange(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[Delivery]:
-        """Return a page of an inbox in its order, after a position: what nobody has acknowledged, or ``"all"``.
+        """Return a page of an inbox's deliveries by position: unacknowledged ones, or with ``state="all"`` every one.
 
-        Changes nothing, and shows what readers have taken, too. `messages.get_many` has the messages.
+        Changes nothing. Deliveries that a reader has taken are shown too. Read the messages by `messages.get_many`.
         """
         given = {
             "owner": valid.sought("owner", owner),
@@ -117,10 +118,10 @@ class Exchange(Repository):
     def take(
         self, owner: str, *, reader: str, lease: timedelta = _LEASE, limit: int = 1, sender: str | None = None
     ) -> list[Delivery]:
-        """Take the first open deliveries of an inbox that no other reader has, for the time of the lease.
+        """Take the first unacknowledged deliveries of an inbox that nobody holds, for the time of the lease.
 
-        Each is handed to one reader at a time; after the lease it may be handed out again. Readers that take at once
-        get different ones.
+        A delivery is held by one reader at a time; after the lease it may be handed out again. Readers that take
+        concurrently get different deliveries.
         """
         found = valid.identifier("reader", reader, _DELIVERY.taken_by)
         given, now = {"owner": valid.sought("owner", owner), "reader": found}, self._now()
@@ -139,10 +140,10 @@ class Exchange(Repository):
         return self._writing(take)
 
     def ack(self, owner: str, ords: int | Collection[int], *, reader: str) -> int:
-        """Say that deliveries are done, all or none of them; how many were open.
+        """Acknowledge deliveries, all or none, and return how many of them were open.
 
-        They are the reader's own, or nobody has them; those that it has acknowledged before are accepted. Raises
-        `ClaimLost` for one that another reader has taken or acknowledged, `NotFound`.
+        The reader must hold them, or nobody. Deliveries that it has acknowledged before are accepted. Raises
+        `ClaimLost` for a delivery that another reader has taken or acknowledged, and `NotFound`.
         """
         given, found = self._named(owner, ords, reader)
 
@@ -157,7 +158,7 @@ class Exchange(Repository):
         return self._writing(ack, repeatable=True)
 
     def release(self, owner: str, ords: int | Collection[int], *, reader: str) -> int:
-        """Give back what the reader has taken before its lease ends; how many deliveries that were."""
+        """Release deliveries that the reader holds before their lease ends, and return how many were released."""
         given, _ = self._named(owner, ords, reader)
 
         def release(unit: Unit) -> int:
@@ -175,11 +176,11 @@ class Exchange(Repository):
         poll_interval: float = 0.5,
         limit: int = 50,
     ) -> Page[Delivery]:
-        """Wait for deliveries after a position, and return all.
+        """Wait for deliveries to an inbox after a position, and return a page of them, acknowledged ones included.
 
-        After ``timeout`` seconds the page is empty. Looks every ``poll_interval`` seconds, with one statement for all
-        that wait in a store, and holds no connection meanwhile. In a transaction it is `MisuseError`; where a lock
-        keeps it from looking until the timeout, `BackendBusy`.
+        The page is empty if ``timeout`` seconds pass without a delivery. The inbox is polled every ``poll_interval``
+        seconds, by one statement for all waiting callers of a store. No connection is held between polls. Raises
+        `MisuseError` inside a transaction, and `BackendBusy` if a lock blocks every look until the timeout.
         """
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._scope)
@@ -192,18 +193,18 @@ class Exchange(Repository):
         return limited.look(look)
 
     def outbox(self, sender: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageSummary]:
-        """Return a page of the messages that have this sender, the newest first, delivered or not."""
+        """Return a page of a sender's messages, newest first, whether delivered or not."""
         return self._page_as(
             sql.OUTBOX, MessageSummary.of, {"sender": valid.sought("sender", sender)}, limit, page_token
         )
 
     def deliveries(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
-        """Return a page of whom a message was delivered to, by owner: who has taken it, and who acknowledged it."""
+        """Return a page of a message's deliveries, ordered by owner, with who took and who acknowledged each."""
         given = {"message_id": valid.sought("message_id", message_id)}
         return self._page_as(sql.DELIVERED, Delivery.of, given, limit, page_token)
 
     def join(self, channel: str, member: str) -> bool:
-        """Deliver to the member what is published on the channel from now on. False if it is a member already."""
+        """Add a member to a channel, who receives what is published from now on. False if it is a member already."""
         values = {
             "channel": valid.identifier("channel", channel, _MEMBER.channel),
             "member": valid.identifier("member", member, _MEMBER.member),
@@ -212,13 +213,13 @@ class Exchange(Repository):
         return self._once(lambda unit: unit.change(sql.JOIN, values), repeatable=True) > 0
 
     def leave(self, channel: str, member: str) -> bool:
-        """Deliver to the member no more of what is published on the channel. False if it is no member."""
+        """Remove a member from a channel. Returns False if it is not a member."""
         given = {"channel": valid.sought("channel", channel), "member": valid.sought("member", member)}
         values = {**given, "left_at": self._now()}
         return self._once(lambda unit: unit.change(sql.LEAVE, values), repeatable=True) > 0
 
     def members(self, channel: str, *, limit: int = 50, page_token: str | None = None) -> Page[Member]:
-        """Return a page of the members of a channel, by name."""
+        """Return a page of the present members of a channel, ordered by name."""
         given = {"channel": valid.sought("channel", channel)}
         return self._page_as(sql.MEMBER_LIST, Member.of, given, limit, page_token)
 
@@ -247,7 +248,7 @@ class Exchange(Repository):
 
 
 def _refuse_foreign(owner: str, row: sql.HeldDelivery, reader: str, now: datetime) -> None:
-    """Raise `ClaimLost` for a delivery that another reader has acknowledged, or has now."""
+    """Raise `ClaimLost` for a delivery that another reader has acknowledged, or holds now."""
     if row["acked_at"] is not None:
         holder, status = row["acked_by"], "acknowledged"
     elif row["taken_until"] is not None and row["taken_until"] > now:
@@ -266,7 +267,7 @@ def _listed(ords: Collection[int]) -> str:
 
 
 def _watch_for(scope: Scope) -> Watch[str]:
-    """Return the store's watch over the last positions of inboxes."""
+    """Return the watch through which callers of a store wait for new deliveries."""
 
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"owners": as_list([{"id": one} for one in sorted(keys)])}

@@ -11,7 +11,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class Sent(Record):
-    """The receivers of a message: ``delivered`` got it by this call, ``skipped`` had it already."""
+    """The result of sending a message: the owners in ``delivered`` got it by this call, those in ``skipped`` had it."""
 
     message_id: str
     delivered: tuple[str, ...]
@@ -19,10 +19,10 @@ class Sent(Record):
 
 
 class Delivery(Record):
-    """A message at a position of an inbox.
+    """A delivery: a message at a position of an inbox.
 
-    ``taken_by`` has it until ``taken_until``, and ``takes`` counts how often it was taken. ``acked_by`` is who said
-    that it is done, None while it is open.
+    The reader ``taken_by`` holds it until ``taken_until``; ``takes`` counts how often it was taken. ``acked_by`` is the
+    reader that acknowledged it, None while it is open.
     """
 
     owner: str
@@ -43,7 +43,7 @@ class Delivery(Record):
 
 
 class Member(Record):
-    """A member of a channel, who gets what is published there from a time on."""
+    """A member of a channel, who gets what is published there from ``joined_at`` on."""
 
     channel: str
     member: str

@@ -83,8 +83,8 @@ _lacking = (
     .order_by(_owner)
 )
 _placed = insert(INBOXES).from_select(["owner", "next_ord", "created_at"], _lacking, include_defaults=False)
-#: Takes the next position of each inbox that lacks the message, and begins inboxes that are not there. Inboxes are
-#: locked in the order of their owners, so that two units that send to the same ones do not deadlock.
+#: Reserves the next position of each inbox that lacks the message, and creates missing inboxes. Inboxes are locked in
+#: the order of their owners, so that two transactions that send to the same inboxes do not deadlock.
 PLACE = prepared(
     _placed.on_conflict_do_update(index_elements=[_i.owner], set_={"next_ord": _i.next_ord + number(1)}).returning(
         _i.owner, (_i.next_ord - number(1)).label("ord")
@@ -136,7 +136,7 @@ _FREE: Any = (
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True)
 )
-#: The first deliveries that nobody has, without those that somebody is taking now: of all senders, or of one.
+#: The first deliveries that nobody holds, of all senders or of one. Skips rows that another reader is taking right now.
 FREE, FREE_OF_SENDER = prepared(_FREE, FreeRow), prepared(_FREE.where(_FILTERS["sender"]), FreeRow)
 TAKE = prepared(
     sa.update(DELIVERIES)
@@ -193,15 +193,15 @@ MEMBER_LIST = Listing(
 )
 
 
-# Sending: a message is stored once, and stands at the end of the inbox of each of its owners.
+# Sending: a message is stored once, and a delivery is added at the end of each owner's inbox.
 #
-# The row of an inbox is locked until the commit, so positions have no gaps and are in the order of the commits.
+# The inbox's row is locked until the commit, so positions have no gaps and follow the order of commits.
 
 _MOST = limits_of(DELIVERIES)
 
 
 def owners(where: str, given: Any) -> list[str]:
-    """Return the owners of inboxes: one, or several, each once and in the order in which inboxes are locked."""
+    """Check one owner or several, and return them without repetitions, in the order in which inboxes are locked."""
     named = [given] if isinstance(given, str) else checks.batch(where, given, words.BATCH)
     if not named:
         raise InvalidValue(where, "expected at least one owner")
@@ -209,14 +209,17 @@ def owners(where: str, given: Any) -> list[str]:
 
 
 def ordered(names: Any) -> list[str]:
-    """Return names in the order in which the database has them, each once."""
+    """Return names in the database's sort order, without repetitions."""
     return sorted(set(names), key=str.encode)
 
 
 def letter(
     message: NewMessage, now: datetime, *, recipient: str | None = None, channel: str | None = None
 ) -> MessageDraft:
-    """Return the parameters of a message, with its only owner or with the channel that it is sent on."""
+    """Check a message to send, and return its columns with the given recipient and channel.
+
+    Raises `InvalidValue` if the message itself names another recipient or channel.
+    """
     body = storing.draft("message", message, now)
     if body["recipient"] not in (None, recipient):
         raise InvalidValue("message.recipient", "must be None, or the only owner that it is sent to")
@@ -226,16 +229,16 @@ def letter(
 
 
 def stored(unit: Unit, known: KnownClasses, body: MessageDraft) -> MessageDraft:
-    """Store the message unless it is there; its parameters, with the sender and channel that are stored.
+    """Store a message unless it is stored already. Returns its columns, with the stored sender and channel.
 
-    Raises `AlreadyExists` for another one; recipients are not compared.
+    Raises `AlreadyExists` for a different message of the same id; recipients are not compared.
     """
     there = storing.ensure(unit, known, body, but=("recipient",))
     return {**body, "sender": there.sender, "channel": there.channel}
 
 
 def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) -> Sent:
-    """Put a stored message into these inboxes, but for those that have it."""
+    """Add a delivery of a stored message to each of the owners' inboxes that lacks it."""
     values = {"owners": as_list([{"id": owner} for owner in to]), "message_id": body["id"], "at": now}
     placed = {row["owner"]: row["ord"] for row in (unit.rows(PLACE, values) if to else ())}
     rows = [delivery(owner, placed[owner], body, now) for owner in to if owner in placed]
@@ -248,12 +251,12 @@ def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) 
 
 
 def members(unit: Unit, channel: str, *, but: str | None) -> list[str]:
-    """Return the members of a channel, without the sender."""
+    """Return the present members of a channel, except the member ``but``."""
     return ordered(row["member"] for row in unit.rows(CURRENT, {"channel": channel}) if row["member"] != but)
 
 
 def delivery(owner: str, position: int, body: MessageDraft, now: datetime) -> ExchangeDeliveryRow:
-    """Return the parameters of an open delivery."""
+    """Return the columns of a new delivery, which nobody has taken."""
     return {
         "owner": owner,
         "ord": position,

@@ -1,4 +1,4 @@
-"""The lifecycle of sessions and branches: statuses changed by compare-and-set, with a history, and signs of life."""
+"""The lifecycle of sessions and branches: compare-and-set changes of status with a history, and heartbeats."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from lastlight_state.errors import ClaimLost, InvalidValue, LostRace, NotFound
 
 _SESSION, _TRANSITION = limits_of(SESSIONS), limits_of(TRANSITIONS)
 
-#: Which statuses a change may expect: one, or any of several; None among them is that of a session without one.
+#: The statuses that a change expects: one or several (None among them: no status yet), or None for any status.
 Expected = SessionStatus | Collection[SessionStatus | None] | None
 
 _USUAL = Reason()
 _LIMITS = Limits()
-#: How long the owner of a session may be silent before another may send heartbeats.
+#: Time since the owner's last heartbeat after which another owner may take over a session's heartbeats.
 _SILENCE = _LIMITS.heartbeat
-#: The beginning of the calendar: nothing is older.
+#: The earliest time that a datetime can hold.
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -51,11 +51,12 @@ class Lifecycle(Repository):
         branch_id: str | None = None,
         ended_at: datetime | None = None,
     ) -> Transition:
-        """Change the status of a session, or with ``branch_id`` of one of its branches, and record it.
+        """Change the status of a session, or of its branch ``branch_id``, and record the change in the history.
 
-        From no status to any, from pending to running or an end, from running to an end. With ``expect`` only from one
-        of these; None among them is a session without a status. The same status again changes nothing and returns the
-        transition that set it. Raises `LostRace` with the present ``status``, and `NotFound`.
+        Allowed changes: from no status to any, from pending to running or a final status, from running to a final
+        status. ``expect`` allows only the given statuses as the present one; None among several means no status yet.
+        The same status again changes nothing, and returns the transition that set it. Raises `LostRace` with the
+        present ``status``, and `NotFound`.
         """
         done = self.try_transition(session_id, to, expect=expect, reason=reason, branch_id=branch_id, ended_at=ended_at)
         if done is not None:
@@ -73,7 +74,7 @@ class Lifecycle(Repository):
         branch_id: str | None = None,
         ended_at: datetime | None = None,
     ) -> Transition | None:
-        """Change the status as `transition` does, and return None where that raises `LostRace`."""
+        """Change a status as `transition` does, but return None where `transition` raises `LostRace`."""
         status = valid.word("to", to, words.STATUSES)
         expected = _expected(expect)
         why = statuses.reason("reason", reason, status)
@@ -98,9 +99,9 @@ class Lifecycle(Repository):
         return self._writing(change, repeatable=True)
 
     def reopen(self, session_id: str, *, actor: str, reason: Reason = _USUAL) -> Transition:
-        """Let a session that has ended run again, for what somebody does: its end is cleared.
+        """Set a session that has ended to running again, on behalf of ``actor``, and clear its time of end.
 
-        Raises `LostRace` with the present ``status`` of one that has not ended, and `NotFound`.
+        Raises `LostRace` with the present ``status`` if the session has not ended, and `NotFound`.
         """
         given = statuses.reason("reason", reason, RUNNING)
         code = words.RESUMED if reason.code is None else given["reason_code"]
@@ -121,10 +122,10 @@ class Lifecycle(Repository):
         return self._writing(change)
 
     def heartbeat(self, session_id: str, owner: str) -> datetime:
-        """Say that a running session is alive; the time that is stored. One statement, without an entry in the feed.
+        """Store a heartbeat of a running session, and return the stored time. One statement, without a feed entry.
 
-        Raises `ClaimLost` while another owner's heartbeat is not older than 90 seconds, `LostRace` with the present
-        ``status`` of a session that is not running, `NotFound`.
+        Raises `ClaimLost` while another owner's heartbeat is at most 90 seconds old, `LostRace` with the present
+        ``status`` if the session is not running, and `NotFound`.
         """
         now = self._now()
         values = {
@@ -149,9 +150,9 @@ class Lifecycle(Repository):
     def history(
         self, session_id: str, *, branch_id: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[Transition]:
-        """Return a page of the changes of status of a session and its branches, the newest first.
+        """Return a page of the status changes of a session and its branches, newest first.
 
-        They outlive the session.
+        ``branch_id`` selects the changes of one branch. The history is kept when the session is deleted.
         """
         given = {
             "session_id": valid.sought("session_id", session_id),
@@ -160,9 +161,9 @@ class Lifecycle(Repository):
         return self._page_as(sql.HISTORY, Transition.of, given, limit, page_token)
 
     def stale(self, *, older_than: timedelta, limit: int = 50) -> list[StaleSession]:
-        """Return running sessions whose last sign of life is older than this, the longest silent first.
+        """Return running sessions whose last sign of life is older than ``older_than``, the longest silent first.
 
-        Writes nothing.
+        Changes nothing.
         """
         valid.page_limit(limit)
         now = self._now()
@@ -171,9 +172,9 @@ class Lifecycle(Repository):
         return [StaleSession.of(row) for row in rows]
 
     def retire(self, session_id: str, *, to: SessionStatus, seen: datetime, reason: Reason = _USUAL) -> Transition:
-        """End a running session whose last sign of life is still the one that `stale` has seen: that is when it ended.
+        """End a running session as of ``seen``, if that is still its last sign of life. `stale` returns that time.
 
-        Raises `LostRace` with ``last_sign`` for one that has woken up, with ``status`` for one that has ended.
+        Raises `LostRace` with the present ``status`` and ``last_sign`` if the session has ended or gave a later sign.
         """
         status = valid.word("to", to, TERMINAL)
         why, at = statuses.reason("reason", reason, status), aware_utc("seen", seen)
@@ -191,9 +192,9 @@ class Lifecycle(Repository):
         return self._writing(change)
 
     def record_verification(self, session_id: str, result: dict[str, Any]) -> None:
-        """Store what came of the session's artifacts: an object whose ``status`` is ``passed``, ``warning`` …
+        """Store the result of verifying a session's artifacts: an object with a ``status`` such as ``passed``.
 
-        Raises `NotFound`.
+        `state` knows the results ``passed``, ``warning`` and ``failed``. Raises `NotFound`.
         """
         given = valid.group("result", result, dict)
         if not isinstance(given.get("status"), str):
@@ -211,7 +212,7 @@ class Lifecycle(Repository):
             raise valid.not_found(words.SESSION, session_id)
 
     def state(self, session_id: str, *, limits: Limits = _LIMITS) -> NormalizedState:
-        """Return how a session stands now, by these limits. Raises `NotFound`."""
+        """Return a session's present state (lifecycle, health, delivery) under the given limits. Raises `NotFound`."""
         values, bounds, now = self._asked([valid.identifier("session_id", session_id, _SESSION.id)], limits)
         row = self._reading(lambda unit: unit.row(sql.STATES, values))
         if row is None:
@@ -219,9 +220,9 @@ class Lifecycle(Repository):
         return _state(row, now, bounds)
 
     def states(self, session_ids: Sequence[str], *, limits: Limits = _LIMITS) -> dict[str, NormalizedState]:
-        """Return how at most 500 sessions stand now, by id, read with one statement.
+        """Return the present states of at most 500 sessions, by id, read with one statement.
 
-        Those that are not stored are absent, and so are those that cannot be read.
+        Sessions that are not stored or cannot be read are left out.
         """
         ids = checks.message_ids("session_ids", session_ids, valid.PAGE_LIMIT)
         values, bounds, now = self._asked(ids, limits)
@@ -252,7 +253,7 @@ def _state(row: Row, now: datetime, limits: Limits) -> NormalizedState:
 
 
 def _expected(given: Any) -> frozenset[str | None] | None:
-    """Return the statuses from which a change may come; None for any."""
+    """Check the expected statuses, and return them as a set, or None if any status is accepted."""
     if given is None:
         return None
     several = [given] if isinstance(given, str) else valid.several("expect", given)
@@ -266,7 +267,7 @@ def _end(status: str, ended_at: Any) -> datetime:
 
 
 def _leads(status: str | None, to: str) -> bool:
-    """Return whether a status may be followed by another."""
+    """Return True if a session or branch may change from ``status`` to ``to``."""
     if status is None:
         return True
     return to in TERMINAL or to == RUNNING if status == "pending" else status == RUNNING and to in TERMINAL

@@ -41,7 +41,7 @@ HISTORY = Listing(
     },
 )
 _of_session = _t.session_id == bind("session_id", _t.session_id)
-#: The last change of the status of a session, and of one of its branches.
+#: The last status change of a session itself, and of one of its branches.
 LAST = prepared(
     sa.select(*TRANSITIONS.columns).where(_of_session, _t.branch_id.is_(None)).order_by(_t.seq.desc()).limit(number(1)),
     SessionTransitionRow,
@@ -93,7 +93,8 @@ VERIFIED = feed_chain(
 _wanted = listed("wanted")
 _last = TRANSITIONS.alias("last")
 _last_seq = sa.select(sa.func.max(_t.seq)).where(_t.session_id == _s.id, _t.branch_id.is_(None)).scalar_subquery()
-#: The last change of a session with a status. Without one, it is that of an earlier session of the same id.
+#: Joins a session to its last status change. A session without a status has none: a change with its id is from an
+#: earlier session of the same id.
 _explains = sa.and_(_last.c.session_id == _s.id, _last.c.seq == _last_seq, _s.status.is_not(None))
 _size = (
     sa.select(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord)
@@ -105,7 +106,7 @@ FACTS = (
     "id status invocation_kind artifacts_path started_at last_message_at heartbeat_at artifact_contract "
     "artifact_verification".split()
 )
-#: How the columns of the last transition are called beside those of its session.
+#: The prefix that tells the columns of the last transition from the session's own.
 REASON = "reason_"
 STATES = prepared(
     sa.select(

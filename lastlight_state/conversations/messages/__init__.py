@@ -1,4 +1,4 @@
-"""Messages: each stored once, by its id, and referred to by any number of orders. Nobody owns a message."""
+"""Messages: each is stored once, and any number of message orders refer to it by its id. A message has no owner."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue, NotFound
 
-# The statements of messages: lists, and what holds a message.
+# Statements that list messages, and that find the rows which refer to a message.
 
 _LIMITS, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
 _NAMES = checks.of(MESSAGES, "sender", "recipient", "channel")
 
 _c = MESSAGES.c
 
-#: Stands for the position of a pointer, which has none. Below every position.
+#: Stands for the position in uses by a pointer, which has no position. Less than every position.
 NO_ORD = -1
 
 _class = sa.select(TYPES.c.type_id).where(TYPES.c.lion_class == bind("lion_class", TYPES.c.lion_class))
@@ -65,7 +65,7 @@ EMBED = prepared(
 
 
 def filters(where: MessageFilter | None) -> Row:
-    """Return the filters of a list, by name."""
+    """Check a `MessageFilter`, and return its values by the names of `LIST`'s filters."""
     asked = MessageFilter() if where is None else valid.group("where", where, MessageFilter)
     roles = None if asked.roles is None else valid.several("where.roles", asked.roles)
     return {
@@ -88,7 +88,7 @@ def _word(kind: str) -> Any:
 
 
 def _uses() -> Any:
-    """Return what holds a message, each found by an index."""
+    """Return a query for the links and pointers that refer to a message, each looked up by an index."""
     links = sa.select(_word("progression"), LINKS.c.progression_id.label("id"), LINKS.c.ord.label("ord")).where(
         LINKS.c.message_id == bind("message_id", LINKS.c.message_id)
     )
@@ -117,7 +117,7 @@ class Messages(Repository):
     """``store.conversations.messages``"""
 
     def create(self, message: NewMessage) -> Message:
-        """Store a message. Raises `AlreadyExists` for an id that is stored."""
+        """Store a new message. Raises `AlreadyExists` if its id is stored."""
         body = storing.draft("message", message, self._now())
         known = self._remember(KnownClasses)
 
@@ -129,10 +129,10 @@ class Messages(Repository):
         return storing.retry_storing(lambda: self._writing(insert))
 
     def create_many(self, messages: Sequence[NewMessage]) -> builtins.list[Message]:
-        """Store at most 1,000 messages, all or none, and return them in their order.
+        """Store at most 1,000 new messages, all or none, and return them in the given order.
 
         Raises `AlreadyExists` for the first id that is stored, `InvalidValue` with the position of a bad message, and
-        `PayloadTooLarge` past 32 MiB. A constant number of statements.
+        `PayloadTooLarge` past 32 MiB. Runs a constant number of statements.
         """
         now = self._now()
         bodies = storing.new_drafts("messages", messages, now)
@@ -140,9 +140,10 @@ class Messages(Repository):
         return storing.retry_storing(lambda: self._writing(lambda unit: storing.create_all(unit, known, bodies)))
 
     def ensure(self, message: NewMessage) -> Message:
-        """Store a message unless it is there. Compares what the caller gives, but for the time of creation.
+        """Store a message unless its id is stored, and return the stored message.
 
-        Raises `AlreadyExists` with the ``fields`` that differ.
+        Raises `AlreadyExists` if the stored message differs in a field that the caller gives, except the time of
+        creation. The error's ``fields`` name the differences.
         """
         body = storing.draft("message", message, self._now())
         known = self._remember(KnownClasses)
@@ -151,11 +152,11 @@ class Messages(Repository):
         )
 
     def put(self, message: NewMessage) -> Message:
-        """Store a message, or replace every field of the stored one but the time of its creation.
+        """Store a message, or replace every field of the stored message except its time of creation.
 
-        For a message that grows while it is made. An equal one writes nothing; a change counts in ``revision``. An
-        embedding that is not given stays where nothing else changes. The feeds of running sessions that have it say
-        that it was revised.
+        For a message that grows while it is generated. An equal message writes nothing; a change raises ``revision``. A
+        stored embedding stays if none is given and nothing else changes. Each running session that has the message gets
+        a feed entry for the revision.
         """
         now = self._now()
         body = storing.draft("message", message, now)
@@ -179,9 +180,9 @@ class Messages(Repository):
         return self._find_as(Message.of, storing.GET, {"id": valid.sought("message_id", message_id)})
 
     def get_many(self, message_ids: Sequence[str]) -> dict[str, Message]:
-        """Return the messages of at most 10,000 ids, by id. Those that are not stored are absent.
+        """Return the messages with these ids (at most 10,000), by id. Ids that are not stored are left out.
 
-        One that cannot be read is passed over and logged; `get` names it.
+        A message that cannot be read is logged and left out; `get` raises its error.
         """
         ids = [{"id": one} for one in dict.fromkeys(checks.message_ids("message_ids", message_ids, words.MANY))]
         wanted = [as_list(ids[at : at + words.BATCH]) for at in range(0, len(ids), words.BATCH)]
@@ -195,20 +196,20 @@ class Messages(Repository):
     def list(
         self, *, where: MessageFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[MessageSummary]:
-        """Return a page of messages, the newest first, without their contents.
+        """Return a page of messages, newest first, without their contents.
 
-        Rare roles and classes are found by walking the pool: give ``since``, or a sender, recipient or channel, which
-        have indexes.
+        Roles and classes have no index, so rare ones are found by a scan. To shorten it, filter by ``since`` too, or by
+        sender, recipient or channel, which have indexes.
         """
         return self._page_as(LIST, MessageSummary.of, filters(where), limit, page_token)
 
     def count(self, *, where: MessageFilter | None = None) -> int:
-        """Return how many messages pass these filters."""
+        """Return the number of messages that match the filter (None: all messages)."""
         given = filters(where)
         return self._reading(lambda unit: LIST.count(unit, given))
 
     def uses(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageUse]:
-        """Return a page of what holds a message: positions of progressions, and pointers of branches and sessions.
+        """Return a page of the uses of a message: positions in progressions, and pointers of branches and sessions.
 
         Raises `NotFound` for an unknown message.
         """
@@ -232,9 +233,9 @@ class Messages(Repository):
     def set_embedding(
         self, message_id: str, vector: Sequence[float] | bytes | None, *, model: str | None = None
     ) -> None:
-        """Replace the embedding of a message, and the model that made it, or with None remove both.
+        """Replace a message's embedding and the name of the model that computed it. None removes both.
 
-        Does not count as a revision. Raises `NotFound`.
+        The message's ``revision`` does not change. Raises `NotFound`.
         """
         if vector is None and model is not None:
             raise InvalidValue("model", "must not be given without a vector")
@@ -256,11 +257,12 @@ class Messages(Repository):
         top_k: int = 10,
         how: Search = _EXACT,
     ) -> builtins.list[MessageHit]:
-        """Return the 1 to 1,000 messages whose embeddings are nearest to a vector, the best first. Ties go by ids.
+        """Return the ``top_k`` (1 to 1,000) messages with embeddings nearest to a vector, best first. Ties go by id.
 
-        Every message with an embedding of this length is compared: of a session's pool, of the whole history of a
-        branch, of an order, or all; of a role, and of the model that made the embedding. Raises `NotFound` for an
-        unknown session, branch or order, and `InvalidValue` for a zero vector under cosine.
+        Compares every message with an embedding of the vector's length. ``within`` restricts the search to a session's
+        pool, a branch's whole history or a message order; ``role`` and ``model`` to a role, and to the model that
+        computed the embedding. Raises `NotFound` for an unknown session, branch or order, and `InvalidValue` for a zero
+        vector under cosine.
         """
         asked = searching.search_request(vector, top_k, how)
         place = similar.place("within", within)

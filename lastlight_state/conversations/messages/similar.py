@@ -1,4 +1,4 @@
-"""Searching messages by their embeddings: of all, or of those that an order or a history holds."""
+"""Similarity search over messages' embeddings: over all messages, or those of one order or branch history."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _POOL = prepared(
 
 
 def place(where: str, within: Any) -> tuple[str, str] | None:
-    """Return where to search: the name of the field that says it, and its value."""
+    """Check the scope of a search, and return the name and value of its one field. None means all messages."""
     if within is None:
         return None
     given = [one for one in vars(valid.group(where, within, Within)).items() if one[1] is not None]
@@ -63,7 +63,7 @@ def place(where: str, within: Any) -> tuple[str, str] | None:
 def found(
     unit: Unit, at: tuple[str, str] | None, given: Mapping[str, Any], asked: searching.SearchRequest
 ) -> list[MessageHit]:
-    """Return the nearest messages, with their bodies; one that cannot be read is logged and left out."""
+    """Return the messages nearest to the query, with contents. An unreadable message is logged and left out."""
     best = searching.best_matches(_streams(unit, at, given, asked), asked)
     ids = as_list([{"id": key} for key, _ in best])
     rows = unit.sound(storing.MANY, {"ids": ids})[0] if best else []
@@ -86,7 +86,7 @@ def _streams(
 
 
 def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:
-    """Return the parts of orders that hold the messages."""
+    """Return the segments of message orders that a search reads. Raises `NotFound` for an unknown scope."""
     if name == "branch_id":
         return branching.line_of(unit, key)
     statement, kind = (_POOL, words.SESSION) if name == "session_id" else (_ORDER, words.PROGRESSION)
@@ -98,7 +98,10 @@ def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:
 
 @shaped
 def scan(names: frozenset[str], *, linked: bool) -> Statement[Scanned]:
-    """Return what a search reads of each message, with these filters: of all, or of those that an order links."""
+    """Return a statement that reads ids and embeddings in batches, with the named filters.
+
+    ``linked`` reads the messages that a message order links, by position; otherwise all messages, by id.
+    """
     key: Any = _l.ord if linked else _m.id
     shown = [_m.id, _l.ord, _m.embedding] if linked else [_m.id, _m.embedding]
     conditions = [_m.embedding.is_not(None), key > bind(f"after_{key.name}", key)]

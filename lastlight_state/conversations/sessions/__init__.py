@@ -1,4 +1,4 @@
-"""Conversation sessions: the pool of all messages of a conversation, and branches over it."""
+"""Conversation sessions: each has a pool of all messages of a conversation, and branches over the pool."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, StaleVersion
 from lastlight_state.ids import new_id
 
-# The statements of sessions.
+# Statements that read, insert and update sessions.
 
 
 class SessionState(TypedDict):
@@ -48,7 +48,7 @@ _THIS = _c.id == bind("session_id", _c.id)
 COLUMNS = [*SUMMARY, *(_c[name] for name in LARGE)]
 
 GET = prepared(sa.select(*COLUMNS).where(_THIS), WholeSessionRow)
-#: How many changes of status an earlier session of this id left: its history outlives it, and is continued.
+#: The last number in the status history that an earlier, deleted session of this id left. Numbering continues there.
 _FORMER = (
     sa.select(sa.func.coalesce(sa.func.max(TRANSITIONS.c.seq), number(0)))
     .where(TRANSITIONS.c.session_id == bind("id", _c.id))
@@ -78,7 +78,10 @@ TOUCH = prepared(
 
 @shaped
 def update(names: frozenset[str], *, versioned: bool) -> Chain:
-    """Return the chain that sets these columns and says so in the feed. With a version, only if the row has it."""
+    """Return a chain that sets the named columns of a session and writes a feed entry.
+
+    With ``versioned``, the row changes only if it has the ``expected`` version.
+    """
     conditions = [_THIS, _c.version == bind("expected", _c.version)] if versioned else [_THIS]
     values: Row = {name: bind(name, _c[name]) for name in sorted(names)}
     counted = {"version": _c.version + number(1), "change_seq": _c.change_seq + number(1)}
@@ -114,7 +117,7 @@ LIST = Listing(
 
 _MOST = limits_of(SESSIONS)
 
-#: A session of which nothing is known.
+#: The default session to create: all fields empty.
 _PLAIN = NewSession()
 _UPDATED = entry_parameters("session.updated")
 _HOLD = frozenset({"hold_reason", "updated_at"})
@@ -124,17 +127,18 @@ class Sessions(Repository):
     """``store.conversations.sessions``"""
 
     def create(self, session: NewSession = _PLAIN) -> ConversationSession:
-        """Make a session, with a pool of its own unless ``progression_id`` names one.
+        """Create a session, with a new message pool unless ``progression_id`` names an existing one.
 
-        Raises `AlreadyExists` for an id that is stored, `NotFound` for an unknown pool.
+        Raises `AlreadyExists` if the session's id is stored, and `NotFound` for an unknown pool.
         """
         row = checks.row(session, self._now())
         return self._writing(lambda unit: created(unit, self._listeners, row))
 
     def ensure(self, session: NewSession) -> ConversationSession:
-        """Make a session unless it is there; the stored one is not changed. Compares what the caller gives.
+        """Create a session unless its id is stored, and return the stored session, unchanged.
 
-        Raises `AlreadyExists` with the ``fields`` that differ.
+        Raises `AlreadyExists` if the stored session differs in a field that the caller gives. The error's ``fields``
+        name the differences.
         """
         row = checks.row(session, self._now())
 
@@ -161,18 +165,18 @@ class Sessions(Repository):
     def list(
         self, *, where: SessionFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[SessionSummary]:
-        """Return a page of sessions, the last updated first, without metadata."""
+        """Return a page of sessions, the last updated first, without their metadata, extras and artifacts."""
         return self._page_as(LIST, SessionSummary.of, checks.filters(where), limit, page_token)
 
     def count(self, *, where: SessionFilter | None = None) -> int:
-        """Return how many sessions pass these filters."""
+        """Return the number of sessions that match the filter (None: all sessions)."""
         given = checks.filters(where)
         return self._reading(lambda unit: LIST.count(unit, given))
 
     def update(self, session_id: str, patch: SessionPatch, *, expect_version: int | None = None) -> ConversationSession:
-        """Set the fields that are given, all or none; None clears one. An empty patch changes nothing.
+        """Set the given fields of a session, all or none; None clears a field. An empty patch changes nothing.
 
-        With ``expect_version`` only if the session still has that version, else `StaleVersion`. Raises `NotFound`.
+        Raises `NotFound`, and `StaleVersion` if the session does not have version ``expect_version``.
         """
         found = valid.sought("session_id", session_id)
         expected = None if expect_version is None else valid.number("expect_version", expect_version)
@@ -188,9 +192,10 @@ class Sessions(Repository):
         return stored
 
     def merge_metadata(self, session_id: str, patch: dict[str, Any]) -> ConversationSession:
-        """Merge an object into the metadata (RFC 7396): null removes a key, objects are merged. Raises `NotFound`.
+        """Merge an object into a session's metadata (RFC 7396): null removes a key, objects are merged.
 
-        Merges of different keys at once all stay. Stored metadata that are no object are `CorruptData`.
+        Concurrent merges of different keys are all kept. Raises `NotFound`, and `CorruptData` if the stored metadata
+        are not an object.
         """
         found, given = valid.sought("session_id", session_id), valid.group("patch", patch, dict)
         refuse_fork_keys("patch", given)
@@ -212,7 +217,7 @@ class Sessions(Repository):
         return self._writing(merge, repeatable=True)
 
     def touch(self, session_id: str, *, at: datetime | None = None) -> datetime:
-        """Move the time of the last message, and of the last update, forward to ``at`` (now); never back.
+        """Set a session's times of the last message and last update to ``at`` (default: now), unless they are later.
 
         Returns the time of the last message. Raises `NotFound`.
         """
@@ -226,7 +231,7 @@ class Sessions(Repository):
         return moved
 
     def hold(self, session_id: str, reason: str | None) -> ConversationSession:
-        """Keep a session from every prune, and say why; with None let it go again. Raises `NotFound`."""
+        """Exclude a session from every prune, with a reason. A ``reason`` of None ends the hold. Raises `NotFound`."""
         now = self._now()
         values = {
             "session_id": valid.sought("session_id", session_id),
@@ -239,19 +244,23 @@ class Sessions(Repository):
         return self.get(session_id)
 
     def delete(self, session_id: str) -> bool:
-        """Delete a session with its branches, its feed, the orders and the messages that nothing else has, for good.
+        """Delete a session for good, with its branches, its feed, and the orders and messages that nothing else uses.
 
-        What others share stays: an order of another session, a message that another order holds, that a pointer names,
-        or of which a delivery is open. The history of its status stays, and so do chunks, which are derived data; an
-        import does not bring it back. False where there is no such session. Raises `Conflict`: ``not_ended`` while it
-        is pending or running, ``held``, or ``forked`` while another session has forks of its branches.
+        Shared data stay: an order that another session has, and a message that another order holds, a pointer names, or
+        an open delivery refers to. The session's status history stays, as do vector chunks, which are derived data. A
+        later import does not restore the session. Returns False if the session does not exist. Raises `Conflict`:
+        ``not_ended`` while it is pending or running, ``held``, or ``forked`` while another session has forks of its
+        branches.
         """
         found, now = valid.sought("session_id", session_id), self._now()
         return self._writing(lambda unit: deleting.session(unit, found, now))
 
 
 def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> ConversationSession:
-    """Insert a session, with a pool of its own unless the row names one. Raises `AlreadyExists`."""
+    """Insert a session, with a new message pool unless the row names one, and write its status history and feed.
+
+    Raises `AlreadyExists`, and `NotFound` for an unknown pool.
+    """
     named: Any = row["progression_id"]
     pool: str = new_id() if named is None else named
     if named is None:
@@ -275,7 +284,7 @@ def _stored(unit: Unit, session_id: str) -> ConversationSession:
 
 
 def _differing(stored: Mapping[str, Any], row: Mapping[str, Any], given: NewSession) -> list[str]:
-    """Return the fields that the caller gives and that are stored otherwise."""
+    """Return the names of the fields that the caller gives and whose stored values differ."""
     times = [name for name, value in vars(given.times).items() if value is not None]
     named = ("name", "user", "progression_id", "status", *checks.BELONGS, *checks.PROVENANCE)
     texts = [name for name in named if row[name] not in (None, words.LIVE)]

@@ -1,4 +1,4 @@
-"""What callers say about sessions, checked and as statements name it."""
+"""Checks of callers' arguments about sessions. Each returns the values to store, or raises `InvalidValue`."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ PROVENANCE = {
 
 
 _USER = checks.of(SESSIONS, "user")
-#: What a session belongs to.
+#: The checks of the fields for a session's project, agent session and workflow run.
 BELONGS = checks.of(SESSIONS, "project", "agent_session_id", "workflow_run_id")
-#: What a session must deliver, and what came of it.
+#: The checks of the artifact contract and of its verification's result.
 _ARTIFACTS = checks.of(SESSIONS, "artifact_contract", "artifact_verification")
 _CHANGED = {
     **checks.of(SESSIONS, "name", "user", "node_metadata", "extra"),
@@ -68,9 +68,9 @@ _CHANGED = {
 
 
 def row(session: Any, now: datetime) -> SessionDraft:
-    """Return the row of a new session. Its ``progression_id`` is None where the caller names no pool.
+    """Check a new session and return its row. ``progression_id`` is None if the caller names no pool.
 
-    Where nobody says when a session ended, it was with its last message, or else when it was updated last.
+    A session that is created as ended, without a time of end, gets the best guess from its other times.
     """
     given = valid.group("session", session, NewSession)
     provenance = valid.group("session.provenance", given.provenance, Provenance)
@@ -113,7 +113,7 @@ def row(session: Any, now: datetime) -> SessionDraft:
 
 
 def _end(known: Row, status: str | None, created: datetime) -> datetime | None:
-    """Return when a session ended of which nobody says it, or None for one that has not."""
+    """Return a guess of when a session ended: its last message, start, update or creation. None if it has not ended."""
     if status not in words.TERMINAL:
         return None
     end: datetime = known["last_message_at"] or known["started_at"] or known["updated_at"] or created
@@ -121,7 +121,7 @@ def _end(known: Row, status: str | None, created: datetime) -> datetime | None:
 
 
 def _is_rough(times: SessionTimes, status: str | None) -> bool:
-    """True if the end of a session is a guess: as the caller says, or because nobody says when it was."""
+    """True if a session's time of end is a guess: the caller says so, or gives no time for an ended session."""
     where = "session.times.ended_at_is_approximate"
     told = times.ended_at_is_approximate
     if told is not None and valid.flag(where, told):
@@ -130,7 +130,7 @@ def _is_rough(times: SessionTimes, status: str | None) -> bool:
 
 
 def changes(patch: Any, now: datetime) -> Row:
-    """Return the columns that a patch sets; ``updated_at`` is now unless it says another time."""
+    """Check a patch and return the columns that it sets. ``updated_at`` is now unless the patch gives a time."""
     given = valid.group("patch", patch, SessionPatch)
     named = {name: check for name, check in _CHANGED.items() if getattr(given, name) is not UNSET}
     found = checks.fields("patch", given, named)
@@ -142,7 +142,7 @@ def changes(patch: Any, now: datetime) -> Row:
 
 
 def filters(where: SessionFilter | None) -> Row:
-    """Return the filters of a list, by name."""
+    """Check a `SessionFilter`, and return its values by the names of the session list's filters."""
     asked = SessionFilter() if where is None else valid.group("where", where, SessionFilter)
     given = checks.fields("where", asked, {name: PROVENANCE[name] for name in PROVENANCE if name != "artifacts_path"})
     return {
@@ -154,7 +154,7 @@ def filters(where: SessionFilter | None) -> Row:
 
 
 def statuses(where: str, given: Any) -> list[str] | None:
-    """Return some statuses of a session, or None."""
+    """Check a collection of session statuses, and return it as a list. None is allowed."""
     if given is None:
         return None
     return [valid.word(where, one, words.STATUSES) for one in valid.several(where, given)]

@@ -1,4 +1,4 @@
-"""Trees: whole sessions, with their branches and messages, saved and loaded at once."""
+"""Session trees: whole sessions, with their branches and messages, saved and loaded in one call."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ class Trees(Repository):
     """``store.conversations.trees``"""
 
     def save(self, tree: SessionTree, *, mode: words.SaveMode = "grow") -> SaveReport:
-        """Store what a tree has and the database has not; the same tree again writes nothing.
+        """Store the parts of a session tree that the database lacks. Saving the same tree again writes nothing.
 
-        The session is that of its id, or else the one that has any of its branches, which is continued. New messages
-        are appended, changed ones revised, another system message is put in the place of the former one. Fields that
-        the tree leaves out stay. One transaction for up to 1,000 messages, else one for each branch. At most 50,000.
+        The session is found by its id, or else by the id of any of its branches, and is then continued. New messages
+        are appended, changed messages are revised, and a different system message replaces the old one. Fields that the
+        tree leaves out stay. A tree has at most 50,000 messages. Up to 1,000 messages are saved in one transaction,
+        more in one transaction for each branch.
 
-        An order that lacks or moves what is stored is `StaleVersion`, unless ``mode`` is ``"replace"``. Raises
-        `Conflict` ``fork_prefix`` for a change of what a fork has inherited, `AlreadyExists` for a branch of another
-        session or of another origin, and `NotFound` for a parent that is not stored.
+        Raises `StaleVersion` if a branch's messages lack or reorder stored ones, unless ``mode`` is ``"replace"``.
+        Raises `Conflict` ``fork_prefix`` for a change of positions that a fork has inherited, `AlreadyExists` for a
+        branch of another session or of another origin, and `NotFound` for a parent that is not stored.
         """
         now = self._now()
         plan = plan_of(tree, now)
@@ -44,9 +45,9 @@ class Trees(Repository):
         return SaveReport.of(saving.report(session_id, found))
 
     def load(self, session_id: str, *, max_messages: int = words.TREE) -> SessionTree:
-        """Return a whole session. A fork has its inherited messages, too; what is only in the pool is left out.
+        """Return a whole session as a tree. Forks include inherited messages; messages only in the pool are left out.
 
-        Raises `NotFound`, and `PayloadTooLarge` where the branches have more than ``max_messages`` together.
+        Raises `NotFound`, and `PayloadTooLarge` if the branches together have more than ``max_messages`` messages.
         """
         found = valid.sought("session_id", session_id)
         most = valid.number("max_messages", max_messages, most=words.TREE)

@@ -1,4 +1,4 @@
-"""A tree as its caller gives it, checked and as statements name it."""
+"""Loading session trees, and checking a caller's tree into a plan of the rows to save."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 
-# Loading a tree: one snapshot of a session, its branches and their messages.
+# Loading a tree: reads a session, its branches and their messages from one snapshot.
 
 _b = BRANCHES.c
 _BRANCHES = prepared(
@@ -47,7 +47,7 @@ _BRANCHES = prepared(
 
 
 def tree(unit: Unit, session_id: str, most: int) -> SessionTree:
-    """Return the whole session. Raises `NotFound`, and `PayloadTooLarge` for more messages."""
+    """Read a whole session. Raises `NotFound`, and `PayloadTooLarge` for more than ``most`` messages."""
     session = unit.find(ConversationSession.of, sessions.GET, {"session_id": session_id})
     if session is None:
         raise valid.not_found(words.SESSION, session_id)
@@ -123,7 +123,7 @@ def _moment(stored: Message | Branch | ConversationSession) -> Any:
 
 @dataclass(frozen=True)
 class BranchPlan:
-    """A branch: its row, the id of its system message, its whole order, and the messages that it brings."""
+    """A branch to save: its columns, fork origin, system message's id, ordered message ids, and new messages by id."""
 
     row: BranchDraft
     origin: tuple[str, int] | None
@@ -134,13 +134,13 @@ class BranchPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A session, and its branches, parents before their forks."""
+    """A session to save, and its branches, with parents before their forks."""
 
     session: SessionDraft
     branches: list[BranchPlan] = field(default_factory=list)
 
     def parts(self, most: int) -> Iterator[list[BranchPlan]]:
-        """Return what is saved at once: all, or each branch by itself where there are more messages than ``most``."""
+        """Yield the branches to save in each transaction: all, or one by one for more than ``most`` messages."""
         if sum(len(branch.order) for branch in self.branches) <= most:
             yield self.branches
         else:
@@ -148,7 +148,7 @@ class Plan:
 
 
 def plan_of(tree: Any, now: datetime) -> Plan:
-    """Return the tree, checked. Raises `InvalidValue` with the place of what is wrong."""
+    """Check a session tree and return the plan to save it. Raises `InvalidValue`, which names the wrong field."""
     given = valid.group("tree", tree, SessionTree)
     session = session_checks.row(given.session, now)
     if given.session.id is None:
@@ -185,7 +185,10 @@ def _branch(
 
 
 def _draft(where: str, new: Any, drafted: dict[str, tuple[NewMessage, MessageDraft]], now: datetime) -> MessageDraft:
-    """Return the parameters of a message. The same one may stand in several places."""
+    """Check a message of a tree and return its columns. The same message may occur several times.
+
+    Raises `InvalidValue` for a different message of an id that occurred before.
+    """
     seen = drafted.get(new.id) if isinstance(new, NewMessage) and isinstance(new.id, str) else None
     if seen is not None and seen[0] is new:
         return seen[1]

@@ -1,6 +1,7 @@
-"""Saving a tree: one unit finds what is there, and writes what is not.
+"""Saving a session tree: each transaction reads what is stored, and writes what is missing.
 
-Locks are taken in the order of all units: the session, the orders of its branches and of their parents, then messages.
+Locks are taken in the order that all transactions keep: the session, the orders of its branches and of their parents,
+then messages.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ _HEADS = prepared(
 
 @dataclass(frozen=True)
 class ImportExtras:
-    """The facts of an imported session beside its tree.
+    """Facts of an imported session that its tree does not contain.
 
-    ``loose`` are the bodies of messages that no branch has. ``seen`` has the revisions of the messages that may change.
-    ``pool`` is the order of all messages, None for one that grows with the branches. ``at`` is when changes are made.
+    ``loose`` are messages, by id, that no branch has. ``seen`` maps the ids of messages that may change to their
+    expected revisions. ``pool`` is the order of all message ids, or None if the pool grows with the branches. ``at`` is
+    the time of the changes.
     """
 
     loose: Mapping[str, MessageDraft]
@@ -55,7 +57,10 @@ class ImportExtras:
 
 
 class TreeSave:
-    """What the units of one save share. With ``following``, no field of a stored session or branch changes."""
+    """The state that all transactions of one save share.
+
+    With ``following`` (an import), the fields of stored sessions and branches are not changed.
+    """
 
     def __init__(
         self,
@@ -75,12 +80,12 @@ class TreeSave:
         self.following = following
 
     def part(self, unit: Unit, some: list[BranchPlan], locks: sessions.Locks) -> tuple[str, Counter[str]]:
-        """Save the session with some of its branches; the id of the session, and what was written."""
+        """Save the session and some of its branches. Returns the session's id and counts of what was written."""
         return _Part(self, unit, locks).save(some)
 
 
 class _Part:
-    """One unit of a save."""
+    """One transaction of a save."""
 
     def __init__(self, of: TreeSave, unit: Unit, locks: sessions.Locks) -> None:
         self.of = of
@@ -103,7 +108,7 @@ class _Part:
         return session_id, self.done
 
     def _session(self) -> str:
-        """Return the session of the tree's id, or that of any of its branches, or a new one."""
+        """Return the id of the stored session: found by the tree's id, or by any of its branches, or newly created."""
         row = self.of.plan.session
         if self.unit.row(session_sql.GET, {"session_id": row["id"]}) is not None:
             return row["id"]
@@ -111,7 +116,7 @@ class _Part:
             return branch.session_id
         try:
             created(self.unit, self.of.listeners, row)
-        except AlreadyExists as error:  # another one saved it meanwhile: `retry_storing` begins again
+        except AlreadyExists as error:  # another transaction saved it in the meantime: `retry_storing` retries
             raise Conflict(str(error), code="unique") from error
         self.done["session_created"] += 1
         return row["id"]
@@ -145,7 +150,7 @@ class _Part:
         self.done["messages_revised"] += len(revised)
 
     def _pool(self, session_id: str, pool: str) -> None:
-        """Give the pool the order that an import says, before the branches add to it."""
+        """Set the pool's order as given by an import, before branches append to the pool."""
         given = None if self.of.following is None else self.of.following.pool
         if given is None:
             return
@@ -230,14 +235,14 @@ class _Part:
 
 
 def report(session_id: str, done: Counter[str]) -> Row:
-    """Return the fields of a `SaveReport`."""
+    """Return the fields of a `SaveReport` from the counts of a save."""
     names = ("branches_created", "fields_changed", "messages_created", "messages_revised", "links_added")
     counts = {name: done[name] for name in (*names, "systems_replaced", "orders_replaced")}
     return {"session_id": session_id, "session_created": bool(done["session_created"]), **counts}
 
 
 def _named(some: list[BranchPlan], there: Collection[str]) -> list[str]:
-    """Return the orders that new branches are given."""
+    """Return the ids of the orders that the caller names for branches that are not stored yet."""
     given = (one.row["progression_id"] for one in some if one.row["id"] not in there)
     return [one for one in given if one is not None]
 
@@ -256,7 +261,7 @@ def _refuse_other(stored: Branch, plan: BranchPlan, session_id: str) -> None:
 
 
 def _changes(stored: Values, given: Values) -> Row:
-    """Return the fields that are given, and stored otherwise."""
+    """Return the given fields whose stored values differ, with their new values."""
     changes = {name: given[name] for name in _TEXTS if given[name] not in (None, stored[name])}
     for name in _JSON:
         told = given[name]

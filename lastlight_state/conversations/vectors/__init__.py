@@ -1,6 +1,6 @@
-"""Vectors: chunks of text with their embeddings, in namespaces, and exact search for the nearest.
+"""Vectors: text chunks with embeddings, grouped in namespaces, and exact nearest-neighbour search.
 
-The embeddings of a namespace have one length, which its first chunk sets. Chunks are derived data: they may be deleted.
+All embeddings of a namespace have the length of its first chunk's. Chunks are derived data: they may be deleted.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Vectors(Repository):
     """``store.conversations.vectors``"""
 
     def put(self, namespace: str, chunks: Sequence[NewChunk], *, model: str | None = None) -> int:
-        """Store at most 1,000 chunks, or replace those of their ids; all or none. How many there are.
+        """Store at most 1,000 chunks, or replace stored chunks of the same ids; all or none. Returns their number.
 
-        The first chunk of a namespace sets the length of its embeddings, and the model if it is named. A chunk that is
-        replaced keeps the time of its creation. Raises `InvalidValue` for another length or model.
+        The first chunk of a namespace fixes the length of its embeddings, and the model if one is named. A replaced
+        chunk keeps its time of creation. Raises `InvalidValue` for another length or model.
         """
         now = self._now()
         name = valid.identifier("namespace", namespace, _MOST.namespace)
@@ -60,7 +60,7 @@ class Vectors(Repository):
             "model": told,
             "created_at": now,
         }
-        ways = iter([_together])  # and one by one where another put stored one of these ids at the same time
+        ways = iter([_together])  # retries go one by one: a concurrent put stored one of these ids
 
         def put() -> int:
             insert = next(ways, _one_by_one)
@@ -80,7 +80,10 @@ class Vectors(Repository):
     def list(
         self, namespace: str, *, document_id: str | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ChunkSummary]:
-        """Return a page of a namespace's chunks by id, or of a document's in their order, without texts."""
+        """Return a page of a namespace's chunks, ordered by id, without texts.
+
+        With ``document_id``, return that document's chunks, ordered by ``chunk_index``.
+        """
         given = {"namespace": valid.sought("namespace", namespace)}
         if document_id is None:
             return self._page_as(sql.LIST, ChunkSummary.of, given, limit, page_token)
@@ -97,11 +100,12 @@ class Vectors(Repository):
         document_id: str | None = None,
         how: Search = _EXACT,
     ) -> builtins.list[VectorHit]:
-        """Return the 1 to 1,000 chunks that are nearest to a vector, the best first; equal ones by their ids.
+        """Return the ``top_k`` (1 to 1,000) chunks nearest to a vector, best first. Ties go by id.
 
-        Every chunk of the namespace is compared, or of a document, or those whose metadata have the values of
-        ``where`` at their top level. An unknown namespace has none. Raises `InvalidValue` for a vector of another
-        length than the namespace's, and under cosine for zero; zero vectors that are stored are left out then.
+        Compares every chunk of the namespace. ``document_id`` restricts the search to a document, and ``where`` to
+        chunks whose metadata have these values at the top level. An unknown namespace has no chunks. Raises
+        `InvalidValue` for a vector of another length than the namespace's, and under cosine for a zero vector. Stored
+        zero vectors are left out under cosine.
         """
         asked = searching.search_request(vector, top_k, how)
         values: Row = {"namespace": valid.sought("namespace", namespace)}
@@ -112,7 +116,7 @@ class Vectors(Repository):
         return self._viewing(lambda unit: search.run(unit, memory))
 
     def count(self, namespace: str) -> int:
-        """Return how many chunks a namespace has. An unknown one has none."""
+        """Return the number of chunks in a namespace, 0 for an unknown namespace."""
         return int(self._value(sql.COUNT, {"namespace": valid.sought("namespace", namespace)}))
 
     def clear(
@@ -123,9 +127,10 @@ class Vectors(Repository):
         document_id: str | None = None,
         scope: Literal["namespace"] | None = None,
     ) -> int:
-        """Delete chunks: those of at most 10,000 ids, of a document, or the namespace with all. How many there were.
+        """Delete chunks by at most 10,000 ids, by document, or with ``scope="namespace"`` the whole namespace.
 
-        Exactly one of the three is given. A namespace that is deleted may come again with another length.
+        Returns the number of deleted chunks. Exactly one of the three arguments must be given. A deleted namespace can
+        be created again with another length of embeddings.
         """
         name = valid.sought("namespace", namespace)
         if sum(given is not None for given in (ids, document_id, scope)) != 1:
@@ -141,7 +146,7 @@ class Vectors(Repository):
         return self._once(lambda unit: unit.change(sql.CLEAR_IDS, given), repeatable=True) if wanted else 0
 
     def namespaces(self, *, limit: int = 50, page_token: str | None = None) -> Page[VectorNamespace]:
-        """Return a page of the namespaces, by their names."""
+        """Return a page of the namespaces, ordered by name."""
         return self._page_as(sql.NAMESPACE_LIST, VectorNamespace.of, None, limit, page_token)
 
 
@@ -150,12 +155,15 @@ def _key(namespace: str, chunk_id: str) -> dict[str, str]:
 
 
 def _pin(unit: Unit, first: NamespaceRow) -> None:
-    """Make the namespace unless it is there, and keep it; refuse another length or model."""
+    """Create a namespace unless it exists, and lock it against deletion.
+
+    Raises `InvalidValue` if it has another length of embeddings or another model.
+    """
     known = unit.row(sql.NAMESPACE, first)
     if known is None:
         unit.change(sql.ADD_NAMESPACE, first)
         known = unit.row(sql.NAMESPACE, first)
-    if known is None:  # another unit made it, and a third deleted it: `retry_storing` begins again
+    if known is None:  # created by one transaction and deleted by another: `retry_storing` retries
         raise Conflict("the namespace was deleted meanwhile", code="unique")
     whose = f"namespace {first['namespace']!r}"
     own.refuse_other_length("chunks", first["dimensions"], known["dimensions"], whose)
@@ -183,13 +191,13 @@ def _together(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
 
 
 def _one_by_one(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
-    """Insert chunks, or replace those that another unit stores meanwhile: wait for it."""
+    """Insert chunks one at a time, and replace a chunk that another transaction stores concurrently."""
     for row in rows:
         unit.change(sql.PUT, row)
 
 
 def _kept(row: ChunkDraft, created_at: datetime | None) -> ChunkDraft:
-    """Return the row of a chunk, with the times that it has where it replaces one that was created then."""
+    """Return a chunk's row. If it replaces a chunk created at ``created_at``, it keeps that time of creation."""
     return row if created_at is None else {**row, "created_at": created_at, "updated_at": row["created_at"]}
 
 

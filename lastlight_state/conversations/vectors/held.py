@@ -1,8 +1,8 @@
-"""Embeddings of namespaces that do not change, held in the memory of a store, so that searches need not read them.
+"""An in-memory cache of the embeddings of namespaces, so that searches need not read them from the database.
 
-What is held belongs to the tag that the row of the namespace had in the snapshot of the scan
-(`lastlight_state.conversations.models.VectorNamespaceModel`). Each search looks at the tag in a snapshot of its own, so
-it uses what is held only where the namespace has exactly these chunks: whoever changed them, in whatever process.
+A cache entry belongs to the ``content_tag`` that the namespace's row had in the snapshot of the scan
+(`lastlight_state.conversations.models.VectorNamespaceModel`). Each search reads the tag in its own snapshot. So it uses
+an entry only if the namespace has exactly the cached chunks, even if another process has changed them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from lastlight_state.conversations.vectors.statements import ScannedChunk, Searc
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.locks import Lock
 
-#: How many namespaces are remembered that were searched once.
+#: Most namespaces for which the tag of the last scan is remembered.
 _MOST_SEEN = 1_000
-#: How many numbers for each value there are at once while they are sorted: two columns, their copies, order, scratch.
+#: Peak count of 8-byte numbers for each value during sorting: two columns, their copies, the order, and scratch.
 _WHILE_SORTED = 6
 
 
 class HeldNamespace:
-    """The embeddings of a namespace, and with ``has_values`` which of them have which values in their metadata."""
+    """A cache entry: the embeddings of a namespace, and with ``has_values`` an index of their metadata values."""
 
     def __init__(self, numpy: Any, known: SearchedNamespace, count: int, *, has_values: bool) -> None:
         self.tag = known["content_tag"]
@@ -41,37 +41,40 @@ class HeldNamespace:
 
     @property
     def size(self) -> int:
-        """Return about how many bytes it takes, or takes at most until it is complete."""
+        """Return the entry's approximate memory in bytes. Before `complete`, it is the peak that sorting will need."""
         return self._matrix.size + (0 if self._values is None else self._values.size)
 
     @property
     def has_values(self) -> bool:
-        """True if a search can ask for values of metadata."""
+        """True if searches in this entry can filter by metadata values."""
         return self._values is not None
 
     def add(self, rows: list[ScannedChunk]) -> None:
-        """Add the next chunks of a scan."""
+        """Add the next chunks of a scan to the entry."""
         self._is_sound = self._is_sound and self._matrix.add([*candidates(rows)])
         if self._values is not None:
             self._values.add(rows)
 
     def complete(self) -> bool:
-        """Make it ready to be searched; False where the scan left chunks out: each search tells of those anew."""
+        """Make the entry ready for searches. Returns False if the scan left out chunks, so that it must not be used.
+
+        A search by scan logs unreadable chunks each time; a cached search would not.
+        """
         if self._values is not None:
             self._values.sort()
         return self._is_sound and self._matrix.is_full
 
     def best(self, asked: SearchRequest, wanted: Mapping[str, Any] | None) -> list[tuple[str, float]]:
-        """Return the ids and scores of the nearest chunks, of all or of those that seem to have the wanted values.
+        """Return the ids and scores of the nearest chunks, or of the nearest that have the wanted metadata values.
 
-        One that has none of these values may be among them, if the hashes are equal.
+        Values are compared by hash, so a chunk without a wanted value may be returned after a hash collision.
         """
         among = self._values.rows_with(wanted) if wanted and self._values is not None else None
         return self._matrix.best(asked.query, asked.top_k, asked.least, among)
 
 
 class HeldValues:
-    """Which rows have which values at the top level of their metadata, by the hashes of names and values."""
+    """An index from the hashes of top-level metadata keys and values to row numbers."""
 
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy
@@ -82,11 +85,11 @@ class HeldValues:
 
     @property
     def size(self) -> int:
-        """Return how many bytes it takes, or takes at most until it is sorted."""
+        """Return the index's memory in bytes. Before `sort`, it is the peak that sorting will need."""
         return 8 * self._columns * len(self._rows)
 
     def add(self, rows: Iterable[ScannedChunk]) -> None:
-        """Add the metadata of the next rows, numbered from the last one on."""
+        """Add the metadata values of the next rows. Row numbers continue after the last row."""
         for at, row in enumerate(rows, self._count):
             for name, value in (row.get("chunk_metadata") or {}).items():
                 self._hashes.append(hash((name, codec.canonical(value))))
@@ -94,14 +97,14 @@ class HeldValues:
             self._count = at + 1
 
     def sort(self) -> None:
-        """Make what was added ready to be looked up."""
+        """Sort the index by hash, as `rows_with` needs."""
         hashes, rows = (self._numpy.frombuffer(one, "i8") for one in (self._hashes, self._rows))
         order = self._numpy.argsort(hashes, kind="stable")
         self._hashes, self._rows = hashes[order], rows[order]
         self._columns = 2
 
     def rows_with(self, wanted: Mapping[str, Any]) -> Any:
-        """Return the rows with all these values, in order."""
+        """Return the numbers of the rows whose metadata have all these values, ascending."""
         return reduce(self._numpy.intersect1d, map(self._rows_with, wanted.items()))
 
     def _rows_with(self, pair: tuple[str, Any]) -> Any:
@@ -110,24 +113,24 @@ class HeldValues:
 
 
 class HeldNamespaces:
-    """The namespaces that a store holds, those that were searched last, within a number of bytes."""
+    """A store's cache of namespaces, least recently searched out first, limited in bytes."""
 
     def __init__(self) -> None:
         self._most = 0
         self._lock = Lock()
-        self._filling = Lock()  # one at a time, so that memory stays bounded: whoever comes meanwhile reads
+        self._filling = Lock()  # one scan fills the cache at a time, which bounds memory; others only read
         self._held: OrderedDict[str, HeldNamespace] = OrderedDict()
         self._seen: dict[str, int] = {}
-        #: The states that were found too large to be held: which, and whether also without the values of metadata.
+        #: By namespace: the tag that was too large to cache, and True if it is too large even without metadata values.
         self._too_large: dict[str, tuple[int | None, bool]] = {}
 
     def within(self, most: int) -> Self:
-        """Return the same, holding at most so many bytes of all namespaces together."""
+        """Set the cache's limit in bytes, over all namespaces, and return the cache."""
         self._most = most
         return self
 
     def find(self, namespace: str, known: SearchedNamespace, *, with_values: bool) -> HeldNamespace | None:
-        """Return what is held of the namespace as it is now, if it is held."""
+        """Return the cache entry that matches the namespace's present tag, or None."""
         with self._lock:
             held = self._held.get(namespace)
             if held is None or not _is_of(held, known) or (with_values and not held.has_values):
@@ -144,10 +147,10 @@ class HeldNamespaces:
         *,
         with_values: bool,
     ) -> Iterator[list[ScannedChunk]]:
-        """Yield the batches of a scan of a whole namespace, and hold them from the second scan of the same state on.
+        """Yield the batches of a scan of a whole namespace. The second scan under the same tag also fills the cache.
 
-        A process that searches once needs no memory for it, nor does one that changes the namespace each time. Nothing
-        is held of what a transaction sees that writes.
+        So a process that searches only once, or changes the namespace before each search, uses no memory for it. A scan
+        inside a writing transaction is never cached.
         """
         if not self._is_worth(unit, namespace, known, with_values=with_values) or not self._filling.acquire(
             blocking=False
@@ -170,7 +173,10 @@ class HeldNamespaces:
             self._filling.release()
 
     def _is_worth(self, unit: Unit, namespace: str, known: SearchedNamespace, *, with_values: bool) -> bool:
-        """True if this state of the namespace was scanned before, and may have room. Lets go of another state."""
+        """True if the namespace was scanned before under its present tag, and may fit into the cache.
+
+        Removes a cache entry of another tag.
+        """
         tag = known["content_tag"]
         if tag is None or not self._most or unit.checkout.mode is not Mode.SNAPSHOT:
             return False
@@ -189,7 +195,7 @@ class HeldNamespaces:
     def _begin(
         self, unit: Unit, namespace: str, known: SearchedNamespace, *, with_values: bool
     ) -> HeldNamespace | None:
-        """Return a place for the chunks of a scan; None without numpy, and where they are too many."""
+        """Return an empty cache entry for a scan. Returns None without numpy, or if the chunks need too much memory."""
         numpy = similarity.numeric_library()
         if numpy is None:
             return None
@@ -203,7 +209,7 @@ class HeldNamespaces:
             return None
 
     def _make_room(self, size: int) -> bool:
-        """Let go of what was searched longest ago until there is room for so many bytes; False if there never is."""
+        """Evict the least recently searched entries until ``size`` bytes fit. False if they exceed the whole limit."""
         if size > self._most:
             return False
         with self._lock:
@@ -212,11 +218,14 @@ class HeldNamespaces:
         return True
 
     def _give_up(self, namespace: str, known: SearchedNamespace, *, without_values: bool) -> None:
-        """Note that this state is too large to be held with the values of metadata, or even without them."""
+        """Note that the namespace, under its present tag, is too large to cache.
+
+        ``without_values`` True: it is too large even without metadata values.
+        """
         with self._lock:
             self._too_large[namespace] = known["content_tag"], without_values
 
 
 def _is_of(held: HeldNamespace, known: SearchedNamespace) -> bool:
-    """True if what is held is the namespace as it is known now."""
+    """True if a cache entry has the namespace's present tag and dimensions."""
     return held.tag == known["content_tag"] and held.dimensions == known["dimensions"]

@@ -18,7 +18,7 @@ from lastlight_state.db.rows.records import Record
 class NewChunk:
     """A chunk of text to store, with its embedding: a sequence of numbers, or their bytes.
 
-    ``document_id`` and ``chunk_index`` say which part of which document it is.
+    ``document_id`` names the document that it is part of, ``chunk_index`` its place in the document.
     """
 
     id: str
@@ -30,7 +30,7 @@ class NewChunk:
 
 
 class VectorNamespace(Record):
-    """A set of chunks whose embeddings have ``dimensions`` numbers, and the model that made them, if it was told."""
+    """A set of chunks whose embeddings have ``dimensions`` numbers. ``model`` names their model, None if unknown."""
 
     namespace: str
     dimensions: int
@@ -70,7 +70,7 @@ class ChunkText(ChunkSummary):
 
 
 class Chunk(ChunkText):
-    """A whole chunk. ``embedding`` is a tuple of numbers of 32 bits."""
+    """A whole chunk. ``embedding`` is a tuple of 32-bit floats."""
 
     embedding: tuple[float, ...]
 
@@ -81,7 +81,7 @@ class Chunk(ChunkText):
 
 
 class VectorHit(Record):
-    """A chunk that a search found, and how near it is."""
+    """A chunk that a search found, with its similarity score: a greater score is nearer."""
 
     chunk: ChunkText
     score: float

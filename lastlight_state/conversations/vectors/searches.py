@@ -1,4 +1,4 @@
-"""A search of the chunks of a namespace: in memory where the store holds its present state, else by a scan."""
+"""Search over the chunks of a namespace: in the in-memory cache if it is up to date, else by a scan."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from lastlight_state.db.units.unit import Unit
 
 
 class ChunkSearch(NamedTuple):
-    """A search of a namespace, or of a document of it, for chunks whose metadata have the values that are wanted."""
+    """A search of a namespace or one of its documents, for chunks whose metadata have the ``wanted`` values."""
 
     values: Row
     asked: searching.SearchRequest
     wanted: Mapping[str, Any] | None
 
     def run(self, unit: Unit, memory: HeldNamespaces) -> list[VectorHit]:
-        """Return what is found. Raises `InvalidValue` for a vector of another length than the namespace's."""
+        """Run the search and return the hits, best first.
+
+        Raises `InvalidValue` for a vector of another length than the namespace's.
+        """
         known = unit.row(sql.FIND_NAMESPACE, self.values)
         if known is None:
             return []
@@ -36,13 +39,13 @@ class ChunkSearch(NamedTuple):
         return self._scanned(unit, memory, known) if found is None else found
 
     def _held(self, unit: Unit, memory: HeldNamespaces, known: SearchedNamespace) -> list[VectorHit] | None:
-        """Return what is found in memory, or None where the namespace must be scanned."""
+        """Search the in-memory cache. Returns None if the namespace must be scanned instead."""
         held = memory.find(self.values["namespace"], known, with_values=bool(self.wanted))
         if held is None:
             return None
         hits = self._hits(unit, held.best(self.asked, self.wanted))
         is_right = all(has_values(hit.chunk.chunk_metadata, self.wanted or {}) for hit in hits)
-        return hits if is_right else None  # two values with one hash
+        return hits if is_right else None  # None after a hash collision of two values
 
     def _scanned(self, unit: Unit, memory: HeldNamespaces | None, known: SearchedNamespace) -> list[VectorHit]:
         of_document = "document_id" in self.values
@@ -59,7 +62,7 @@ class ChunkSearch(NamedTuple):
         return has_values(row.get("chunk_metadata"), self.wanted or {})
 
     def _hits(self, unit: Unit, found: Sequence[tuple[str, float]]) -> list[VectorHit]:
-        """Return the chunks that were found, with their texts; one whose text is unreadable is logged and left out."""
+        """Return the found chunks with their texts. A chunk whose text is unreadable is logged and left out."""
         if not found:
             return []
         ids = as_list([{"id": key} for key, _ in found])

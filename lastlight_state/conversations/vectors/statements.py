@@ -1,4 +1,4 @@
-"""The statements of vectors."""
+"""The SQL statements for vector chunks and namespaces, and the checks of chunks to store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SearchedNamespace(TypedDict):
 
 
 _n, _v = NAMESPACES.c, VECTORS.c
-#: A namespace as callers know it: without the tag, which triggers set.
+#: The columns of a namespace that callers see: without ``content_tag``, which triggers set.
 _NAMESPACE = [_n.namespace, _n.dimensions, _n.model, _n.created_at]
 
 _SUMMARY = [
@@ -58,7 +58,7 @@ _WITHIN = _v.namespace == bind("namespace", _v.namespace)
 _OF_DOCUMENT = _v.document_id == bind("document_id", _v.document_id)
 _AMONG = sa.and_(_WITHIN, AmongFew(_v.id, sa.select(member_of(listed("ids").c.value, "id"))))
 
-#: The namespace, which stays as it is until the unit ends. Shared: puts do not wait for one another.
+#: Locks a namespace against deletion until the transaction ends. A shared lock, so that puts do not block one another.
 NAMESPACE = prepared(
     sa.select(*_NAMESPACE).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update(read=True),
     NamespaceRow,
@@ -78,7 +78,7 @@ LOCK_NAMESPACE = prepared(
 
 INSERT = prepared(sa.insert(VECTORS).values({column.name: bind(column.name, column) for column in VECTORS.columns}))
 _put = insert(VECTORS).values({column.name: bind(column.name, column) for column in VECTORS.columns})
-#: Replaces a chunk that another unit stored meanwhile. The time of the creation is kept.
+#: Inserts a chunk, or replaces one that another transaction stored concurrently. The time of creation is kept.
 PUT = prepared(
     _put.on_conflict_do_update(
         index_elements=[_v.namespace, _v.id],
@@ -90,7 +90,7 @@ PUT = prepared(
         | {"updated_at": _put.excluded.created_at},
     )
 )
-#: The chunks that a put replaces, in the order of their ids, in which every put locks and inserts.
+#: Locks the chunks that a put replaces, in the order of their ids, in which every put locks and inserts.
 LOCK = prepared(sa.select(_v.id, _v.created_at).where(_AMONG).order_by(_v.id).with_for_update(), FormerChunk)
 CLEAR_IDS = prepared(sa.delete(VECTORS).where(_AMONG))
 CLEAR_DOCUMENT = prepared(sa.delete(VECTORS).where(_WITHIN, _OF_DOCUMENT))
@@ -115,14 +115,17 @@ OF_DOCUMENT = Listing(
 
 
 def _scan(conditions: list[Any], order: list[Any], *, filtered: bool) -> Statement[ScannedChunk]:
-    """Return what a search reads of each chunk: the text is read of those that are found."""
+    """Return a statement that reads ids and embeddings of chunks in batches. Texts are read later, for hits only.
+
+    ``filtered`` adds the metadata.
+    """
     shown = [_v.id, *(column for column in order if column is not _v.id), _v.norm, _v.embedding]
     after = sa.tuple_(*order) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in order))
     scan = sa.select(*shown, *([_v.chunk_metadata] if filtered else [])).where(*conditions, after).order_by(*order)
     return prepared(scan.limit(sa.bindparam("limit", type_=sa.Integer)), ScannedChunk)
 
 
-#: By whether they are of a document, and whether metadata are asked for.
+#: The scan statements, by whether one document is searched, and whether metadata are compared.
 SCANS = {
     (of_document, filtered): _scan(
         [_WITHIN, _OF_DOCUMENT] if of_document else [_WITHIN],
@@ -134,13 +137,16 @@ SCANS = {
 }
 
 
-# Chunks as callers give them, checked and as statements name them.
+# Checks of the chunks that callers give, which return the columns to store.
 
 _MOST = limits_of(VECTORS)
 
 
 def rows(namespace: str, chunks: Any, now: datetime) -> list[ChunkDraft]:
-    """Return the parameters of chunks, all with embeddings of one length and ids of their own."""
+    """Check a batch of chunks and return their columns. Ids must be distinct, embeddings of equal length.
+
+    Raises `InvalidValue`, and `PayloadTooLarge` for a batch above `words.BATCH_BYTES`.
+    """
     found = [
         _row(f"chunks[{i}]", namespace, one, now) for i, one in enumerate(checks.batch("chunks", chunks, words.BATCH))
     ]
@@ -157,13 +163,13 @@ def rows(namespace: str, chunks: Any, now: datetime) -> list[ChunkDraft]:
 
 
 def refuse_other_length(where: str, found: int, expected: int, whose: str) -> None:
-    """Refuse an embedding that cannot be compared with others."""
+    """Raise `InvalidValue` if an embedding has another length than expected."""
     if found != expected:
         raise InvalidValue(where, f"{found} numbers, but {whose} has {expected}", expected=expected, found=found)
 
 
 def wanted_values(where: Any) -> dict[str, Any] | None:
-    """Return the values of metadata that a caller asks for, as they are compared; None for whichever."""
+    """Check a metadata filter, and return its values in canonical form, as they are compared. None is allowed."""
     if where is None:
         return None
     codec.encode("where", valid.group("where", where, dict), max_bytes=_MOST.chunk_metadata)
