@@ -1,4 +1,4 @@
-"""Checkpoints: the states of threads, in bytes that only the caller can read."""
+"""Checkpoints: saved states of an agent's threads, as opaque bytes that only the caller can read."""
 
 from __future__ import annotations
 

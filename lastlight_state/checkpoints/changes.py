@@ -1,8 +1,8 @@
-"""The change that makes one value of another, on bytes that nobody here can read. Pure.
+"""Binary deltas between two opaque byte values: compute a change, and apply changes. Pure functions.
 
-A change says piece by piece what is taken from the value before, and what is new. Pieces are found from the front,
-and behind each difference a probe of the value before is looked for close by: serialised lists change their length
-at the front and grow at the end, and most of what lies between moved by a few bytes or none.
+A change is a list of pieces: bytes copied from the old value, followed by new bytes. Pieces are searched from the
+front. After each difference, a short probe of the old value is searched nearby in the new value. This suits serialised
+lists: their length changes at the front, they grow at the end, and the bytes between move little or not at all.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from struct import Struct, error as StructError  # noqa: N812 - a class, called like a function there
 
-#: From where in the value before, how many bytes of it, and how many new ones follow.
+#: The header of a piece: start in the old value, count of copied bytes, count of new bytes that follow.
 _PIECE = Struct(">QQQ")
-#: The bytes of a probe, and how far behind a difference it is looked for.
+#: The length of a probe in bytes, and how many bytes after a difference it is searched.
 _PROBE, _WINDOW = 24, 16 * 1024
-#: How far into the value before probes begin.
+#: The offsets in the old value, after a difference, at which probes start.
 _STEPS = (0, *(2**power for power in range(13)))
-#: After so many pieces the rest is new, but for its end.
+#: Most pieces that are searched for. The rest is stored as new bytes, except for an equal end.
 _MOST_PIECES = 64
 
 
 def change_between(before: bytes, after: bytes) -> bytes:
-    """Return the change that makes ``after`` of ``before``: pieces of ``before``, each with new bytes behind it."""
+    """Return the change that turns ``before`` into ``after``: pieces of ``before``, each followed by new bytes."""
     return b"".join(_PIECE.pack(start, taken, len(new)) + new for start, taken, new in _pieces(before, after))
 
 
 def changed(before: bytes, *changes: bytes) -> bytes:
-    """Return the value after changes, one after the other. Raises ValueError where one does not fit.
+    """Apply changes one after the other, and return the resulting value. Raises ValueError if a change does not fit.
 
-    Only the last value is put together: those between are views of what they are made of.
+    Only the last value is copied together; the values between are memory views.
     """
     parts = [memoryview(before)]
     for change in changes:
@@ -39,7 +39,7 @@ def changed(before: bytes, *changes: bytes) -> bytes:
 
 
 def _parts_after(parts: Sequence[memoryview], change: bytes) -> Iterator[memoryview]:
-    """Yield the parts of the value after a change; ``parts`` are those of the value before."""
+    """Apply a change to a value in parts, and yield the parts of the new value."""
     at, ends, new = 0, [*accumulate(map(len, parts))], memoryview(change)
     length = ends[-1] if ends else 0
     try:
@@ -56,7 +56,7 @@ def _parts_after(parts: Sequence[memoryview], change: bytes) -> Iterator[memoryv
 
 
 def _range(parts: Sequence[memoryview], ends: Sequence[int], start: int, stop: int) -> Iterator[memoryview]:
-    """Yield the bytes from ``start`` to ``stop`` of a value in parts; ``ends`` says where each part ends."""
+    """Yield views of the bytes ``start`` to ``stop`` of a value in parts. ``ends`` has each part's end position."""
     one = bisect_right(ends, start)
     while start < stop:
         begin = ends[one] - len(parts[one])
@@ -84,7 +84,7 @@ def _pieces(before: bytes, after: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _again(before: bytes, i: int, after: bytes, j: int) -> tuple[int, int] | None:
-    """Return places behind a difference from which both go on alike, None where none is found."""
+    """Return the positions after a difference from which both values continue alike, or None if none are found."""
     for step in _STEPS:
         probe = before[i + step : i + step + _PROBE]
         if len(probe) < _PROBE:
@@ -96,7 +96,7 @@ def _again(before: bytes, i: int, after: bytes, j: int) -> tuple[int, int] | Non
 
 
 def _same(a: bytes, i: int, b: bytes, j: int) -> int:
-    """Return how many bytes are equal from these places on."""
+    """Return how many bytes of ``a`` from ``i`` and of ``b`` from ``j`` are equal."""
     most = min(len(a) - i, len(b) - j)
     same, size, growing = 0, 64, True
     while same < most:
@@ -112,7 +112,7 @@ def _same(a: bytes, i: int, b: bytes, j: int) -> int:
 
 
 def _same_end(a: bytes, i: int, b: bytes, j: int) -> int:
-    """Return how many bytes are equal at the ends of what follows these places."""
+    """Return how many bytes are equal at the ends of ``a`` and ``b``, without going before ``i`` and ``j``."""
     most = min(len(a) - i, len(b) - j)
     low, high = 0, most
     while low < high:

@@ -1,4 +1,4 @@
-"""Checks of what callers give, before anything is sent."""
+"""Checks of callers' arguments about checkpoints, made before any statement is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lastlight_state.errors import InvalidValue, PayloadTooLarge
 
 
 class Content(NamedTuple):
-    """Bytes that only the caller can read, and the caller's word for how they are to be read."""
+    """Opaque bytes, with the caller's name for their format."""
 
     format: str
     data: bytes
@@ -29,9 +29,9 @@ class Content(NamedTuple):
 class NewCheckpoint:
     """A checkpoint to store.
 
-    ``versions`` names the version of each channel, and ``values`` brings the values of those that are new: a version
-    has one value, whichever checkpoints name it. A channel whose version has no value is without one. ``run_ref`` says
-    in the caller's words what made it, for deletion; ``metadata`` is JSON that lists can be filtered by.
+    ``versions`` names the version of each channel, and ``values`` has the values of new versions. All checkpoints that
+    name a version share its value. A version may have no value. ``run_ref`` is the caller's name for the run that made
+    the checkpoint, by which it can be deleted; ``metadata`` is a JSON object by which lists can be filtered.
     """
 
     id: str
@@ -46,7 +46,7 @@ class NewCheckpoint:
 
 @dataclass(frozen=True)
 class NewWrite:
-    """What a task wrote to a channel. ``idx`` is its place among the writes of the task, and may be negative."""
+    """A task's write to a channel. ``idx`` is its index among the writes of the task, and may be negative."""
 
     idx: int
     channel: str
@@ -59,7 +59,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class Draft(NamedTuple):
-    """A checkpoint to store: its row without thread and number, and its new values."""
+    """A checked checkpoint: its row without thread and number, its versions, and its new values by channel."""
 
     row: Row
     versions: Mapping[str, str]
@@ -67,27 +67,27 @@ class Draft(NamedTuple):
 
 
 def place(key: Any, scope: Any) -> Row:
-    """Return the parameters that name a thread to write to."""
+    """Check the key and scope of a thread to write to, and return them as parameters. Raises `InvalidValue`."""
     return {"key": valid.identifier("thread", key, _THREAD.key), "scope": valid.content("scope", scope, _THREAD.scope)}
 
 
 def sought(key: Any, scope: Any) -> Row:
-    """Return the parameters that name a thread to look for."""
+    """Check the key and scope of a thread to look up, and return them as parameters. Raises `InvalidValue`."""
     return {"key": valid.sought("thread", key), "scope": valid.sought("scope", scope)}
 
 
 def namespace(given: Any) -> str:
-    """Return the name of a namespace; the empty one is the thread's own."""
+    """Check the name of a namespace, and return it. The empty name is the thread's main namespace."""
     return valid.content("namespace", given, _CHECKPOINT.namespace)
 
 
 def user(given: str | None) -> str | None:
-    """Return the name of a user."""
+    """Check the name of a user, and return it. None is allowed."""
     return valid.optional("user", given, _THREAD.user)
 
 
 def end(now: datetime, ttl: Any) -> datetime | None:
-    """Return when a thread expires that is to live so long."""
+    """Return the time at which a thread with this time to live expires, or None for a ``ttl`` of None."""
     if ttl is None:
         return None
     lasting = valid.duration("ttl", ttl, least=timedelta(milliseconds=1))
@@ -98,7 +98,7 @@ def end(now: datetime, ttl: Any) -> datetime | None:
 
 
 def draft(given: Any, now: datetime) -> Draft:
-    """Return a checkpoint as statements name it. Raises `InvalidValue`, and `PayloadTooLarge`."""
+    """Check a checkpoint to store, and return its columns and values. Raises `InvalidValue` and `PayloadTooLarge`."""
     new = valid.group("checkpoint", given, NewCheckpoint)
     body = content("content", new.content, _CHECKPOINT.body)
     versions = _versions(new.versions)
@@ -117,7 +117,10 @@ def draft(given: Any, now: datetime) -> Draft:
 
 
 def writes(given: Any) -> list[Row]:
-    """Return the writes of one call, without the places that they share. Raises as `draft`."""
+    """Check the writes of one call, and return a row for each, without the columns that all share.
+
+    Raises `InvalidValue` and `PayloadTooLarge`.
+    """
     valid.at_most("writes", listed := valid.several("writes", given), models.MANY)
     rows = [_write(f"writes[{at}]", one) for at, one in enumerate(listed)]
     if len({row["idx"] for row in rows}) != len(rows):
@@ -127,18 +130,18 @@ def writes(given: Any) -> list[Row]:
 
 
 def run_refs(given: Any) -> list[str]:
-    """Return the runs whose checkpoints are to go."""
+    """Check the names of runs whose checkpoints are to be deleted, and return them sorted, without repetitions."""
     valid.at_most("run_refs", listed := valid.several("run_refs", given), models.MANY)
     return sorted({valid.identifier("run_refs", one, _CHECKPOINT.run_ref) for one in listed})
 
 
 def channels(given: Any) -> frozenset[str]:
-    """Return names of channels."""
+    """Check names of channels, and return them as a set."""
     return frozenset(valid.identifier("channels", one, _VALUE.channel) for one in valid.several("channels", given))
 
 
 def members(given: Any) -> str | None:
-    """Return what the metadata of a checkpoint must have, as JSON; None for nothing."""
+    """Check the filter ``where`` on checkpoints' metadata, and return it as JSON text. None means no filter."""
     if given is None or valid.group("where", given, dict) == {}:
         return None
     for name, value in given.items():
@@ -148,7 +151,10 @@ def members(given: Any) -> str | None:
 
 
 def content(where: str, given: Any, most: int) -> Content:
-    """Return bytes with their format. A pair of both serves, too."""
+    """Check a `Content`, or a pair of format and bytes, and return it as a `Content`.
+
+    Raises `InvalidValue`, and `PayloadTooLarge` for more than ``most`` bytes.
+    """
     if not isinstance(given, tuple) or len(given) != 2:
         raise InvalidValue(where, f"expected a Content, got {type(given).__name__}")
     known, data = given

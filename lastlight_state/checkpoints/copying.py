@@ -1,4 +1,4 @@
-"""Copies of threads: in the database where values can move as they are, else opened and sealed anew for the copy."""
+"""Copying threads: rows are copied inside the database, or else read, decrypted, and sealed again for the copy."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from lastlight_state.db.schema import columns, sealing
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import SealedValue
 
-#: How many rows are opened at once.
+#: Most rows that are read and decrypted in one batch.
 _TOGETHER = 50
-#: The most bytes of an envelope that stand before the data.
+#: Most bytes of a sealed value's header, which comes before the encrypted data.
 _MOST_HEAD = len(sealing.BOUND_BYTES) + 1 + sealing.MOST_ID
 
 
 def thread(unit: Unit, thread_id: str, target_id: str) -> int:
-    """Copy everything of a thread that is locked to an empty one. Returns how many checkpoints it has.
+    """Copy all rows of a locked thread to an empty thread. Returns the number of its checkpoints.
 
-    Raises `SealedValue` for a value that must be sealed anew and cannot be opened.
+    Raises `SealedValue` for a value that must be sealed again but cannot be opened.
     """
     opened: sealing.Sealing | None = unit.backend.sealing
     if opened is not None and opened.binds:
         for kind in _KINDS:
-            for rows in kind.batches(unit, thread_id, target_id):  # read before the server takes the first of them
+            for rows in kind.batches(unit, thread_id, target_id):  # a batch is read whole before it is inserted
                 unit.insert(kind.table, kind.insert, rows)
         return int(unit.value(_COUNT, {"thread_id": target_id}))
     for kind in _KINDS:
@@ -39,7 +39,7 @@ def thread(unit: Unit, thread_id: str, target_id: str) -> int:
 
 
 class _Kind:
-    """One of the tables of a thread."""
+    """A table with rows of threads, and the statements that copy its rows."""
 
     def __init__(self, table: sa.Table) -> None:
         self.table = table
@@ -63,7 +63,7 @@ class _Kind:
         )
 
     def batches(self, unit: Unit, thread_id: str, target_id: str) -> Iterator[list[Row]]:
-        """Yield the rows of a thread, some at a time, as rows of another one."""
+        """Yield the rows of a thread in batches, with the id of the target thread in place of its own."""
         given: Row = {"thread_id": thread_id}
         while found := unit.rows(self._walks["after_namespace" in given], given):
             yield [{**row, **self._texts(row), "thread_id": target_id} for row in found]
@@ -73,7 +73,7 @@ class _Kind:
         return {name: codec.encode_sound(row[name]).decode() for name in self._json if row[name] is not None}
 
     def refuse_bound(self, unit: Unit, thread_id: str) -> None:
-        """Raise `SealedValue` for a value that is bound to its thread: nobody could open it in another one."""
+        """Raise `SealedValue` if a sealed value is bound to its thread, so that it could not be opened in a copy."""
         found = unit.row(self._bound, {"thread_id": thread_id, "head": sealing.BOUND_BYTES})
         if found is not None:
             beginning = sealing.envelope(found.pop("beginning"))

@@ -1,8 +1,8 @@
-"""Checkpoints: the states of a thread, one after the other, in bytes that only the caller can read.
+"""Checkpoints: the successive states of a thread, as opaque bytes that only the caller can read.
 
-A thread is found by its key within a scope, and made by the first that writes to it. Each of its checkpoints names the
-version of every channel, and brings the values of those that are new; what stayed the same is not stored again, and a
-value that changed little is stored as the change since the one before.
+A thread is found by its key within a scope, and created by the first write. Each checkpoint names the version of every
+channel, and has the values of new versions. An unchanged value is not stored again, and a value that changed little is
+stored as a binary delta against an earlier value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData
 from lastlight_state.ids import new_id
 
-#: How many writes go in one statement, where the database puts them with the change of their thread.
+#: Most rows that are stored by the same statement as the change of their thread.
 _MOST_AT_ONCE = 4
 
 
@@ -53,13 +53,13 @@ class Checkpoints(Repository):
         after: str | UnsetType | None = UNSET,
         other: models.Other = "refuse",
     ) -> CheckpointSummary:
-        """Store a checkpoint with its new values, whole or not at all. The thread is made if there is none.
+        """Store a checkpoint with its new values, all or nothing. The thread is created if it does not exist.
 
-        One of the same id in its namespace is replaced in its place. ``user`` and ``ttl`` are of the thread: whose it
-        is, and how long it lives from now on; without them both stay. With ``after`` the checkpoint is stored only if
-        the latest one of its namespace has that id, or if there is none for None: else `StaleVersion`, so that of two
-        who go on with a thread one is refused. Raises `AlreadyExists` where a version has another value already, unless
-        with ``other="keep"`` that one stays, `InvalidValue` and `PayloadTooLarge`.
+        A checkpoint of the same id in the namespace is replaced, and keeps its number. ``user`` (the thread's owner)
+        and ``ttl`` (its time to live from now on) apply to the thread; if not given, both stay. ``after`` is the id
+        that the latest checkpoint of the namespace must have, None for an empty namespace; otherwise `StaleVersion` is
+        raised. So one of two concurrent continuations is refused. Raises `AlreadyExists` if a version has a different
+        value already (``other="keep"`` keeps that value instead), `InvalidValue` and `PayloadTooLarge`.
         """
         now = self._now()
         draft = checks.draft(checkpoint, now)
@@ -95,11 +95,11 @@ class Checkpoints(Repository):
         scope: str = "",
         taken: models.Taken = "keep",
     ) -> None:
-        """Store what a task wrote after a checkpoint, all of it or nothing.
+        """Store a task's writes after a checkpoint, all or nothing.
 
-        Of two writes of a task with one ``idx`` the first stays, or with ``taken="replace"`` the last. Raises
-        `NotFound` where the checkpoint is not there: what was deleted does not come back by the last write of a task.
-        Raises `InvalidValue` and `PayloadTooLarge`.
+        Of two writes of a task with the same ``idx``, the first is kept, or with ``taken="replace"`` the last. Raises
+        `NotFound` if the checkpoint does not exist, so that a late write does not recreate a deleted thread. Raises
+        `InvalidValue` and `PayloadTooLarge`.
         """
         own = {
             "namespace": checks.namespace(namespace),
@@ -125,7 +125,10 @@ class Checkpoints(Repository):
             (self._once if is_one else self._writing)(work, repeatable=True)
 
     def get(self, thread: str, checkpoint_id: str | None = None, *, namespace: str = "", scope: str = "") -> Checkpoint:
-        """Return the whole checkpoint, without an id the latest of the namespace. Raises `NotFound`, `CorruptData`."""
+        """Return a whole checkpoint by its id, or without an id the latest one of the namespace.
+
+        Raises `NotFound` and `CorruptData`.
+        """
         found = self.find(thread, checkpoint_id, namespace=namespace, scope=scope)
         if found is None:
             raise valid.not_found(models.CHECKPOINT, (scope, thread, namespace, checkpoint_id or "latest"))
@@ -134,7 +137,7 @@ class Checkpoints(Repository):
     def find(
         self, thread: str, checkpoint_id: str | None = None, *, namespace: str = "", scope: str = ""
     ) -> Checkpoint | None:
-        """Return the whole checkpoint, or None. As `get`."""
+        """Return a whole checkpoint as `get` does, or None if it does not exist. Raises `CorruptData`."""
         given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
         if checkpoint_id is None:
             return self._whole(wholes.LATEST, given)
@@ -151,11 +154,11 @@ class Checkpoints(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CheckpointSummary]:
-        """Return a page of a thread's checkpoints, newest first, of one namespace or all. An unknown thread has none.
+        """Return a page of a thread's checkpoints, newest first, of one namespace or all. Empty for an unknown thread.
 
-        ``before`` is the id of a checkpoint, of the namespace "" if none is named: those that were stored before it.
-        ``where`` are members that the metadata must have, with texts, numbers, flags or None: a walk along the list.
-        Raises `NotFound` for an unknown ``before``.
+        ``before`` selects checkpoints stored before the checkpoint of this id; its namespace is "" if none is named.
+        ``where`` has keys and values (text, numbers, flags or None) that the metadata must contain; it needs a scan of
+        the list. Raises `NotFound` for an unknown ``before``.
         """
         given = self._filters(thread, scope, namespace, before, where)
         return self._page_as(sql.LIST, CheckpointSummary.of, given, limit, page_token)
@@ -172,10 +175,11 @@ class Checkpoints(Repository):
         limit: int = 20,
         page_token: str | None = None,
     ) -> Page[Checkpoint]:
-        """Return a page of whole checkpoints, as `list`, in two statements. One that goes in between is left out.
+        """Return a page of whole checkpoints, selected as in `list`, in two statements.
 
-        ``id_before`` is a text that need be no checkpoint's: those whose ids sort before it, where ids have an order. A
-        checkpoint of which a part cannot be read is in ``damaged``, with the place of that part.
+        A checkpoint that is deleted between the two statements is left out. ``id_before`` selects checkpoints whose ids
+        sort before this text, which need not be the id of a checkpoint. A checkpoint with an unreadable part is listed
+        in ``damaged``, with the place of that part.
         """
         given = self._filters(thread, scope, namespace, before, where)
         given["id_before"] = None if id_before is None else valid.sought("id_before", id_before)
@@ -196,10 +200,10 @@ class Checkpoints(Repository):
         namespace: str = "",
         scope: str = "",
     ) -> dict[str, ChannelHistory]:
-        """Return for each channel what tasks wrote to it before a checkpoint, since an ancestor had a value of it.
+        """Return, for each channel, the writes in a checkpoint's ancestors since the channel's last stored value.
 
-        For channels whose values are made of writes. Without an id it is the latest checkpoint of the namespace; one
-        that is not there has no ancestors. No other channel is read. Raises `CorruptData`.
+        For channels whose values are built from writes. Without an id, the checkpoint is the latest of the namespace. A
+        checkpoint that does not exist has no ancestors. No other channel is read. Raises `CorruptData`.
         """
         named = checks.channels(channels)
         given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
@@ -215,11 +219,11 @@ class Checkpoints(Repository):
         return self._viewing(work)
 
     def copy(self, thread: str, target: str, *, scope: str = "", target_scope: str | None = None) -> int:
-        """Copy a thread whole under another key. Returns how many checkpoints it has.
+        """Copy a whole thread to another key, and return the number of its checkpoints.
 
-        The copy has the user and the expiry of the thread. Without ``target_scope`` it is in the same scope. Raises
-        `NotFound`, `Conflict` ``thread_not_empty`` if the target has checkpoints or writes already, and `SealedValue`
-        for what is bound to the thread by a codec that cannot open it.
+        The copy has the same user and expiry, and without ``target_scope`` the same scope. Raises `NotFound`,
+        `Conflict` ``thread_not_empty`` if the target has checkpoints or writes already, and `SealedValue` for a sealed
+        value that is bound to the thread and that this store's codec cannot open.
         """
         source = checks.place(thread, scope)
         now = self._now()
@@ -237,7 +241,7 @@ class Checkpoints(Repository):
         return self._writing(work, repeatable=True)
 
     def delete(self, thread: str, *, scope: str = "") -> int:
-        """Remove a thread with everything of it. Returns how many checkpoints it had: 0 for an unknown thread."""
+        """Delete a thread with all its rows. Returns the number of its checkpoints, 0 for an unknown thread."""
         place = checks.sought(thread, scope)
 
         def work(unit: Unit) -> int:
@@ -247,9 +251,9 @@ class Checkpoints(Repository):
         return self._writing(work, repeatable=True)
 
     def delete_runs(self, run_refs: Collection[str], *, scope: str | None = None) -> int:
-        """Remove the checkpoints that these runs made, in all threads or in those of a scope, with their writes.
+        """Delete the checkpoints that these runs made, with their writes, in all threads or in those of a scope.
 
-        Returns how many there were. Values that other checkpoints name stay.
+        Returns the number of deleted checkpoints. Values that other checkpoints need stay.
         """
         refs = checks.run_refs(run_refs)
         if not refs:
@@ -268,10 +272,10 @@ class Checkpoints(Repository):
         return self._writing(work, repeatable=True)
 
     def keep_latest(self, thread: str, *, keep: int = 1, from_ancestors: Collection[str] = (), scope: str = "") -> int:
-        """Remove all checkpoints of a thread but the last ``keep`` of each namespace. Returns how many were removed.
+        """Delete all checkpoints of a thread except the last ``keep`` of each namespace. Returns how many were deleted.
 
-        ``from_ancestors`` are channels whose values are made of the writes of ancestors: those stay as well, back to
-        the nearest that has a value of each. Raises `NotFound` for an unknown thread.
+        ``from_ancestors`` names channels whose values are built from the writes of ancestors. For these channels,
+        ancestors are kept back to the nearest one with a value of the channel. Raises `NotFound` for an unknown thread.
         """
         place = checks.sought(thread, scope)
         number = valid.number("keep", keep, least=1)
@@ -283,7 +287,7 @@ class Checkpoints(Repository):
         return self._writing(work, repeatable=True)
 
     def expire(self, thread: str, at: datetime | None, *, scope: str = "") -> CheckpointThread:
-        """Set when a prune may remove the thread, None for never. Until then it is there. Raises `NotFound`."""
+        """Set when a prune may remove a thread, None for never. Until then it stays readable. Raises `NotFound`."""
         given = {**checks.sought(thread, scope), "expires_at": None if at is None else aware_utc("at", at)}
         found = self._changed_as(CheckpointThread.of, sql.EXPIRE, given, repeatable=True)
         if found is None:
@@ -291,12 +295,12 @@ class Checkpoints(Repository):
         return found
 
     def thread(self, thread: str, *, scope: str = "") -> CheckpointThread:
-        """Return the thread itself. Raises `NotFound`."""
+        """Return the record of a thread, without its checkpoints. Raises `NotFound`."""
         given = checks.sought(thread, scope)
         return self._one_as(CheckpointThread.of, sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
 
     def thread_of(self, thread_id: str) -> CheckpointThread:
-        """Return the thread of an ``id``, as receipts and plans name it. Raises `NotFound`."""
+        """Return the thread with this internal id, which receipts and plans of prunes name. Raises `NotFound`."""
         given = {"thread_id": valid.sought("thread_id", thread_id)}
         return self._one_as(CheckpointThread.of, sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
 
@@ -308,7 +312,7 @@ class Checkpoints(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CheckpointThread]:
-        """Return a page of threads by their last change, the latest first: all, or those of a scope or user."""
+        """Return a page of threads, the last changed first: all threads, or those of a scope or user."""
         given = {
             "scope": None if scope is None else valid.sought("scope", scope),
             "user": None if user is None else valid.sought("user", user),
@@ -316,7 +320,7 @@ class Checkpoints(Repository):
         return self._page_as(sql.THREAD_LIST, CheckpointThread.of, given, limit, page_token)
 
     def _place(self, thread: str, scope: str, now: datetime, user: str | None, ttl: timedelta | None) -> Row:
-        """Return the row of a thread that may be new."""
+        """Return the row to insert for a thread if it does not exist yet."""
         return {
             **checks.place(thread, scope),
             "id": new_id(),
@@ -349,6 +353,6 @@ class Checkpoints(Repository):
         return given
 
     def _is_one(self, rows: Sequence[Row]) -> bool:
-        """True if these rows are stored by one statement together with another change."""
-        # What is sealed is bound to the id of its thread, which a statement that finds that learns too late.
+        """True if these rows can be stored by the same statement as the change of their thread."""
+        # A sealed value is bound to its thread's id, which such a statement would learn only after sealing.
         return self._backend.writes_in_ctes and self._backend.sealing is None and len(rows) <= _MOST_AT_ONCE

@@ -1,6 +1,6 @@
-"""Finds what tasks wrote to channels since the last stored value of each, along the ancestors of a checkpoint.
+"""Channel histories: the writes to each channel since its last stored value, along the ancestors of a checkpoint.
 
-The database walks the ancestors, whose other channels it does not read.
+The database walks the ancestors in one recursive query, and reads only the requested channels.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from lastlight_state.db.units.unit import Unit
 def histories(
     unit: Unit, thread_id: str, namespace: str, parent: str, channels: Collection[str]
 ) -> dict[str, ChannelHistory]:
-    """Return for each channel its writes from this parent of a checkpoint on, and the value that they follow.
+    """Return, for each channel, the writes in checkpoint ``parent`` and its ancestors, and the value that they follow.
 
-    Raises `CorruptData` where a write or value cannot be read.
+    Raises `CorruptData` if a write or value cannot be read.
     """
     given = {"channels": as_list([{"name": one} for one in sorted(channels)])}
     given |= {"thread_id": thread_id, "namespace": namespace, "parent": parent}
@@ -59,7 +59,7 @@ def histories(
 
 
 def _in_order(line: dict[str, AncestorRow], parent: str) -> list[AncestorRow]:
-    """Return these ancestors, the oldest first. A line that comes back to itself ends there."""
+    """Return the ancestors from the oldest to ``parent``. A cycle of parents ends the list."""
     found: list[AncestorRow] = []
     at: str | None = parent
     while at is not None and (row := line.pop(at, None)) is not None:
@@ -69,9 +69,10 @@ def _in_order(line: dict[str, AncestorRow], parent: str) -> list[AncestorRow]:
 
 
 def _walk() -> sa.CTE:
-    """Return for each channel of the parameter ``channels`` the ancestors, from one until it has a value of it.
+    """Return a recursive query: for each of ``channels``, the checkpoint ``parent`` and its ancestors, up to and
+    including the nearest one with a stored value of the channel.
 
-    A line that comes back to itself ends there, because no row is followed twice.
+    A cycle of parents ends the recursion, because UNION follows no row twice.
     """
     channels = listed("channels")
     channel = member_of(channels.c.value, "name").label("channel")
@@ -94,7 +95,7 @@ def _walk() -> sa.CTE:
 
 
 def _seen(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
-    """Return an ancestor's id and parent, the version it has of a channel, and whether that has a value."""
+    """Return the columns to read of an ancestor: id, parent, its version of the channel, and if a value is stored."""
     versions = members_of(ancestor.c.versions).table_valued("key", "value", name=f"versions_of_{ancestor.name}")
     version = sa.select(versions.c.value).where(versions.c.key == channel).correlate_except(versions).scalar_subquery()
     stored = VALUES.alias(f"stored_of_{ancestor.name}")

@@ -25,32 +25,33 @@ from lastlight_state.db.valid import words
 
 # The vocabularies and limits of checkpoints.
 
-#: How a value is stored: whole, as the change since a value before, or as the same as a value before.
+#: How a value is stored: whole, as the change against an earlier value, or as a reference to an equal earlier value.
 Encoding = Literal["whole", "change", "same"]
-#: What happens to a write whose place is taken: the first stays, or the later one replaces it.
+#: How a second write with the same task and ``idx`` is handled: keep the first write, or replace it.
 Taken = Literal["keep", "replace"]
 
-#: What happens where a version has another value already: that is refused, or the value that is there stays.
+#: How a new value for a version that has a different value is handled: refuse it, or keep the stored value.
 Other = Literal["refuse", "keep"]
 
 ENCODINGS = words(Encoding)
 TAKEN = words(Taken)
 OTHERS = words(Other)
 
-#: One value of so many is stored whole. A power of two: reading one takes at most its logarithm of others.
+#: At least one of so many values is stored whole. A power of two: rebuilding a value reads at most its logarithm of
+#: other values.
 WHOLE_INTERVAL = 64
-#: The most channels of a checkpoint, and the most writes of one call.
+#: Most channels of a checkpoint, and most writes of one call.
 MANY = 10_000
-#: The most bytes of the values, or of the writes, of one call together.
+#: Most bytes of all values, or of all writes, of one call together.
 TOGETHER_BYTES = 128 * 1024 * 1024
 
-#: What `NotFound` calls a thread, and a checkpoint.
+#: The kinds of records that `NotFound` errors name.
 THREAD, CHECKPOINT = "checkpoint_thread", "checkpoint"
-#: What `AlreadyExists` calls the value of a channel.
+#: The kind of record that `AlreadyExists` names for a channel's value.
 VALUE = "checkpoint_value"
 
 
-#: A value, the body of a checkpoint, and a write.
+#: Most bytes of a channel's value or of a write, and of a checkpoint's body.
 _VALUE, _BODY = 64 * MIB, 16 * MIB
 
 
@@ -63,7 +64,7 @@ def _namespace() -> MappedColumn[str]:
 
 
 def _bound(name: str, *keys: str) -> Binding:
-    """Return what a sealed value of a thread is bound to. A copy of the thread is sealed anew."""
+    """Return the columns that a sealed value of a thread is bound to. A copy of the thread is sealed again."""
     return Binding(name, ("thread_id", "namespace", *keys))
 
 
@@ -72,7 +73,7 @@ def _format() -> MappedColumn[str]:
 
 
 class CheckpointThreadModel(Base):
-    """Checkpoints that belong together, found by a key within a scope."""
+    """A thread: a series of checkpoints, found by a key within a scope."""
 
     __tablename__ = "checkpoint_threads"
     __table_args__ = (
@@ -95,7 +96,7 @@ class CheckpointThreadModel(Base):
 
 
 class CheckpointModel(Base):
-    """The state of a thread at one moment: its own bytes, and which version each channel had."""
+    """The state of a thread at one moment: its content as bytes, and the version of each channel."""
 
     __tablename__ = "checkpoints"
     __table_args__ = described(
@@ -119,7 +120,7 @@ class CheckpointModel(Base):
 
 
 class CheckpointValueModel(Base):
-    """The value that a channel had at a version: whole, the change since a number before, or the same as a number."""
+    """The value of a channel at a version: stored whole, as a change against an earlier value, or as equal to one."""
 
     __tablename__ = "checkpoint_values"
     __table_args__ = described(
@@ -146,7 +147,7 @@ class CheckpointValueModel(Base):
 
 
 class CheckpointWriteModel(Base):
-    """What a task wrote to a channel after a checkpoint, before the next one. The checkpoint may come after it."""
+    """A task's write to a channel after a checkpoint, before the next one. It may be stored before its checkpoint."""
 
     __tablename__ = "checkpoint_writes"
     __table_args__ = described(
@@ -173,17 +174,17 @@ class CheckpointWriteModel(Base):
 _thread_c, _checkpoint = CheckpointThreadModel.__table__.c, CheckpointModel.__table__.c
 _value = CheckpointValueModel.__table__.c
 
-#: Lists of threads, and prunes by age.
+#: For lists of threads, and for prunes by age.
 Index("ix_checkpoint_threads_newest", _thread_c.updated_at, _thread_c.id)
-#: Prunes of what has expired.
+#: For prunes of expired threads.
 Index("ix_checkpoint_threads_expiry", _thread_c.expires_at, **where("expires_at IS NOT NULL"))
-#: The latest checkpoint of a namespace, and lists of it.
+#: For the latest checkpoint of a namespace, and for lists of a namespace.
 Index("ix_checkpoints_namespace", _checkpoint.thread_id, _checkpoint.namespace, _checkpoint.seq)
-#: The next number of a thread, and lists of all its namespaces.
+#: For the next number in a thread, and for lists over all its namespaces.
 Index("uq_checkpoints_seq", _checkpoint.thread_id, _checkpoint.seq, unique=True)
-#: Deletion by run.
+#: For deletion by run.
 Index("ix_checkpoints_run", _checkpoint.run_ref, _checkpoint.thread_id, **where("run_ref IS NOT NULL"))
-#: What a value is rebuilt from.
+#: For the stored values that a value is rebuilt from.
 Index(
     "uq_checkpoint_values_number",
     _value.thread_id,

@@ -15,7 +15,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class CheckpointThread(Record):
-    """Checkpoints that belong together. ``expires_at`` says when a prune may remove them all, None for never."""
+    """A thread: a series of checkpoints. A prune may remove it after ``expires_at``; None means never."""
 
     id: str
     scope: str
@@ -33,7 +33,8 @@ class CheckpointThread(Record):
 class CheckpointSummary(Record):
     """A checkpoint as lists show it, without its content, values and writes.
 
-    ``seq`` rises with each checkpoint of a thread. ``thread_id`` is the ``id`` of the `CheckpointThread`.
+    ``seq`` is its number, which rises with each checkpoint of a thread. ``thread_id`` is the ``id`` of the
+    `CheckpointThread`.
     """
 
     thread_id: str
@@ -52,7 +53,7 @@ class CheckpointSummary(Record):
 
 
 class CheckpointWrite(Record):
-    """What a task wrote to a channel after a checkpoint."""
+    """A task's write to a channel after a checkpoint. ``idx`` is its index among the task's writes."""
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -79,9 +80,9 @@ class WholeCheckpoint(CheckpointSummaryRow):
 
 
 class Checkpoint(CheckpointSummary):
-    """A whole checkpoint: its content, the version of each channel, the values of those that have one, and the writes.
+    """A whole checkpoint: its content, the version of each channel, the values of versions that have one, and writes.
 
-    The writes stand in the order of their paths, tasks and places.
+    The writes are ordered by path, task and ``idx``.
     """
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
@@ -97,7 +98,7 @@ class Checkpoint(CheckpointSummary):
 
 
 class ChannelHistory(Record):
-    """What tasks wrote to a channel after ``value``, the oldest first. Without a value they are all of its writes."""
+    """The writes to a channel after ``value``, oldest first. If ``value`` is None, they are all of its writes."""
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 

@@ -1,6 +1,6 @@
-"""Removes checkpoints of a thread. A value stays while a checkpoint names it, or needs it to rebuild another.
+"""Removing checkpoints of a thread. A value stays while a checkpoint names it, or another kept value needs it.
 
-The database decides what goes: nothing of a thread is fetched, so no call takes memory by the length of the thread.
+The database selects the rows to remove and none are fetched, so memory does not grow with the length of the thread.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from lastlight_state.errors import CorruptData
 
 
 def thread(unit: Unit, thread_id: str) -> Counter[str]:
-    """Remove a thread that is locked, with everything of it. Returns the rows by table."""
+    """Remove a locked thread with all its rows. Returns the number of removed rows by table."""
     given = {"thread_id": thread_id}
     return Counter({table: unit.change(statement, given) for table, statement in sql.REMOVE_ALL.items()})
 
 
 def of_runs(unit: Unit, thread_id: str, runs: str) -> int:
-    """Remove what these runs, a list of the statements, made in a thread that is locked. Returns how many there were.
+    """Remove the checkpoints that these runs made in a locked thread. Returns how many were removed.
 
-    Writes go with their checkpoints, and the values that nobody needs then. Raises `CorruptData` as `superseded`.
+    ``runs`` is a JSON list for the statements. The checkpoints' writes are removed too, and values that are no longer
+    needed. Raises `CorruptData` as `superseded` does.
     """
     return _removed(unit, _OF_RUNS, {"thread_id": thread_id, "runs": runs})
 
 
 def superseded(unit: Unit, thread_id: str, keep: int, from_ancestors: Collection[str]) -> int:
-    """Remove all checkpoints of a thread that is locked but for the last ``keep`` of each namespace.
+    """Remove all checkpoints of a locked thread except the last ``keep`` of each namespace. Returns how many.
 
-    An ancestor stays for a channel of ``from_ancestors``, back to the nearest one that has a value of it. Returns how
-    many were removed. Raises `CorruptData` where it cannot be read which values a checkpoint names.
+    For each channel of ``from_ancestors``, ancestors are kept back to the nearest one with a value of the channel.
+    Raises `CorruptData` if it is unreadable which values a checkpoint names.
     """
     channels = as_list([{"name": one} for one in sorted(from_ancestors)])
     return _removed(unit, _SUPERSEDED, {"thread_id": thread_id, "keep": keep, "channels": channels})
@@ -51,14 +52,14 @@ _c, _v = CHECKPOINTS.alias("c"), VALUES.alias("v")
 
 
 class _Removal(NamedTuple):
-    """The statements that remove some checkpoints of a thread: their writes first, which are found by them."""
+    """The statements that remove some checkpoints of a thread: first their writes, then the checkpoints."""
 
     writes: Statement
     checkpoints: Statement
 
 
 def _removal(numbers: sa.SelectBase) -> _Removal:
-    """Return the removal of the checkpoints of these numbers."""
+    """Return the statements that remove the checkpoints with these numbers (``seq``)."""
     these = sa.select(_c.c.namespace, _c.c.id).where(of_thread(_c), _c.c.seq.in_(numbers))
     of_these = sa.tuple_(WRITES.c.namespace, WRITES.c.checkpoint_id).in_(these)
     return _Removal(
@@ -77,7 +78,7 @@ def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
     return removed
 
 
-#: A checkpoint of which nobody can say what it names, if there is one. What is no object names nothing to `_SWEEP`.
+#: Finds a checkpoint whose ``versions`` are not a JSON object. `_SWEEP` would take it to name no values.
 _UNREADABLE = prepared(
     sa.select(_c.c.id, _c.c.versions)
     .where(of_thread(_c), kind_of(_c.c.versions).is_distinct_from(constant("object")))
@@ -86,7 +87,7 @@ _UNREADABLE = prepared(
 )
 
 
-# Which checkpoints go. They are told by their numbers, which no two of a thread share.
+# Selecting the checkpoints to remove, by their numbers, which are unique within a thread.
 
 _made = CHECKPOINTS.alias("made")
 _OF_RUNS = _removal(sa.select(_made.c.seq).where(of_thread(_made), sql.made_by_runs(_made)))
@@ -103,14 +104,14 @@ def _but_the_latest() -> sa.SelectBase:
 
 
 def _within(gone: sa.CompoundSelect[Any], *ctes: sa.CTE) -> sa.Select[Any]:
-    """Return what goes, with its CTEs inside of it: SQLite's driver counts no rows of a DELETE behind a WITH."""
+    """Return a query with its CTEs nested inside, because SQLite's driver counts no rows for ``WITH … DELETE``."""
     return sa.select(*gone.subquery("gone").c).add_cte(*ctes, nest_here=True)
 
 
 def _needed_ancestors(latest: sa.CTE) -> sa.CTE:
-    """Return for each channel of the parameter ``channels`` the ancestors of the latest, until one has a value of it.
+    """Return a recursive query: for each of ``channels``, ancestors of the latest, up to one with a value of it.
 
-    A line that comes back to itself ends there, because no row is followed twice.
+    A cycle of parents ends the recursion, because UNION follows no row twice.
     """
     channels = listed("channels")
     channel = member_of(channels.c.value, "name").label("channel")
@@ -132,14 +133,15 @@ def _needed_ancestors(latest: sa.CTE) -> sa.CTE:
 _SUPERSEDED = _removal(_but_the_latest())
 
 
-# Which values go: all but those that a checkpoint names, and those that rebuild one of these (`values.chain`).
+# Selecting the values to remove: all except those that a checkpoint names, and those needed to rebuild one of them
+# (`values.chain`).
 
 
 def _sweep() -> Statement:
-    """Return the removal of these values.
+    """Return the statement that removes the values of a thread that are no longer needed.
 
-    Outer joins keep SQLite from another order of the tables, which takes a minute for 6,000 values where it has no
-    statistics. The rows without a value that they add are no row's key.
+    Outer joins fix SQLite's order of the tables: another order takes a minute for 6,000 values if SQLite has no
+    statistics. The NULL rows that outer joins add match no key.
     """
     versions = members_of(_c.c.versions).table_valued("key", "value", name="versions")
     named = (
@@ -176,7 +178,7 @@ def _sweep() -> Statement:
     return prepared(sa.delete(VALUES).where(of_thread(VALUES), sa.tuple_(*_key(VALUES)).in_(_within(gone, named))))
 
 
-#: With the lowest bits of a number cleared, up to one of these, it is the number of one that rebuilds it.
+#: Clearing the lowest bits of a value's number below each of these powers gives the numbers that rebuild the value.
 _POWERS = [2**bit for bit in range(models.WHOLE_INTERVAL.bit_length())]
 
 

@@ -1,4 +1,4 @@
-"""The statements of checkpoints. Those about many rows get them as one parameter, so each is one statement."""
+"""The SQL statements of checkpoints. A statement about many rows gets their keys as one JSON parameter."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from lastlight_state.db.schema.indexes import LookedUp
 _t, _c, _v, _w = THREADS.c, CHECKPOINTS.c, VALUES.c, WRITES.c
 
 _HERE = sa.and_(_t.scope == bind("scope", _t.scope), _t.key == bind("key", _t.key))
-#: The thread that statements name by its key.
+#: The id of the thread with the parameters ``scope`` and ``key``, as a subquery.
 _THREAD = sa.select(_t.id).where(_HERE).scalar_subquery()
 
-#: Make the thread, or note that it has changed. It is locked then, so that one writer of a thread follows another.
+#: Insert the thread, or update its time of change. Either locks its row, so that writers of one thread take turns.
 _made = insert(THREADS).values({column.name: bind(column.name, column) for column in THREADS.columns})
 TOUCH = prepared(
     _made.on_conflict_do_update(
@@ -59,7 +59,7 @@ _touch_with = (
     .values(updated_at=later_of(_t.updated_at, bind("updated_at", _t.updated_at)))
     .returning(_t.id)
 )
-#: Note that a thread has changed that has this checkpoint, and lock it. Nothing is made.
+#: Update and lock a thread if it has this checkpoint. Inserts nothing.
 TOUCH_WITH = prepared(_touch_with, IdRow)
 GET_THREAD = prepared(sa.select(*_t).where(_HERE), CheckpointThreadRow)
 THREAD_OF = prepared(sa.select(*_t).where(_t.id == bind("thread_id", _t.id)), CheckpointThreadRow)
@@ -79,7 +79,7 @@ THREAD_LIST = Listing(
 
 
 def of_thread(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the rows of the thread with the parameter ``thread_id``."""
+    """Return the condition that a row belongs to the thread with the parameter ``thread_id``."""
     column = table.c.thread_id
     return column == bind("thread_id", column)
 
@@ -92,7 +92,7 @@ def _in_namespace(table: sa.FromClause) -> sa.ColumnElement[bool]:
 # Checkpoints.
 
 _SUMMARY = [_c[name] for name in CheckpointSummaryRow.__annotations__]
-#: The checkpoints of a namespace of the thread that is named by its key, and one of them.
+#: Conditions for the checkpoints of a namespace, and for one checkpoint, of the thread with this scope and key.
 IS_HERE = sa.and_(_c.thread_id == _THREAD, _c.namespace == bind("namespace", _c.namespace))
 IS_THIS = (IS_HERE, _c.id == bind("id", _c.id))
 
@@ -106,13 +106,13 @@ _PUT = _put.on_conflict_do_update(
     index_elements=[_c.thread_id, _c.namespace, _c.id],
     set_={name: _put.excluded[name] for name in ("parent_id", "run_ref", "format", "metadata", "versions", "body")},
 ).returning(*_SUMMARY)
-#: Store a checkpoint under the next number of its thread, or put it in the place of the one that has its id.
+#: Insert a checkpoint under the next number of its thread, or replace the checkpoint that has its id.
 PUT = prepared(_PUT, CheckpointSummaryRow)
-#: What a checkpoint and its values have in common.
+#: The columns that a checkpoint and its values share.
 _SHARED = ("thread_id", "namespace")
 LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)), IdRow)
 _LINK = sa.select(_c.thread_id, _c.parent_id).where(IS_HERE)
-#: The parent of the latest checkpoint of a namespace, or of one.
+#: The parent of the latest checkpoint of a namespace, and the parent of one checkpoint.
 LATEST_PARENT = prepared(_LINK.order_by(_c.seq.desc()).limit(number(1)), ParentRow)
 PARENT = prepared(_LINK.where(_c.id == bind("id", _c.id)), ParentRow)
 SEQ = prepared(sa.select(_c.seq).where(*IS_THIS), SeqRow)
@@ -137,12 +137,12 @@ def _threads_of_runs(*conditions: sa.ColumnElement[bool]) -> Statement[ThreadIdR
 
 
 def made_by_runs(checkpoints: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the checkpoints that the runs of the parameter ``runs`` made."""
+    """Return the condition that a checkpoint was made by one of the runs in the parameter ``runs``."""
     run_ref = checkpoints.c.run_ref
     return sa.and_(run_ref.is_not(None), run_ref.in_(sa.select(member_of(listed("runs").c.value, "id"))))
 
 
-#: The threads in which runs made checkpoints, by whether a scope is named.
+#: Statements for the threads in which runs made checkpoints, by whether a scope is given.
 THREADS_OF_RUNS = {
     False: _threads_of_runs(),
     True: _threads_of_runs(sa.exists().where(_t.id == _c.thread_id, _t.scope == bind("scope", _t.scope))),
@@ -160,19 +160,19 @@ _named = [_v[name] for name in NamedRow.__annotations__]
 
 
 def wanted(*members: str) -> Any:
-    """Return the rows of the parameter ``wanted``, with these members as texts.
+    """Return the JSON list in the parameter ``wanted`` as a table, with the named members as text columns.
 
-    Where rows of a table are looked up for them, each names the thread: a condition of its own on the thread would have
-    SQLite walk all rows of the thread, and look for each among the wanted ones.
+    Each item names the thread, for joins with tables. With a separate condition on the thread, SQLite would scan all
+    rows of the thread, and search for each among the wanted items.
     """
     each = listed("wanted")
     return sa.select(*(member_of(each.c.value, name).label(name) for name in members)).subquery("w")
 
 
-_found = VALUES.alias("found")  # by an alias, because a column of a table in a named schema says the schema, too
+_found = VALUES.alias("found")  # an alias, because columns of a table in a named schema are rendered with the schema
 _f = _found.c
 _by_version = wanted("thread", "namespace", "channel", "version")
-#: The values of versions, without their bytes.
+#: The values of the wanted versions, without their bytes.
 NAMED = prepared(
     sa.select(*(_f[name] for name in NamedRow.__annotations__)).select_from(
         LookedUp(
@@ -195,13 +195,13 @@ _known, _last, _others = (VALUES.alias(name) for name in ("known", "last", "othe
 
 
 def _of_new(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the values of the channel of a new one."""
+    """Return the condition that a stored value belongs to the channel of a new value."""
     c = table.c
     return sa.and_(c.thread_id == _new.c.thread, c.namespace == _new.c.namespace, c.channel == _new.c.channel)
 
 
 def _is_base() -> sa.ColumnElement[bool]:
-    """Return the rows that a new value is a change of, where it is stored as one: see `values.chain`."""
+    """Return the condition for the rows that a new value's change would be based on (`values.chain`)."""
     size, last = WHOLE_INTERVAL // 2, _last.c
     behind = last.number + number(1) - last.anchor
     numbers: list[sa.ColumnElement[int]] = [last.anchor]
@@ -228,7 +228,7 @@ _greatest = (
 _is_known = sa.and_(_of_new(_known), _known.c.version == _new.c.version)
 _is_last = sa.and_(_of_new(_last), _last.c.number == _greatest, _last.c.encoding != constant("same"))
 _line = LookedUp(LookedUp(_new, _known, _is_known, isouter=True), _last, _is_last, isouter=True)
-#: What there is of the channels of new values: a value of the same version, the last value, and the rows of its base.
+#: For the channel of each new value: a stored value of the same version, the last value, and the rows of its base.
 BEFORE = prepared(
     sa.select(
         _new.c.channel.label("new_channel"),
@@ -243,7 +243,7 @@ BEFORE = prepared(
 )
 
 _by_number = wanted("thread", "namespace", "channel", "number")
-#: Stored values of these numbers, in no order: to sort them would copy their bytes.
+#: The stored values with the wanted numbers, unsorted, because sorting would copy their bytes.
 STORED = prepared(
     sa.select(*(_f[name] for name in StoredRow.__annotations__)).select_from(
         LookedUp(
@@ -265,7 +265,7 @@ ADD_VALUE = prepared(sa.insert(VALUES).values({column.name: bind(column.name, co
 
 @shaped
 def put_with_values(number_of: int) -> Statement[CheckpointSummaryRow]:
-    """Return one statement that does `PUT`, and `ADD_VALUE` for ``number_of`` values, on Postgres."""
+    """Return one statement, for Postgres, that does `PUT`, and `ADD_VALUE` for ``number_of`` values."""
     rows = [
         sa.select(*(bind(_of_value(column.name, at), column) for column in VALUES.columns)) for at in range(number_of)
     ]
@@ -278,7 +278,7 @@ def _of_value(name: str, at: int) -> str:
 
 
 def values_numbered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return values as parameters of `put_with_values`."""
+    """Return the rows of values as numbered parameters of `put_with_values`."""
     return {_of_value(name, at): value for at, row in enumerate(rows) for name, value in row.items()}
 
 
@@ -286,7 +286,7 @@ def values_numbered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _or(row: Insert, *, replace: bool) -> Insert:
-    """Return an INSERT of writes of which one whose place is taken replaces the first, or is passed over."""
+    """Add a conflict clause to an INSERT of writes: replace the stored write with the same key, or keep it."""
     if not replace:
         return row.on_conflict_do_nothing()
     changed = {name: row.excluded[name] for name in ("path", "channel", "format", "body")}
@@ -294,15 +294,18 @@ def _or(row: Insert, *, replace: bool) -> Insert:
 
 
 _write = insert(WRITES).values({column.name: bind(column.name, column) for column in WRITES.columns})
-#: By what happens to one whose place is taken.
+#: Statements that insert a write, by how a stored write with the same key is handled (`models.Taken`).
 PUT_WRITE = {"keep": prepared(_or(_write, replace=False)), "replace": prepared(_or(_write, replace=True))}
-#: What each write of a call has of its own, as parameters with its number.
+#: The columns that differ between the writes of a call. Their parameters are numbered.
 OWN_OF_WRITE = ("idx", "path", "channel", "format", "body")
 
 
 @shaped
 def touch_and_put_writes(number_of: int, taken: str) -> Statement[IdRow]:
-    """Return `TOUCH_WITH` and `PUT_WRITE` for so many writes as one statement, where the database has such."""
+    """Return one statement that does `TOUCH_WITH`, and `PUT_WRITE` for ``number_of`` writes.
+
+    For databases that allow writes in CTEs.
+    """
     thread = _touch_with.cte("thread")
     rows = [
         sa.select(thread.c.id, *(bind(_numbered(column.name, at), column) for column in [*_w][1:]))
@@ -317,13 +320,13 @@ def _numbered(name: str, at: int) -> str:
 
 
 def numbered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what writes have of their own as parameters of `touch_and_put_writes`."""
+    """Return the writes' own columns as numbered parameters of `touch_and_put_writes`."""
     return {f"{name}_{at}": value for at, row in enumerate(rows) for name, value in row.items()}
 
 
 _found_writes = WRITES.alias("found_writes")
 _by_ancestor = wanted("thread", "namespace", "id", "channel")
-#: What tasks wrote to one channel after a checkpoint, for any number of both.
+#: The writes to the wanted channels after the wanted checkpoints.
 WRITES_TO = prepared(
     sa.select(*(_found_writes.c[name] for name in WriteRow.__annotations__))
     .select_from(
@@ -345,8 +348,8 @@ WRITES_TO = prepared(
 
 # Removal of whole threads.
 
-#: The tables of a thread's rows, those that refer to others first.
+#: The tables with a thread's rows. Tables that refer to others come first.
 TABLES = (WRITES, VALUES, CHECKPOINTS)
-#: By the table, the thread itself last.
+#: Statements that delete a thread's rows, by table. The thread itself comes last.
 REMOVE_ALL = {str(table.name): prepared(sa.delete(table).where(of_thread(table))) for table in TABLES}
 REMOVE_ALL[str(THREADS.name)] = prepared(sa.delete(THREADS).where(_t.id == bind("thread_id", _t.id)))

@@ -1,4 +1,4 @@
-"""The thread that a call works on: found, made and locked, and asked for its latest checkpoint."""
+"""Helpers that find, create and lock a thread, and check its latest checkpoint."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lastlight_state.errors import StaleVersion
 
 
 def touched(unit: Unit, place: Row) -> str:
-    """Return the id of the thread, made if it is new and locked in any case."""
+    """Create the thread if it does not exist, lock it in any case, and return its id."""
     [found] = unit.rows(sql.TOUCH, place)
     return found["id"]
 
 
 def locked(unit: Unit, place: Row) -> str:
-    """Return the id of the thread, and lock it until the unit ends. Raises `NotFound`."""
+    """Lock the thread until the transaction ends, and return its id. Raises `NotFound`."""
     found = unit.row(sql.LOCK, place)
     if found is None:
         raise valid.not_found(models.THREAD, (place["scope"], place["key"]))

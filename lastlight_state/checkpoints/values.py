@@ -1,10 +1,10 @@
-"""Values of channels in their rows: whole, as the change since one before, or the same as one before.
+"""Storing and rebuilding channels' values. A value is stored whole, as a change against an earlier value, or as equal.
 
-The values of a channel are numbered, and ``anchor`` is the number of the whole one that a value is rebuilt from. The
-k-th behind it is a change against the one whose k has the lowest bit cleared: 7 against 6, 6 against 4, 4 against 0.
-So a value takes at most seven rows, which are known by their numbers, and no more than about twice its bytes; and what
-grows a little with each step is stored with the logarithm of the interval instead of its length. A value that equals
-the last one has a row without bytes.
+The values of a channel are numbered, and ``anchor`` is the number of the whole value that a value is rebuilt from. The
+k-th value after the anchor is a change against the value whose k has the lowest bit cleared: 7 against 6, 6 against 4,
+4 against 0. So rebuilding a value reads at most seven rows, whose numbers are known, and at most about twice its bytes.
+For a value that grows a little with each step, storage grows with the logarithm of the interval, not with its length. A
+value that equals the channel's last value has a row without bytes.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from lastlight_state.errors import AlreadyExists, CorruptData
 
 _log = logging.getLogger("lastlight_state.checkpoints")
 
-#: A namespace, a channel and a version.
+#: The key of a value within a thread: namespace, channel and version.
 Name: TypeAlias = tuple[str, str, str]
-#: A namespace and a channel.
+#: The key of a channel within a thread: namespace and channel.
 Line: TypeAlias = tuple[str, str]
-#: The stored rows of a channel by their numbers, or why one cannot be read.
+#: The stored rows of a channel by number. An unreadable row is represented by its error.
 Stored: TypeAlias = Mapping[int, "StoredRow | CorruptData"]
 
 
 _NAME = ("thread_id", "namespace", "channel", "version")
-#: What a row of `statements.BEFORE` says besides a row of the base: its number is the last of these.
+#: The columns of `statements.BEFORE` that describe the channel, and last the number of the base row.
 _BEFORE = ("new_channel", "known_format", "known_digest", "last_number", "last_anchor", "last_digest", "number")
 
 
 class Last(NamedTuple):
-    """The last value of a channel."""
+    """The last stored value of a channel: its number, its anchor's number, and its SHA-256."""
 
     number: int
     anchor: int
@@ -50,7 +50,7 @@ class Last(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What there is of a channel: format and digest under the new version, the last value, and the rows of its base."""
+    """The stored facts of a channel before a put: format and digest of the new version, last value, and base rows."""
 
     known: tuple[str, str] | None
     last: Last | None
@@ -58,12 +58,12 @@ class Before(NamedTuple):
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 of bytes, in hex."""
+    """Return the SHA-256 checksum of bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def chain(anchor: int, number: int) -> list[int]:
-    """Return the numbers of the values that one is rebuilt from, the whole one first and itself last."""
+    """Return the numbers of the values from which value ``number`` is rebuilt: the whole one first, itself last."""
     found = [number]
     while (behind := found[-1] - anchor) > 0:
         found.append(anchor + (behind & (behind - 1)))
@@ -79,9 +79,9 @@ def new_rows(
     *,
     keep: bool = False,
 ) -> list[Row]:
-    """Return the rows of the values of these channels that are to be stored, in a thread that is locked.
+    """Return the rows to insert for new values of channels, in a locked thread.
 
-    A version that has its value already keeps it. Raises `AlreadyExists` where that is another one, unless ``keep``.
+    A version that has a value already gets no row. Raises `AlreadyExists` if that value differs, unless ``keep``.
     """
     digests = {channel: digest(value.data) for channel, value in values.items()}
     place = {"thread": thread_id, "namespace": namespace}
@@ -103,7 +103,7 @@ def new_rows(
 
 
 def add(unit: Unit, rows: Sequence[Row]) -> None:
-    """Store these rows of values."""
+    """Insert the given rows of values."""
     if len(rows) == 1:
         unit.change(sql.ADD_VALUE, rows[0])
     elif rows:
@@ -111,7 +111,10 @@ def add(unit: Unit, rows: Sequence[Row]) -> None:
 
 
 def read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
-    """Return the values of those of these versions that have one, and the errors of those that cannot be rebuilt."""
+    """Read the values of the named versions. Returns the values, and the errors of those that cannot be rebuilt.
+
+    A version without a value is left out.
+    """
     rows = _named(unit, thread_id, names)
     numbers: dict[Line, set[int]] = defaultdict(set)
     for row in rows:
@@ -123,7 +126,7 @@ def read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name
 def rebuilt(
     rows: Iterable[NamedRow], stored: Mapping[Line, Stored]
 ) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
-    """Return the values of these rows, made of the stored ones, and the errors of those that cannot be rebuilt."""
+    """Rebuild values from stored rows. Returns the values, and the errors of those that cannot be rebuilt."""
     made: dict[tuple[Line, int], bytes | CorruptData] = {}
     found, damaged = {}, {}
     for row in rows:
@@ -151,12 +154,12 @@ def _line(row: NamedRow | StoredRow) -> Line:
 
 
 def _before(unit: Unit, given: Row) -> dict[str, Before]:
-    """Return what there is of the channels of new values."""
+    """Read the stored facts of the channels of new values, by channel."""
     found: dict[str, Before] = {}
     try:
         for row in unit.rows(sql.BEFORE, given):
             _note(found, [*itemgetter(*_BEFORE)(row)], cast(StoredRow, row))
-    except CorruptData:  # rare: then each row by itself
+    except CorruptData:  # rare: then read row by row
         found, several = {}, unit.readable(sql.BEFORE, given)
         for at, one in enumerate(several.rows):
             seen = several.columns(at, _BEFORE)
@@ -185,7 +188,7 @@ def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedRow]:
 
 
 def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -> Mapping[Line, Stored]:
-    """Return the stored rows of these numbers, as far as there are any."""
+    """Read the stored rows with these numbers, by channel and number. Missing rows are left out."""
     found: dict[Line, dict[int, StoredRow | CorruptData]] = defaultdict(dict)
     wanted = [
         {"thread": thread_id, "namespace": namespace, "channel": channel, "number": number}
@@ -198,7 +201,7 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
     try:
         for row in unit.rows(sql.STORED, given):
             found[_line(row)][row["number"]] = row
-    except CorruptData:  # rare: then each row by itself
+    except CorruptData:  # rare: then read row by row
         several = unit.readable(sql.STORED, given)
         for at, one in enumerate(several.rows):
             if not isinstance(one, CorruptData):
@@ -209,7 +212,7 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
 
 
 def _encoded(channel: str, data: bytes, sha256: str, before: Before) -> Row:
-    """Return how a value is stored behind the last one of its channel."""
+    """Return number, anchor, encoding and body of a new value, which follows the channel's last value."""
     last = before.last
     if last is None:
         return {"number": 0, "anchor": 0, "encoding": "whole", "body": data}
@@ -232,7 +235,10 @@ def _size(row: StoredRow | CorruptData) -> int:
 
 
 def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | None:
-    """Return the value of the last of these numbers, None where the rows do not give it, or why one cannot be read."""
+    """Rebuild the value of the last of these numbers. Returns None if rows are missing or do not fit together.
+
+    Returns the error of an unreadable row.
+    """
     found: list[bytes] = []
     for number in numbers:
         row = stored.get(number)

@@ -1,7 +1,7 @@
-"""Whole checkpoints with their values and writes, read by one statement, which sees one moment.
+"""Reading whole checkpoints, with their values and writes, by one statement and so from one snapshot.
 
-Its rows are of four kinds: checkpoints, the values that they name without their bytes, the stored rows that those are
-rebuilt from, each once, and writes. A row has the columns of all tables, and NULL in those of others.
+The statement returns rows of four kinds: checkpoints; the values that they name, without bytes; the stored rows from
+which these values are rebuilt, each once; and writes. Every row has the columns of all tables, NULL for other kinds.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from lastlight_state.db.schema.indexes import LookedUp
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 
-#: A namespace and the id of a checkpoint.
+#: The key of a checkpoint within a thread: its namespace and id.
 Place = tuple[str, str]
 
-# The statement.
+# The statement that reads whole checkpoints.
 
 _CHECKPOINT, _VALUE, _STORED, _WRITE = "checkpoint", "value", "stored", "write"
-#: The columns of each table that a row has, behind a letter that stands for the table.
+#: The columns of each table in the result, by a letter that stands for the table and prefixes its columns.
 _SHOWN = {
     "c": [*WholeRow.__annotations__],
     "v": [column.name for column in VALUES.columns],
     "w": [*WriteRow.__annotations__],
 }
-#: By the letter, the names of columns and what rows of the statement call them.
+#: For each letter, pairs of a column's name and its label in the result.
 _LABELS = {letter: [(name, f"{letter}_{name}") for name in names] for letter, names in _SHOWN.items()}
 
 
 def _of_kind(kind: str, letter: str, table: sa.FromClause, without: Sequence[str] = ()) -> sa.Select[Any]:
-    """Return a SELECT of rows of one kind, which have the columns of one table but those ``without``."""
+    """Return a SELECT for rows of one kind: with one table's columns except ``without``, and NULL for all others."""
     shown = [
         (table.c[name] if one == letter and name not in without else sa.null()).label(f"{one}_{name}")
         for one, names in _SHOWN.items()
@@ -53,14 +53,14 @@ def _of_kind(kind: str, letter: str, table: sa.FromClause, without: Sequence[str
 
 
 def _no_rows() -> sa.Select[Any]:
-    """Return a SELECT without rows, whose columns say of which type those of the others are."""
+    """Return a SELECT without rows. As the first of the UNION, it gives the columns their types."""
     tables = {"c": CHECKPOINTS.alias("c"), "v": VALUES.alias("v"), "w": WRITES.alias("w")}
     shown = [tables[one].c[name].label(f"{one}_{name}") for one, names in _SHOWN.items() for name in names]
     return sa.select(constant("none").label("kind"), *shown).where(sa.false())
 
 
 def _reading(checkpoints: sa.Select[Any]) -> Statement:
-    """Return the statement for these checkpoints, which are given with their versions."""
+    """Return the statement that reads whole the checkpoints that the query ``checkpoints`` selects."""
     asked = checkpoints.cte("asked")
     named = _named(asked)
     one, stored, write = CHECKPOINTS.alias("one"), VALUES.alias("stored"), WRITES.alias("write")
@@ -80,14 +80,14 @@ def _reading(checkpoints: sa.Select[Any]) -> Statement:
 
 
 def _is_of(table: sa.FromClause, asked: sa.FromClause, column: str) -> sa.ColumnElement[bool]:
-    """Return the rows of a table that belong to the checkpoints that are asked for."""
+    """Return the condition that a table's row belongs to one of the requested checkpoints."""
     return sa.and_(
         table.c.thread_id == asked.c.thread_id, table.c.namespace == asked.c.namespace, table.c[column] == asked.c.id
     )
 
 
 def _named(asked: sa.CTE) -> sa.CTE:
-    """Return the values of the versions that checkpoints name, each once, without their bytes."""
+    """Return a query for the values of the versions that checkpoints name, each once, without their bytes."""
     value = VALUES.alias("value")
     versions = members_of(asked.c.versions).table_valued("key", "value", name="version")
     pairs = (
@@ -107,7 +107,7 @@ def _named(asked: sa.CTE) -> sa.CTE:
 
 
 def _numbers(named: sa.CTE) -> sa.Subquery:
-    """Return the numbers of the rows that values are rebuilt from, as `values.chain` does, each once."""
+    """Return a query for the numbers of the rows from which values are rebuilt (as in `values.chain`), each once."""
     sizes = [2**power for power in range(models.WHOLE_INTERVAL.bit_length())]
     cut = sa.union_all(*(sa.select(number(size).label("size")) for size in sizes)).subquery("cut")
     behind = (named.c.number - named.c.anchor) // cut.c.size * cut.c.size
@@ -121,21 +121,21 @@ def _versions(checkpoints: sa.FromClause) -> sa.Select[Any]:
 
 
 def _these() -> sa.Select[Any]:
-    """Return the checkpoints of the parameter ``wanted``."""
+    """Return a query for the checkpoints that are listed in the parameter ``wanted``."""
     named, found = sql.wanted("thread_id", "namespace", "id"), CHECKPOINTS.alias("found")
     return _versions(found).select_from(LookedUp(named, found, _is_of(found, named, "id")))
 
 
 _latest = _versions(CHECKPOINTS).where(sql.IS_HERE).order_by(CHECKPOINTS.c.seq.desc()).limit(number(1))
-#: One checkpoint, the latest of a namespace, or those of the parameter ``wanted``.
+#: Statements for one checkpoint, for the latest of a namespace, and for those in the parameter ``wanted``.
 GET, LATEST, THESE = map(_reading, (_versions(CHECKPOINTS).where(*sql.IS_THIS), _latest, _these()))
 
 
-# What is made of its rows.
+# Building checkpoints from the rows of the statement.
 
 
 class _Parts(NamedTuple):
-    """The rows of some checkpoints by their kinds, or why one cannot be read."""
+    """The rows of some checkpoints, by kind. An unreadable row is represented by its error."""
 
     checkpoints: dict[Place, WholeRow | CorruptData]
     named: list[Any]
@@ -145,7 +145,7 @@ class _Parts(NamedTuple):
 
 
 def page(unit: Unit, found: Page[CheckpointSummaryRow]) -> Page[Checkpoint]:
-    """Return these checkpoints of one thread whole, as far as they are there."""
+    """Return a page of whole checkpoints for a page of summaries from one thread. Deleted ones are left out."""
     wanted = [{name: row[name] for name in ("thread_id", "namespace", "id")} for row in found.items]
     made = read(unit, THESE, {"wanted": as_list(wanted)}) if wanted else {}
     places = ((row["namespace"], row["id"]) for row in found.items)
@@ -154,7 +154,7 @@ def page(unit: Unit, found: Page[CheckpointSummaryRow]) -> Page[Checkpoint]:
 
 
 def read(unit: Unit, statement: Statement, given: Row) -> dict[Place, Checkpoint | CorruptData]:
-    """Return the checkpoints that a statement of this module finds, or why one cannot be read."""
+    """Run a statement of this module, and return its checkpoints by namespace and id, or an error in place of one."""
     parts = _parts(unit, statement, given)
     found, damaged = values.rebuilt(parts.named, parts.stored)
     made: dict[Place, Checkpoint | CorruptData] = {}
@@ -169,7 +169,7 @@ def _parts(unit: Unit, statement: Statement, given: Row) -> _Parts:
     try:
         for row in unit.rows(statement, given):
             _sort(parts, row)
-    except CorruptData:  # rare: then each row by itself
+    except CorruptData:  # rare: then read row by row
         parts = _Parts({}, [], defaultdict(dict), defaultdict(list), {})
         several = unit.readable(statement, given)
         for at, one in enumerate(several.rows):
@@ -197,7 +197,7 @@ def _only(letter: str, row: Row) -> Row:
 
 
 def _sort_damaged(parts: _Parts, error: CorruptData, columns: Any) -> None:
-    """Put an error in the place of what cannot be read. Raises the error where that place cannot be read either."""
+    """Record the error of an unreadable row under the row's key. Raises the error if the key is unreadable too."""
     [kind] = columns("kind")
     if kind == _STORED and (place := columns("v_namespace", "v_channel", "v_number")) is not None:
         parts.stored[place[0], place[1]][place[2]] = error
@@ -210,7 +210,7 @@ def _sort_damaged(parts: _Parts, error: CorruptData, columns: Any) -> None:
 
 
 def _damage(row: WholeRow, damaged: Mapping[values.Name, CorruptData]) -> CorruptData | None:
-    """Return why the values of a checkpoint cannot be read, if so."""
+    """Return the error that makes a checkpoint's versions or values unreadable, or None."""
     if row["versions"] is None:  # JSON null
         return CorruptData(str(CHECKPOINTS.name), row["id"], "versions")
     named = ((row["namespace"], *one) for one in row["versions"].items()) if damaged else ()
