@@ -1,4 +1,4 @@
-"""States: values by scope and key, JSON or bytes, each with a version to compare and set by."""
+"""States: a key-value store of JSON or bytes, by scope and key, with versions for compare-and-set."""
 
 from __future__ import annotations
 

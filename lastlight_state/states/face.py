@@ -1,8 +1,8 @@
-"""States: values by key within a scope, for what a program keeps and changes in place.
+"""States: a key-value store within scopes, for data that a program keeps and changes in place.
 
-A scope is a name of the caller's for what belongs together: an application, a user, a session, a namespace. A value is
-JSON or bytes. Each write gives it another version, so that whoever read it can write only what nobody else changed
-meanwhile. One that has expired counts as not there.
+A scope is the caller's name for a group of keys: an application, a user, a session, a namespace. A value is JSON or
+bytes. Each write gives the value a new version. So a reader can write on the condition that nobody else has changed the
+value in the meantime. An expired value counts as missing.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from lastlight_state.states import statements as sql
 from lastlight_state.states.models import STATES
 from lastlight_state.states.records import REMOVED, State, StateSummary
 
-#: What `NotFound` calls a state.
+#: The kind of record that `NotFound` names.
 STATE = "state"
-#: The most keys of one call, and the most bytes of its values together.
+#: Most keys of one call, and most bytes of all its values together.
 MANY, TOGETHER_BYTES = 10_000, 128 * 1024 * 1024
 
 _MOST = limits_of(STATES)
 _SCALARS = (str, int, float, bool, type(None))
-#: More characters of four bytes than a key or a scope can have.
+#: More four-byte characters than a key or a scope can have.
 _LONGEST = 300
 _LAST, _BEFORE_SURROGATES, _BEHIND_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
 
 
 class _Change(NamedTuple):
-    """What is to happen to a key: its new row, None for a removal, and the version that it must have."""
+    """A change of a key: the new row (None for a removal), and the version that the stored state must have."""
 
     key: str
     row: Row | None
@@ -59,11 +59,11 @@ class States(Repository):
         ttl: timedelta | None = None,
         user: str | None = None,
     ) -> StateSummary:
-        """Put a value, JSON or bytes, in the place of the one that is there.
+        """Store a value, JSON or bytes, under a key. A stored value is replaced.
 
-        With ``expected`` that must have this version, or there must be none for None: else `StaleVersion`. ``ttl`` is
-        how long the state lives from now on, and ``user`` whose it is, for erasure; without them both stay. Raises
-        `InvalidValue` and `PayloadTooLarge`.
+        ``expected`` is the version that the stored state must have, None if there must be none; otherwise
+        `StaleVersion` is raised. ``ttl`` is the time to live from now on, ``user`` the owner, for erasure; if not
+        given, both stay. Raises `InvalidValue` and `PayloadTooLarge`.
         """
         common = self._common(scope, ttl, user)
         change = _change(common, key, value, expected)
@@ -80,10 +80,10 @@ class States(Repository):
         ttl: timedelta | None = None,
         user: str | None = None,
     ) -> dict[str, str]:
-        """Put many values, and remove the keys whose value is ``REMOVED``: all of it or nothing. Other keys stay.
+        """Store many values, and remove the keys whose value is ``REMOVED``, all or nothing. Other keys stay.
 
-        Returns the version of each key that was put, which is one for all of them. ``expected`` names versions that
-        some of the keys must have, as in `put`; a key that is to be removed may be gone already. Raises as `put`.
+        Returns the version of each stored key; all keys of a call get the same version. ``expected`` maps keys to
+        required versions, as in `put`; a key to remove may be missing already. Raises the errors of `put`.
         """
         common = self._common(scope, ttl, user)
         drafts = _changes(common, changes, expected)
@@ -109,9 +109,9 @@ class States(Repository):
         return self._find_as(State.of, sql.GET, self._sought(key, scope))
 
     def find_many(self, keys: Collection[str], *, scope: str = "") -> dict[str, State]:
-        """Return those of these keys that are there, in the given order, by one statement.
+        """Return the stored states of the given keys, by key, in the given order, with one statement.
 
-        One that cannot be read is passed over and logged; `get` names it.
+        Missing keys are left out. An unreadable state is logged and left out; `get` raises its error.
         """
         valid.at_most("keys", listed := valid.several("keys", keys), MANY)
         name = valid.sought("scope", scope)
@@ -134,11 +134,12 @@ class States(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[StateSummary]:
-        """Return a page of states without their values, by scope and key: all, or those that pass these filters.
+        """Return a page of states without their values, ordered by scope and key.
 
-        ``scope`` is a scope and ``under`` the beginning of scopes; ``prefix`` is the beginning of keys. ``where`` are
-        members that a value must have, with texts, numbers, flags or None: a walk along the list, as for ``user``, and
-        for ``prefix`` without a scope. A store with a codec refuses ``where``; one without passes over sealed values.
+        ``scope`` selects one scope, ``under`` all scopes with this prefix, ``prefix`` all keys with this prefix.
+        ``where`` has keys and values (text, numbers, flags or None) that a JSON value must contain. ``where``,
+        ``user``, and ``prefix`` without a scope need a scan of the list. A store with a codec refuses ``where``; a
+        store without one leaves out sealed values.
         """
         given = self._filters(scope, under, prefix, user, where)
         return self._page_as(sql.LIST, StateSummary.of, given, limit, page_token, also=self._at())
@@ -154,21 +155,21 @@ class States(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[State]:
-        """Return a page of states with their values, as `list`."""
+        """Return a page of states with their values, selected as in `list`."""
         given = self._filters(scope, under, prefix, user, where)
         return self._page_as(sql.ITEMS, State.of, given, limit, page_token, also=self._at())
 
     def scopes(self, *, under: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[str]:
-        """Return a page of the scopes that have keys, or of those that begin with ``under``: a walk along all keys."""
+        """Return a page of the scopes that have keys, or of those with the prefix ``under``. Scans all keys."""
         given = self._filters(None, under, None, None, None)
         return self._page_as(sql.SCOPES, lambda row: row["scope"], given, limit, page_token, also=self._at())
 
     def expire(
         self, key: str, at: datetime | None, *, scope: str = "", expected: str | UnsetType = UNSET
     ) -> StateSummary:
-        """Set when a state expires, None for never. Its version stays.
+        """Set when a state expires, None for never. The state keeps its version.
 
-        With ``expected`` one of another version stays as it is, and is `StaleVersion`. Raises `NotFound`.
+        Raises `NotFound`, and `StaleVersion` if the state does not have the version ``expected``.
         """
         version = expected if expected is UNSET else valid.identifier("expected", expected)
         end = None if at is None else aware_utc("at", at)
@@ -183,10 +184,10 @@ class States(Repository):
         raise StaleVersion(STATE, (scope, key), expected=version, found=other.version)
 
     def remove(self, key: str, *, scope: str = "", expected: str | UnsetType = UNSET) -> bool:
-        """Remove a state. Returns True if it was there.
+        """Remove a state. Returns True if it existed.
 
-        With ``expected`` one of another version stays, and is `StaleVersion`. False also where this very call removed
-        it, and was repeated because the answer to its commit got lost.
+        Raises `StaleVersion` if the state does not have the version ``expected``. Also returns False if this call
+        removed the state, but was retried because the answer to its commit was lost.
         """
         sought = self._sought(key, scope)
         common = {**self._common("", None, None), **sought}
@@ -194,29 +195,29 @@ class States(Repository):
         return self._writing(lambda unit: _remove(unit, common, change), repeatable=True)
 
     def clear(self, scope: str, *, prefix: str = "") -> int:
-        """Remove all states of a scope, or those whose keys have this beginning, in one statement.
+        """Remove all states of a scope, or those whose keys have this prefix, in one statement.
 
-        Returns how many rows there were, also of states that had expired; 0 after an answer that got lost, as `remove`.
+        Returns the number of removed rows, expired states included. Returns 0 after a retry, as `remove` returns False.
         """
         given = {"scope": valid.sought("scope", scope), **_range("prefix", prefix)}
         return self._once(lambda unit: unit.change(sql.CLEAR[bool(prefix)], given), repeatable=True)
 
     def state_of(self, state_id: str) -> State:
-        """Return the state of an ``id``, as plans name it, also one that has expired. Raises `NotFound`."""
+        """Return the state with this internal id, which plans of prunes name, even if expired. Raises `NotFound`."""
         return self._one_as(State.of, sql.GET_OF, {"id": valid.sought("state_id", state_id)}, kind=STATE, key=state_id)
 
     def _bodies(self, under: str) -> Callable[[Values], FoundRows[sql.BodyRow]]:
-        """Return a function that reads the bytes of scopes that begin with ``under``, behind a scope and a key.
+        """Return a function that reads the bytes of states in scopes with the prefix ``under``, after a scope and key.
 
-        For the searches of adapters: in the order of lists, with no other column.
+        For searches of adapters: ordered by scope and key, without other columns.
         """
         given = {**_range("under", under), **self._at()}
         return lambda values: self._reading(lambda unit: unit.readable(sql.BODIES, {**given, **values}))
 
     def _latest(self, under: str, limit: int) -> Sequence[StateSummary]:
-        """Return the states of scopes that begin with ``under`` that were changed last, for the searches of adapters.
+        """Return the last changed ``limit`` states in scopes with the prefix ``under``, for searches of adapters.
 
-        All of them are compared, and as many as the limit kept.
+        Needs a scan of all states in these scopes.
         """
         given = {**_range("under", under), **self._at()}
         return self._reading(lambda unit: [*map(StateSummary.of, unit.first_sound(sql.LATEST, given, limit))])
@@ -239,7 +240,7 @@ class States(Repository):
         }
 
     def _common(self, scope: Any, ttl: Any, user: Any) -> Row:
-        """Return what the rows of one call have in common."""
+        """Return the columns that all rows of one call share."""
         now = self._now()
         return {
             "scope": valid.content("scope", scope, _MOST.scope),
@@ -253,7 +254,7 @@ class States(Repository):
 
 
 def _changes(common: Row, given: Any, expected: Any) -> list[_Change]:
-    """Return the changes of one call in the order of their keys, so that two calls never wait for one another."""
+    """Check the changes of one call, and return them ordered by key, so that two calls cannot deadlock."""
     named = valid.group("changes", given, Mapping)  # type: ignore[type-abstract]
     versions = {} if expected is None else valid.group("expected", expected, Mapping)  # type: ignore[type-abstract]
     valid.at_most("changes", named, MANY)
@@ -284,7 +285,7 @@ def _change(common: Row, key: Any, value: Any, expected: Any, *, where: str = "v
 
 
 def _removable(expected: Any) -> Any:
-    """Return the version that a state must have which is removed."""
+    """Check the version that a state to remove must have, and return it. UNSET means any version."""
     if expected is None:
         raise InvalidValue("expected", "must be a version: what is not there cannot be removed")
     return expected if expected is UNSET else valid.identifier("expected", expected)
@@ -300,13 +301,13 @@ def _put(unit: Unit, common: Row, change: _Change) -> StateSummary:
     if stored_or_none is not None:
         return stored_or_none
     found = _found(unit, common, change)
-    if found is None or found.version != common["version"]:  # else this very call has been committed already
+    if found is None or found.version != common["version"]:  # else an earlier attempt of this call was committed
         raise _stale(common, change, found)
     return found
 
 
 def _remove(unit: Unit, common: Row, change: _Change) -> bool:
-    """Remove a key. Return True if it was there."""
+    """Remove a state. Returns True if it existed and had not expired."""
     given = {**common, "key": change.key, "expected": change.expected}
     removed = unit.row(sql.REMOVE if change.expected is UNSET else sql.REMOVE_VERSION, given)
     if removed is None and change.expected is not UNSET and (found := _found(unit, common, change)) is not None:
@@ -334,7 +335,10 @@ def _end(now: datetime, ttl: Any) -> datetime | None:
 
 
 def _range(name: str, prefix: Any) -> Row:
-    """Return the first text with this beginning, and the first behind all of them, in the order of code points."""
+    """Return a range of texts with this prefix, as parameters: its first text, and the first text after it.
+
+    Texts are ordered by code points.
+    """
     first = valid.sought(name, prefix)
     kept = first.rstrip(_LAST)
     if not kept:
@@ -347,7 +351,7 @@ def _range(name: str, prefix: Any) -> Row:
 
 
 def _members(given: Any) -> str | None:
-    """Return what a value must have, as JSON; None for nothing."""
+    """Check the filter ``where`` on values, and return it as JSON text. None means no filter."""
     if given is None or valid.group("where", given, dict) == {}:
         return None
     for name, value in given.items():

@@ -21,12 +21,12 @@ from lastlight_state.db.schema.declarations import (
 from lastlight_state.db.schema.indexes import where
 from lastlight_state.db.schema.sealing import Binding
 
-#: What a sealed value is bound to: the id of the row is not known where one is replaced.
+#: The columns that a sealed value is bound to. Not the row's id, which is unknown when a value is replaced.
 _PLACE = ("scope", "key")
 
 
 class StateModel(Base):
-    """A value, JSON or bytes, by a key within a scope. One that has expired counts as not there."""
+    """A value, JSON or bytes, by a key within a scope. An expired value counts as missing."""
 
     __tablename__ = "states"
     __table_args__ = (
@@ -47,12 +47,12 @@ class StateModel(Base):
     updated_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
     user: Mapped[str | None] = person_column(256)
-    #: Large ones come last, so that SQLite reads the others without them. NULL where the value is bytes.
+    #: Large columns come last, so that SQLite can read the other columns without them. NULL if the value is bytes.
     value: Mapped[Any] = json_column(8 * MIB, personal=True, sealed=Binding("states.value", _PLACE), nullable=True)
     body: Mapped[bytes | None] = bytes_column(most=64 * MIB, personal=True, sealed=Binding("states.body", _PLACE))
 
 
 STATES = table_of(StateModel)
 
-#: Prunes of what has expired.
+#: For prunes of expired states.
 Index("ix_states_expiry", STATES.c.expires_at, **where("expires_at IS NOT NULL"))

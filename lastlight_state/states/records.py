@@ -1,4 +1,4 @@
-"""Records of states, and what stands for a removal among changes."""
+"""Records of states, and the marker `REMOVED` for a removal among changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Removed(Enum):
         return "REMOVED"
 
 
-#: Among the changes of ``states.merge``: the key is to be removed. None is a value.
+#: A marker in the changes of ``states.merge`` for a key to remove. None would be a value.
 REMOVED: Final = _Removed.REMOVED
 RemovedType = Literal[_Removed.REMOVED]
 
@@ -40,8 +40,8 @@ class StateSummaryRow(TypedDict):
 class StateSummary(Record):
     """A state without its value.
 
-    ``version`` is a text that each write changes: compare it for equality alone. After ``expires_at`` the state counts
-    as not there, and a prune may remove it; None means never.
+    ``version`` is a text that each write changes; compare versions only for equality. After ``expires_at`` the state
+    counts as missing, and a prune may remove it; None means never.
     """
 
     id: str
@@ -59,7 +59,7 @@ class StateSummary(Record):
 
 
 class State(StateSummary):
-    """A value with what is known of it: bytes where bytes were put, else what JSON holds."""
+    """A state with its value: bytes if bytes were put, else a decoded JSON value."""
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 

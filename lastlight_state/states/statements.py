@@ -1,4 +1,4 @@
-"""The statements of states. One that has expired is passed over, and replaced as if it were not there."""
+"""The SQL statements of states. An expired state is not returned, and is replaced as if it did not exist."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _is_valid(table: Any) -> sa.ColumnElement[bool]:
 
 _VALID = _is_valid(STATES)
 
-# Writes. Those of one call get one version, one time, and one expiry.
+# Writes. All rows of one call get the same version, time and expiry.
 
 _new = insert(STATES).values({column.name: bind(column.name, column) for column in STATES.columns})
 _given = _new.excluded
@@ -80,11 +80,11 @@ def _putting(where: sa.ColumnElement[bool] | None) -> Statement[StateSummaryRow]
     return prepared(stored.returning(*_SUMMARY), StateSummaryRow)
 
 
-#: Put a value, whatever is there.
+#: Store a value, whether the key exists or not.
 PUT = _putting(None)
-#: Put a value where none is.
+#: Store a value if the key does not exist or has expired.
 ADD = _putting(_IS_OVER)
-#: Put a value in the place of the one with the version ``expected``.
+#: Replace a value that has the version ``expected``.
 REPLACE = prepared(
     sa.update(STATES)
     .where(_HERE, _c.version == bind("expected", _c.version), _VALID)
@@ -102,7 +102,10 @@ REPLACE = prepared(
 
 
 def _expiring(*also: sa.ColumnElement[bool]) -> Statement[StateSummaryRow]:
-    """Return what sets an expiry. A state that has expired at that very time is found by a call that is repeated."""
+    """Return a statement that sets when a state expires.
+
+    It also matches a state that has expired at exactly this time, for a call that is retried after its commit.
+    """
     end = bind("expires_at", _c.expires_at)
     changed = sa.update(STATES).where(_HERE, *also, sa.or_(_VALID, _c.expires_at == end)).values(expires_at=end)
     return prepared(changed.returning(*_SUMMARY), StateSummaryRow)
@@ -110,10 +113,10 @@ def _expiring(*also: sa.ColumnElement[bool]) -> Statement[StateSummaryRow]:
 
 #: Set when a state expires.
 EXPIRE = _expiring()
-#: Set when the one with the version ``expected`` expires.
+#: Set when a state with the version ``expected`` expires.
 EXPIRE_VERSION = _expiring(_c.version == bind("expected", _c.version))
 REMOVE = prepared(sa.delete(STATES).where(_HERE).returning(_c.expires_at), ExpiryRow)
-#: Remove the one with the version ``expected``.
+#: Remove a state that has the version ``expected``.
 REMOVE_VERSION = prepared(
     sa.delete(STATES).where(_HERE, _c.version == bind("expected", _c.version), _VALID).returning(_c.expires_at),
     ExpiryRow,
@@ -123,14 +126,14 @@ REMOVE_VERSION = prepared(
 
 SUMMARY = prepared(sa.select(*_SUMMARY).where(_HERE, _VALID), StateSummaryRow)
 GET = prepared(sa.select(*_WHOLE).where(_HERE, _VALID), StateRow)
-#: By its id, also one that has expired.
+#: A state by its internal id, even if expired.
 GET_OF = prepared(sa.select(*_WHOLE).where(_c.id == bind("id", _c.id)), StateRow)
 
 _wanted = listed("wanted")
 _by_key = sa.select(
     member_of(_wanted.c.value, "scope").label("scope"), member_of(_wanted.c.value, "key").label("key")
 ).subquery("w")
-#: Those of several keys that are there.
+#: The stored states of several keys.
 GET_MANY = prepared(
     sa.select(*_WHOLE)
     .select_from(_by_key)
@@ -141,7 +144,7 @@ GET_MANY = prepared(
 
 
 def _between(name: str, column: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Return whether the text stands in the range of a prefix, which has an end of its own (`face`)."""
+    """Return the condition that a text has a prefix: it lies in the range that ``_range`` of `face` computes."""
     return sa.and_(column >= bind(f"{name}_first", column), column < bind(f"{name}_end", column))
 
 
@@ -166,10 +169,10 @@ _before = STATES.alias("before")
 _is_first = ~sa.exists(
     sa.select(number(1)).where(_before.c.scope == _c.scope, _before.c.key < _c.key, _is_valid(_before))
 )
-#: Scopes, each by its first key.
+#: Scopes, each found by its first key.
 SCOPES: Listing[ScopeRow] = _list("states.scopes", [_c.scope, _c.key], ScopeRow, _is_first)
 
-#: The bytes of states of a range of scopes, behind a scope and a key.
+#: The bytes of states in a range of scopes, after a scope and key.
 BODIES = prepared(
     sa.select(_c.scope, _c.key, _c.body)
     .where(
@@ -182,7 +185,7 @@ BODIES = prepared(
     BodyRow,
 )
 
-#: Those of a range of scopes that were changed last.
+#: The last changed states in a range of scopes.
 LATEST = prepared(
     sa.select(*_SUMMARY)
     .where(_between("under", _c.scope), _VALID)
@@ -192,7 +195,7 @@ LATEST = prepared(
 )
 
 _in_scope = _c.scope == bind("scope", _c.scope)
-#: Remove what is in a scope, whole or by a prefix; what has expired, too.
+#: Remove the states of a scope, by whether a prefix of keys is given. Removes expired states too.
 CLEAR = {
     True: prepared(sa.delete(STATES).where(_in_scope, _between("prefix", _c.key))),
     False: prepared(sa.delete(STATES).where(_in_scope)),
