@@ -1,4 +1,4 @@
-"""Chat sessions, at most one active per conversation key, and their messages."""
+"""Chat sessions and their messages. Each conversation key has at most one active session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ public(
 class Messaging(Face):
     """``store.messaging``"""
 
-    #: Stretches of conversation, at most one active per user and place.
+    #: Chat sessions: at most one is active per user and place.
     sessions: Part[Sessions] = Part("lastlight_state.messaging.sessions.Sessions")
-    #: Messages of sessions, in the order in which they were stored.
+    #: Messages of chat sessions, in the order in which they were stored.
     messages: Part[Messages] = Part("lastlight_state.messaging.messages.Messages")

@@ -1,8 +1,8 @@
-"""Appending messages that a platform may deliver twice: a message that is stored already is found, not stored again.
+"""Appending messages that a platform may deliver twice: a message that is already stored is returned, not stored again.
 
-Two messages of a session are the same delivery if their role and platform id are equal. The session's row is locked by
-a statement of its own before duplicates are looked for: on Postgres a statement that waits for a lock keeps the
-snapshot from before the wait, and would miss a message that the lock's holder stored.
+Two messages of a session are the same delivery if their role and platform id are equal. A separate statement locks the
+session's row before duplicates are searched: on Postgres a statement that waits for a lock keeps its snapshot from
+before the wait, and would miss a message that the lock's holder stored.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from lastlight_state.messaging.message_statements import COLUMNS, NEWEST_HERE, D
 from lastlight_state.messaging.models import MESSAGES, SESSION, SESSIONS, THIS_SESSION
 from lastlight_state.messaging.records import Appended, MessagingMessage
 
-# The statements of `deliveries`.
+# Statements that append messages without duplicates.
 
-#: The columns that a draft gives.
+#: The columns of a message that a draft sets.
 DRAFT = ("role", "content", "timestamp", "platform_message_id")
 
 COUNT = prepared(counting(sa.bindparam("added", type_=sa.Integer), THIS_SESSION).returning(SESSIONS.c.id))
@@ -34,7 +34,7 @@ _session_id = bind("session_id", MESSAGES.c.session_id)
 
 
 def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """Return one INSERT for many drafts that are not stored yet. It sees what was committed before it began."""
+    """Return one INSERT for many drafts, which skips stored ones. It sees only rows committed before it began."""
     columns = [MESSAGES.c[name] for name in DRAFT]
     drafts = (
         sa.values(sa.column("position", sa.Integer), *(sa.column(c.name, c.type) for c in columns), name="drafts")
@@ -62,7 +62,7 @@ def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
 
 
 def _insert_and_count_statement(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """Return the INSERT together with the UPDATE that counts, for databases that allow both in one statement."""
+    """Return the INSERT combined with the UPDATE of the message count, for databases that allow writes in CTEs."""
     made = _insert_unless_there(positions).cte("made")
     many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
     counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).returning(SESSIONS.c.id).cte("counted")
@@ -74,9 +74,9 @@ _INSERT_AND_COUNT = Family("position", _insert_and_count_statement, MessagingMes
 
 
 def insert_unless_there(drafts: Sequence[Draft], *, counted: bool = False) -> tuple[Statement[MessagingMessage], Row]:
-    """Return the statement that inserts these drafts in their order, and its parameters.
+    """Return the statement that inserts these drafts in order, and its parameters.
 
-    The caller adds ``session_id``, and ``at`` if the statement also counts.
+    The caller adds the parameter ``session_id``, and ``at`` if the statement also updates the count (``counted``).
     """
     statement, values = (_INSERT_AND_COUNT if counted else _INSERT).of(range(len(drafts)))
     for position in range(len(values)):
@@ -87,7 +87,7 @@ def insert_unless_there(drafts: Sequence[Draft], *, counted: bool = False) -> tu
 
 
 def _insert_one_unless_there() -> Any:
-    """Return the INSERT of one draft into a session that is there, where no such message is stored."""
+    """Return an INSERT of one draft, which does nothing if the session is missing or the message is stored."""
     stored = MESSAGES.alias("stored")
     is_stored = sa.exists(sa.literal_column("1")).where(
         stored.c.session_id == _session_id,
@@ -112,12 +112,12 @@ STORED = Family(
 )
 
 
-#: Role and platform id.
+#: The key of a delivery within a session: role and platform id.
 Delivery = tuple[str, str]
 
 
 def append_one(unit: Unit, session_id: str, draft: Draft, now: datetime) -> Appended:
-    """Append a draft as `append` does. Where one unit writes at a time, a new message takes two statements."""
+    """Append one draft as `append` does. On databases with one writer at a time, a new message takes two statements."""
     if not unit.backend.writes_in_ctes:
         values = {**draft, "session_id": session_id, "at": now}
         made = unit.value(_INSERT_ONE, values)
@@ -128,12 +128,12 @@ def append_one(unit: Unit, session_id: str, draft: Draft, now: datetime) -> Appe
 
 
 def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
-    """Append the drafts in their order; a draft with a platform id is stored only once. Raises `NotFound`."""
+    """Append drafts in order. A draft with a platform id is stored only once. Raises `NotFound`."""
     if any(_delivery(draft) for draft in drafts):
         if unit.row(LOCK, {"session_id": session_id}) is None:
             raise NotFound(SESSION, session_id)
         return append_locked(unit, session_id, drafts, now)
-    if not _count(unit, session_id, len(drafts), now):  # all will be inserted: the count is the lock
+    if not _count(unit, session_id, len(drafts), now):  # all will be inserted, so updating the count takes the lock
         raise NotFound(SESSION, session_id)
     statement, values = insert_unless_there(drafts)
     made = unit.rows(statement, {**values, "session_id": session_id})
@@ -141,7 +141,7 @@ def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) 
 
 
 def append_locked(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
-    """Append to a session whose row this unit has locked: insert what is not stored yet, and count it."""
+    """Append drafts to a session whose row this transaction has locked: insert new messages, and count them."""
     made = _insert_and_count(unit, session_id, _once_each(drafts), now)
     new = {(message.role, message.platform_message_id): message for message in made if message.platform_message_id}
     redelivered = [key for key in map(_delivery, drafts) if key is not None and key not in new]
@@ -163,7 +163,7 @@ def appended(message: MessagingMessage, *, created: bool) -> Appended:
 
 
 def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[MessagingMessage]:
-    """Insert the drafts that are not stored yet; returns these as messages."""
+    """Insert the drafts that are not stored yet, update the message count, and return the inserted messages."""
     at_once = unit.backend.writes_in_ctes
     statement, values = insert_unless_there(drafts, counted=at_once)
     made = unit.rows(statement, {**values, "session_id": session_id, "at": now})
@@ -173,7 +173,7 @@ def _insert_and_count(unit: Unit, session_id: str, drafts: Sequence[Draft], now:
 
 
 def _in_order(made: Iterable[MessagingMessage]) -> list[MessagingMessage]:
-    """Return inserted messages in the order of their drafts, which ids follow and RETURNING need not."""
+    """Return inserted messages sorted by id, which is the order of their drafts. RETURNING may give another order."""
     return sorted(made, key=lambda message: message.id)
 
 
@@ -182,7 +182,7 @@ def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
 
 
 def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict[Delivery, MessagingMessage]:
-    """Return the stored messages by delivery; the oldest one where an older version has stored a delivery twice."""
+    """Return stored messages by delivery. If an older version stored a delivery twice, return the older message."""
     platform_ids = list(dict.fromkeys(platform_id for _, platform_id in deliveries))
     if not platform_ids:
         return {}
@@ -194,7 +194,7 @@ def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict
 
 
 def _once_each(drafts: Iterable[Draft]) -> list[Draft]:
-    """Return the drafts without those that repeat an earlier one of the batch."""
+    """Return the drafts without those that repeat an earlier delivery of the batch."""
     seen: set[Delivery] = set()
     kept = []
     for draft in drafts:

@@ -1,4 +1,4 @@
-"""The statements of `messages`.
+"""The SQL statements of `messages`, and the checks of messages to append.
 
 An append locks the session's row first, so the messages of a session are committed in the order of their ids.
 """
@@ -36,7 +36,7 @@ from lastlight_state.messaging.records import MessageDraft, MessagingMessage, Me
 # Cutting a text for a transcript. The tail is kept, because the next turn builds on the end of an answer.
 
 PREFIX = "…(truncated)…\n"
-#: The least limit: the prefix and one more unit.
+#: The least limit in UTF-16 units: the prefix and one more unit.
 LEAST = len(PREFIX) + 1
 
 _LOW_SURROGATES = range(0xDC00, 0xE000)
@@ -67,7 +67,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-16-le", "surrogatepass")
 
 
-# Checks of what callers say about messages; each returns parameters of statements.
+# Checks of callers' arguments about messages. Each returns parameters of statements.
 
 _MOST = limits_of(MESSAGES)
 
@@ -84,7 +84,10 @@ class Draft(TypedDict):
 def message(
     role: Any, content: Any, platform_id: Any, timestamp: Any, *, now: datetime, max_bytes: int, where: str = ""
 ) -> Draft:
-    """Return the parameters of a message. A platform id of ``""`` means None."""
+    """Check the fields of a message and return its columns. A platform id of ``""`` means None.
+
+    Raises `InvalidValue`, and `PayloadTooLarge` for content above ``max_bytes``.
+    """
     return {
         "role": valid.word(f"{where}role", role, models.ROLES),
         "content": valid.content(f"{where}content", content, max_bytes),
@@ -96,7 +99,7 @@ def message(
 
 
 def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Draft:
-    """Return the parameters of a `MessageDraft`."""
+    """Check a `MessageDraft` and return its columns."""
     one = valid.group(where, given, MessageDraft)
     return message(
         one.role,
@@ -110,7 +113,7 @@ def draft(where: str, given: Any, now: datetime, max_bytes: int) -> Draft:
 
 
 def drafts(given: Any, now: datetime, max_bytes: int) -> list[Draft]:
-    """Return the parameters of 1 to 500 messages."""
+    """Check 1 to 500 `MessageDraft` objects and return their columns, in order."""
     if not isinstance(given, Sequence):
         raise InvalidValue("drafts", f"expected a sequence of MessageDraft, got {type(given).__name__}")
     valid.number("drafts", len(given), least=1, most=models.BATCH)
@@ -118,7 +121,7 @@ def drafts(given: Any, now: datetime, max_bytes: int) -> list[Draft]:
 
 
 def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft | None:
-    """Return the parameters of a message posted into a thread, stripped and clipped. None if it is blank."""
+    """Check a message posted into a thread, and return its columns. Content is stripped and clipped; None if blank."""
     one = valid.group("draft", given, MessageDraft)
     if clip is not None:
         valid.number("clip", clip, least=LEAST)
@@ -132,7 +135,10 @@ COLUMNS = tuple(MESSAGES.c)
 
 
 def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
-    """Return the UPDATE that counts added messages. It locks the session's row, and changes none if there is none."""
+    """Return an UPDATE that adds to a session's message count and sets its last activity. It locks the row.
+
+    It changes nothing if no session matches the conditions.
+    """
     return (
         sa.update(SESSIONS)
         .where(*conditions)
@@ -181,7 +187,7 @@ GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MES
 def _window(
     columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool, index: str | None = None
 ) -> sa.Executable:
-    """Return some messages of a session in the order of their ids, at a cost that does not depend on other sessions.
+    """Return a query for a limited number of a session's messages, by id. Other sessions do not add to its cost.
 
     The limit is a parameter: with a literal, Postgres would plan once for a session of average length, and for a limit
     beyond that length read and sort all messages of a long session.
@@ -195,7 +201,7 @@ def _window(
     )
 
 
-#: No message has a greater id.
+#: The greatest possible id of a message.
 GREATEST_ID = 2**63 - 1
 
 _before = MESSAGES.c.id < bind("before", MESSAGES.c.id)
@@ -212,9 +218,9 @@ _BY_LARGE = "ix_messaging_messages_large"
 
 
 def _beside_large() -> sa.Select[Any]:
-    """Return the summaries of a window where large values lie inside the rows: those come from their index.
+    """Return a query for summaries on SQLite, which reads large messages from an index, not from their rows.
 
-    Whether a message is large is asked of that index alone, without a look at its content.
+    Whether a message is large is also read from that index, without reading its content.
     """
     of_session = MESSAGES.c.session_id == bind("session_id", MESSAGES.c.session_id)
     window = through(sa.select(MESSAGES.c.id), MESSAGES, "ix_messaging_messages_order").where(of_session, _before)

@@ -1,4 +1,4 @@
-"""Messages of chat sessions: appended, counted, and read in the order of their ids. They never change.
+"""Messages of chat sessions: appended, counted, and read in the order of their ids. A message never changes.
 
 A message is stored together with the session's count and last activity. Appends to one session lock its row, so a
 message with a smaller id was committed earlier; nothing is ordered by ``timestamp``. Content is stored verbatim.
@@ -37,7 +37,7 @@ from lastlight_state.messaging.records import (
 )
 from lastlight_state.messaging.session_statements import Place, settled
 
-#: The key of a page: the last message's id.
+#: The cursor of a page: the id of its last message.
 _KEY = (range(2**63),)
 
 
@@ -56,9 +56,9 @@ class Messages(Repository):
         """Store one message and count it. The session may be active, idle or ended; its last activity becomes now.
 
         If this session already holds a message with the same role and ``platform_message_id``, that message is
-        returned with ``created=False``, whatever its content. Pass the id where the platform has one: only then is a
-        write repeated after its outcome was lost with the connection; without it that is `BackendUnavailable`. Raises
-        `NotFound`, and `PayloadTooLarge` for content past 1 MiB.
+        returned with ``created=False``, whatever its content. Pass the id if the platform has one: only then is the
+        write retried if the connection is lost during the commit; without an id this raises `BackendUnavailable`.
+        Raises `NotFound`, and `PayloadTooLarge` for content past 1 MiB.
         """
         now = self._now()
         most = self._settings.limits.message_content
@@ -74,9 +74,9 @@ class Messages(Repository):
         return appended
 
     def append_many(self, session_id: str, drafts: Sequence[MessageDraft]) -> builtins.list[Appended]:
-        """Append 1 to 500 messages in this order, all or none. Those delivered before have ``created=False``.
+        """Append 1 to 500 messages in order, all or none. Messages delivered before have ``created=False``.
 
-        A bad draft is `InvalidValue` with its position; then nothing is stored. Otherwise as `append`.
+        Raises `InvalidValue` with the position of a bad draft; then nothing is stored. Otherwise as `append`.
         """
         now = self._now()
         rows = message_statements.drafts(drafts, now, self._settings.limits.message_content)
@@ -87,11 +87,11 @@ class Messages(Repository):
     def try_append_to_thread(
         self, place: ThreadPlace, draft: MessageDraft, *, clip: int | None = models.CLIP
     ) -> Appended | None:
-        """Append what a service posted into a thread to the thread's newest active session; None if there is none.
+        """Append a message that a service posted into a thread to the thread's newest active session.
 
-        The session may be idle. Content is stripped; blank content stores nothing and returns None. Of content longer
-        than ``clip`` UTF-16 units only the tail is kept, behind a line that says so; ``clip=None`` keeps all. Failures
-        raise.
+        Returns None if the thread has no active session; the session may be idle. Content is stripped; blank content
+        stores nothing and returns None. Content longer than ``clip`` UTF-16 units is cut to its tail, after a line that
+        says so; ``clip=None`` keeps all. Other failures raise.
         """
         now = self._now()
         where = session_statements.place("place", place)
@@ -103,9 +103,10 @@ class Messages(Repository):
     def history(
         self, session_id: str, *, limit: int = 50, before: int | None = None
     ) -> builtins.list[MessagingMessage]:
-        """Return the newest ``limit`` messages (1 to 500), oldest first; with ``before``, the newest with a smaller id.
+        """Return the newest ``limit`` messages (1 to 500) of a session, oldest first.
 
-        An unknown session has no messages. Messages that cannot be read are logged and left out; `list` names them.
+        ``before`` selects only messages with a smaller id. An unknown session has no messages. Messages that cannot be
+        read are logged and left out; `list` names them.
         """
         values = {
             "session_id": valid.sought("session_id", session_id),
@@ -114,9 +115,9 @@ class Messages(Repository):
         return self._sound(sql.BEFORE, values, limit)[::-1]
 
     def since(self, session_id: str, *, after: int, limit: int = 200) -> builtins.list[MessagingMessage]:
-        """Return messages with an id above ``after`` (0 is the start), oldest first.
+        """Return a session's messages with an id above ``after`` (0 is the start), oldest first.
 
-        Polling with the last id misses none.
+        Polling with the id of the last message misses no message.
         """
         values = {
             "session_id": valid.sought("session_id", session_id),
@@ -125,7 +126,7 @@ class Messages(Repository):
         return self._sound(sql.SINCE, values, limit)
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessagingMessageSummary]:
-        """Return a page of messages, newest first, with the first 280 characters of each."""
+        """Return a page of a session's messages, newest first, with the first 280 characters of each."""
         found = valid.sought("session_id", session_id)
         valid.page_limit(limit)
         asked = ["messaging_messages", found]
@@ -143,7 +144,7 @@ class Messages(Repository):
         return self._reading(read)
 
     def get(self, message_id: int) -> MessagingMessage:
-        """Return the message. Raises `NotFound`."""
+        """Return the message with this id. Raises `NotFound`."""
         values = {"message_id": valid.number("message_id", message_id)}
         return self._one(sql.GET, values, kind=models.MESSAGE, key=message_id)
 
@@ -159,12 +160,15 @@ class Messages(Repository):
     def _sound(
         self, statement: Statement[MessagingMessage], values: Values, limit: int
     ) -> builtins.list[MessagingMessage]:
-        """Return the first ``limit`` messages that can be read. The others are logged and counted."""
+        """Return the first ``limit`` readable messages of a statement. Unreadable ones are logged and counted."""
         valid.page_limit(limit)
         return self._reading(lambda unit: unit.first_sound(statement, values, limit))
 
     def _append_here(self, where: Place, row: Draft, now: datetime) -> Appended | None:
-        """Find the session and append to it in one unit. `LostRace` if the session was retired before it was locked."""
+        """Find a place's newest active session and append to it in one transaction. Returns None if there is none.
+
+        Raises `LostRace` if the session was retired before it was locked.
+        """
         if row["platform_message_id"] is None:
             values = {**where, **row, "at": now}
             made = self._chained(lambda unit: _append(unit, sql.APPEND_HERE, values))

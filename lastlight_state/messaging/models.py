@@ -1,4 +1,4 @@
-"""Tables of the messaging domain. Their first columns are those of revision 0001; the others follow a comment."""
+"""Tables of the messaging domain. Columns and indexes added after revision 0001 follow a comment that says so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lastlight_state.db.schema.guards import Key, append_only, declare, no_repla
 from lastlight_state.db.schema.indexes import beginning, only, where
 from lastlight_state.db.valid import words
 
-# The vocabularies of the messaging domain, and the most that one call takes.
+# The vocabularies and limits of the messaging domain.
 
 Role = Literal["user", "assistant"]
 OnActive = Literal["refuse", "close"]
@@ -38,18 +38,18 @@ CLOSE_REASONS = words(CloseReason)
 TIMEOUT: RetireReason = "timeout"
 REPLACED: RetireReason = "replaced"
 
-#: The most messages that one call appends.
+#: Most messages that one call appends.
 BATCH = 500
-#: The most UTF-16 units that are kept of a message posted into a thread.
+#: Most UTF-16 units that are kept of a message posted into a thread, by default.
 CLIP = 4_000
 
-# Kinds of record, as `NotFound` and `AlreadyExists` name them.
+# The kinds of records that `NotFound` and `AlreadyExists` errors name.
 SESSION = "messaging_session"
 MESSAGE = "messaging_message"
 
 
 class MessagingSessionModel(Base):
-    """One stretch of conversation of one user in one place."""
+    """A chat session: one stretch of conversation of one user in one place."""
 
     __tablename__ = "messaging_sessions"
     __table_args__ = described(
@@ -78,7 +78,7 @@ class MessagingSessionModel(Base):
 
 
 class MessagingMessageModel(Base):
-    """A message of a session. Messages are ordered by id."""
+    """A message of a chat session. Messages are ordered by id."""
 
     __tablename__ = "messaging_messages"
     __table_args__ = described(
@@ -97,9 +97,9 @@ class MessagingMessageModel(Base):
     platform_message_id: Mapped[str | None] = text_column(256, personal=False)
 
 
-#: How many characters of a message a list shows.
+#: The number of characters of a message that a list shows.
 PREVIEW = 280
-#: On SQLite lists read messages with more characters from an index that holds what they show.
+#: On SQLite, lists read messages with more characters than this from an index, which holds the shown columns.
 LARGE = 2_000
 
 _session = MessagingSessionModel.__table__.c
@@ -153,7 +153,7 @@ Index(
     **where("platform_message_id IS NOT NULL"),
 )
 
-# What lists show of long messages, which on SQLite stand inside their rows.
+# The columns that lists show of long messages. SQLite stores long texts inside the rows, which makes them slow to read.
 only(
     "sqlite",
     Index(
@@ -180,13 +180,13 @@ MESSAGES = table_of(MessagingMessageModel)
 
 
 def is_active(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
-    """Return whether the session is active."""
+    """Return the condition that a session is active."""
     condition: sa.ColumnElement[bool] = sessions.c.active == sa.true()
     return condition
 
 
 def at_place(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
-    """True if the session is in the place ``:platform``, ``:channel_id``, ``:thread`` (empty outside a thread)."""
+    """Return the condition that a session is at ``:platform``, ``:channel_id``, ``:thread`` (empty outside a thread)."""
     return sa.and_(
         sessions.c.platform == bind("platform", SESSIONS.c.platform),
         sessions.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),
@@ -196,7 +196,7 @@ def at_place(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
 
 THIS_SESSION = SESSIONS.c.id == bind("session_id", SESSIONS.c.id)
 NEWEST_ACTIVITY = (SESSIONS.c.last_activity_at.desc(), SESSIONS.c.id.desc())
-#: The last activity after something happened at ``:at``. It never moves back.
+#: The new last activity of a session: the later of the stored one and ``:at``.
 ACTIVE_NOW = later_of(SESSIONS.c.last_activity_at, bind("at", SESSIONS.c.last_activity_at))
 
 

@@ -14,12 +14,12 @@ from lastlight_state.messaging.models import Role
 
 # The idle timeout of sessions.
 
-#: Before every activity: with this cutoff no session is idle.
+#: A cutoff earlier than every activity, with which no session is idle.
 NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
-    """Return the earliest last activity that is not yet idle at ``now``. A timeout of None means never idle."""
+    """Return the cutoff at ``now``: a session with an earlier last activity is idle. A timeout of None means never."""
     if idle_timeout is None:
         return NEVER
     try:
@@ -29,7 +29,7 @@ def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
 
 
 def checked(idle_timeout: Any) -> timedelta | None:
-    """Return a caller's timeout: a positive `timedelta`, or None."""
+    """Check an idle timeout, a positive `timedelta` or None, and return it. Raises `InvalidValue`."""
     if idle_timeout is None:
         return None
     timeout = valid.duration("idle_timeout", idle_timeout, least=timedelta.min)
@@ -67,7 +67,7 @@ class ConversationKey:
 
 @dataclass(frozen=True)
 class MessageDraft:
-    """A message to append. ``timestamp`` is for imports; without it the message is of now."""
+    """A message to append. ``timestamp`` is for imports; the default is now."""
 
     role: Role
     content: str
@@ -76,11 +76,11 @@ class MessageDraft:
 
 
 class MessagingSessionSummary(Record):
-    """One stretch of conversation of one user in one place, as lists show it.
+    """A chat session as lists show it: one stretch of conversation of one user in one place.
 
     ``deactivated_reason`` is ``timeout``, ``closed``, ``replaced`` or ``duplicate``; None while the session is active,
-    and for sessions that ended before reasons were stored. ``version`` counts changes of title, metadata, agent session
-    and of being active.
+    and for sessions that ended before reasons were stored. ``version`` counts changes of the title, the metadata, the
+    agent session and the active flag.
     """
 
     id: str
@@ -110,18 +110,18 @@ class MessagingSessionSummary(Record):
         return ConversationKey(self.platform, self.channel_id, self.user_id, self.thread_id or None)
 
     def is_idle(self, now: datetime, idle_timeout: timedelta | None) -> bool:
-        """Return whether the last activity is more than ``idle_timeout`` before ``now``. With None, never."""
+        """Return True if the last activity is more than ``idle_timeout`` before ``now``. With None, return False."""
         return self.last_activity_at < oldest_fresh(now, idle_timeout)
 
 
 class MessagingSession(MessagingSessionSummary):
-    """A whole session, with its metadata."""
+    """A whole chat session, with its metadata."""
 
     metadata: Any
 
 
 class MessagingMessage(Record):
-    """A message. Messages of a session are ordered by id, never by ``timestamp``."""
+    """A message of a chat session. Messages are ordered by id, never by ``timestamp``."""
 
     id: int
     session_id: str
@@ -132,7 +132,7 @@ class MessagingMessage(Record):
 
 
 class MessagingMessageSummary(Record):
-    """A message as lists show it: the first 280 characters of its content, and the number of all."""
+    """A message as lists show it: the first 280 characters of its content, and the length of the whole."""
 
     id: int
     session_id: str
@@ -144,7 +144,10 @@ class MessagingMessageSummary(Record):
 
 
 class ResumedSession(Record):
-    """The active session of a key; whether this call made it; and the id of the session that it retired as idle."""
+    """The result of `resume`: the key's active session, and if this call created it.
+
+    ``replaced`` is the id of the idle session that this call retired, or None.
+    """
 
     session: MessagingSession
     created: bool
@@ -152,7 +155,7 @@ class ResumedSession(Record):
 
 
 class Appended(Record):
-    """A message, and whether this call stored it: False if the platform had delivered it before."""
+    """The result of an append: the message, and ``created``, which is False if it had been delivered before."""
 
     message: MessagingMessage
     created: bool

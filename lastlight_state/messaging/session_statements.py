@@ -1,4 +1,4 @@
-"""The statements of `sessions`."""
+"""The SQL statements of `sessions`, the checks of its arguments, and the creation of sessions under concurrency."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def _retiring(*conditions: sa.ColumnElement[bool], returning: Iterable[Any]) -> 
 
 GET = prepared(sa.select(*COLUMNS).where(THIS_SESSION), MessagingSession)
 VERSION = prepared(sa.select(SESSIONS.c.version).where(THIS_SESSION))
-#: The caller checks whether the session is idle: with that condition in the statement Postgres prefers the index of the
-#: place, and reads all active sessions there.
+#: The caller checks if the session is idle. With that condition in the statement, Postgres would choose the index of
+#: the place, and read all active sessions there.
 FIND_KEY = prepared(sa.select(*COLUMNS).where(_this_key, is_active()), MessagingSession)
 FIND_PLACE_FRESH = _newest(at_place(), is_active(), SESSIONS.c.last_activity_at >= _cutoff, order=NEWEST_ACTIVITY)
 FIND_AGENT = _newest(
@@ -136,7 +136,7 @@ def _changing(names: Iterable[str]) -> Statement[MessagingSession]:
     )
 
 
-#: By the names of the columns that a call changes.
+#: The UPDATE statements, by the names of the columns that a call changes.
 UPDATE = {
     frozenset(names): _changing(names)
     for size in range(1, len(CHANGEABLE) + 1)
@@ -159,7 +159,7 @@ LIST = Listing(
 )
 
 
-# Checks of what callers say about sessions; each returns parameters of statements.
+# Checks of callers' arguments about sessions. Each returns parameters of statements.
 
 _MOST, _DEPTH = limits_of(SESSIONS), depth_of(SESSIONS.c.metadata)
 
@@ -189,18 +189,18 @@ class NewSession(Key):
 
 
 def place(where: str, given: Any) -> Place:
-    """Return the parameters of a place; ``thread`` is empty outside a thread."""
+    """Check a `ThreadPlace` and return its parameters. ``thread`` is empty outside a thread."""
     return _place(valid.group(where, given, ThreadPlace))
 
 
 def key(given: Any) -> Key:
-    """Return the parameters of a conversation key."""
+    """Check a `ConversationKey` and return its parameters."""
     where = _place(valid.group("key", given, ConversationKey))
     return {**where, "user_id": valid.identifier("user_id", given.user_id, _MOST.user_id)}
 
 
 def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
-    """Return the columns that an update sets: those not UNSET. None clears a column."""
+    """Check the arguments of an update, and return the columns that are not UNSET. None clears a column."""
     given: Row = {}
     if title is not UNSET:
         given["title"] = valid.optional_content("title", title, _MOST.title)
@@ -214,7 +214,7 @@ def changes(title: Any, metadata: Any, agent_session: Any) -> Row:
 
 
 def list_filters(platform: Any, channel_id: Any, user_id: Any, active: Any) -> Row:
-    """Return the filters of a list of sessions."""
+    """Check the filters of a list of sessions, and return their parameters."""
     given = {"platform": platform, "channel_id": channel_id, "user_id": user_id}
     chosen: Row = {name: None if value is None else valid.sought(name, value) for name, value in given.items()}
     if active is not None:
@@ -237,20 +237,20 @@ def _metadata(value: Any) -> str:
     return codec.encode("metadata", value, max_bytes=_MOST.metadata, max_depth=_DEPTH)
 
 
-# Works of `sessions` that make the active session of a key, while others may do the same at the same time.
+# Functions that create the active session of a key, while other callers may do the same concurrently.
 #
-# The row of the old session and the unique index over active sessions let one caller make the new session; the others
-# find it. If the new session was retired again before they could read it, the whole unit is repeated.
+# The row lock on the old session and the unique index over active sessions let one caller create the new session; the
+# others find it. If the new session is retired again before they can read it, the whole transaction is retried.
 
 T = TypeVar("T")
 
-#: Each lost race is a session that somebody else made and somebody ended, so that the others get on. With a handful of
-#: callers who make and end sessions without a pause, one call in thousands loses six times in a row.
+#: Most retries after a lost race. Each lost race means that another caller created and ended a session, so others make
+#: progress. With a few callers that do so without a pause, one call in thousands loses six times in a row.
 REPEATS = 100
 
 
 def settled(attempt: Callable[[], T]) -> T:
-    """Run a unit, and repeat it up to a hundred times while it raises `LostRace`."""
+    """Call ``attempt`` and return its result. Retry up to a hundred times while it raises `LostRace`."""
     for _ in range(REPEATS):
         try:
             return attempt()
@@ -260,7 +260,10 @@ def settled(attempt: Callable[[], T]) -> T:
 
 
 def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
-    """Retire the key's session if it is still idle, and insert a new one unless an active one exists."""
+    """Retire the key's session if it is still idle, and insert a new one unless an active one exists.
+
+    Raises `LostRace` if the active session was retired before it could be read.
+    """
     replaced = unit.value(RETIRE_IDLE, row)
     made = unit.row(INSERT, row)
     if made is not None:
@@ -272,7 +275,7 @@ def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
 
 
 def replace(unit: Unit, row: NewSession) -> MessagingSession:
-    """Retire the key's session, idle or not, and insert a new one."""
+    """Retire the key's session, idle or not, and insert a new one. Raises `AlreadyExists` and `LostRace`."""
     unit.value(RETIRE, row)
     made = unit.row(INSERT, row)
     if made is not None:
@@ -283,17 +286,17 @@ def replace(unit: Unit, row: NewSession) -> MessagingSession:
 
 
 def replace_in_turn(unit: Unit, row: NewSession) -> MessagingSession:
-    """Run `replace` under a named lock of the key, for callers that have lost a race once.
+    """Run `replace` under a named lock for the key, for callers that have lost a race once.
 
-    They queue on the lock, so that they cannot lose to each other again. The first try does not queue, because races
-    are rare.
+    Such callers queue on the lock, so that they cannot lose to each other again. The first try takes no lock, because
+    races are rare.
     """
     unit.named_lock(f"messaging_key:{digest([row['platform'], row['channel_id'], row['thread'], row['user_id']])}")
     return replace(unit, row)
 
 
 def refusal(unit: Unit, row: NewSession) -> StateError:
-    """Return the error for an insert that returned no row."""
+    """Return the error to raise after an insert of a session that returned no row."""
     if _is_taken(unit, row):
         return AlreadyExists(SESSION, row["id"])
     active = unit.row(FIND_KEY, row)
@@ -303,7 +306,7 @@ def refusal(unit: Unit, row: NewSession) -> StateError:
 
 
 def resumed(session: MessagingSession, *, created: bool = False, replaced: str | None = None) -> ResumedSession:
-    """Return the result of `resume`."""
+    """Return the result of `resume` for a session."""
     return ResumedSession.of({"session": session, "created": created, "replaced": replaced})
 
 

@@ -1,8 +1,8 @@
-"""Chat sessions: one stretch of conversation of one user in one place, at most one active per key.
+"""Chat sessions: each is one stretch of conversation of one user in one place. At most one is active per key.
 
 A session is found by its key. After a silence longer than the idle timeout, the next `resume` starts a new session; the
-old row stays as history and never becomes active again. A unique index over the active rows and row locks keep this
-true for any number of processes and hosts.
+old row stays as history and never becomes active again. A unique index over active rows, and row locks, guarantee this
+for any number of processes and hosts.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Sessions(Repository):
     """``store.messaging.sessions``"""
 
     def resume(self, key: ConversationKey, *, idle_timeout: timedelta | UnsetType | None = UNSET) -> ResumedSession:
-        """Return the active session of the key, or a new one. Simultaneous calls return the same session.
+        """Return the active session of the key, or create one. Simultaneous calls return the same session.
 
-        A session whose last activity is at most ``idle_timeout`` ago is returned unchanged: to resume is no activity.
-        An older one is retired (reason ``timeout``) in the same transaction that makes the new one, and named in
-        ``replaced``. Exactly one caller gets ``created=True``. ``idle_timeout`` is the setting
-        ``messaging_idle_timeout`` unless given; None means never idle. Raises `LostRace` if others retire the sessions
-        it finds a hundred times in a row.
+        A session whose last activity is at most ``idle_timeout`` ago is returned unchanged: a resume does not count as
+        activity. An older session is retired (reason ``timeout``) in the transaction that creates the new one, and
+        named in ``replaced``. Exactly one caller gets ``created=True``. ``idle_timeout`` defaults to the setting
+        ``messaging_idle_timeout``; None means never idle. Raises `LostRace` if other callers retire the found session a
+        hundred times in a row.
         """
         here = session_statements.key(key)
         now = self._now()
@@ -57,11 +57,11 @@ class Sessions(Repository):
     def create(
         self, key: ConversationKey, *, session_id: str | None = None, on_active: models.OnActive = "refuse"
     ) -> MessagingSession:
-        """Create a new session.
+        """Create a new session for a key.
 
         If the key has an active session, idle or not, ``"refuse"`` raises `AlreadyExists` with its id, and ``"close"``
-        retires it (reason ``replaced``) in the same transaction; simultaneous callers make their sessions one after
-        the other. A ``session_id`` that is in use is `AlreadyExists`, too; then nothing is retired.
+        retires it (reason ``replaced``) in the same transaction. Simultaneous callers create their sessions one after
+        the other. A ``session_id`` that is in use also raises `AlreadyExists`; then nothing is retired.
         """
         here = session_statements.key(key)
         valid.word("on_active", on_active, models.ON_ACTIVE)
@@ -73,12 +73,12 @@ class Sessions(Repository):
         return session_statements.settled(lambda: self._insert(row))
 
     def get(self, session_id: str) -> MessagingSession:
-        """Return the session, active or not. Raises `NotFound`."""
+        """Return the session with this id, active or not. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
         return self._one(sql.GET, values, kind=SESSION, key=session_id)
 
     def find(self, session_id: str) -> MessagingSession | None:
-        """Return the session, active or not, or None."""
+        """Return the session with this id, active or not, or None if it does not exist."""
         return self._find(sql.GET, {"session_id": valid.sought("session_id", session_id)})
 
     def find_active(
@@ -90,7 +90,7 @@ class Sessions(Repository):
     ) -> MessagingSession | None:
         """Return the active session of the place with the newest activity: of any user, or of ``user_id``.
 
-        Idle sessions are passed over unless ``idle_timeout`` is None. A place without a thread is the channel outside
+        Idle sessions are skipped unless ``idle_timeout`` is None. A place without a thread means the channel outside
         any thread.
         """
         cutoff = self._cutoff(self._now(), idle_timeout)
@@ -102,7 +102,7 @@ class Sessions(Repository):
         return found if found is not None and found.last_activity_at >= cutoff else None
 
     def find_by_agent_session(self, agent_session_id: str) -> MessagingSession | None:
-        """Return the latest session, active or not, with this agent session, or None."""
+        """Return the last created session, active or not, that has this agent session, or None."""
         values = {"agent_session_id": valid.sought("agent_session_id", agent_session_id)}
         return self._find(sql.FIND_AGENT, values)
 
@@ -118,14 +118,14 @@ class Sessions(Repository):
     ) -> Page[MessagingSessionSummary]:
         """Return a page of sessions, newest activity first, without their metadata. All filters are optional.
 
-        No session appears twice while paging. One that is used meanwhile moves to the front and may be missed.
-        Sessions are read from the newest activity on, so one that is hard to find costs as much as there are sessions.
+        No session appears twice while paging. A session that is used in the meantime moves to the front and may be
+        missed. The filters scan sessions from the newest activity on, so a rare match may need a scan of all sessions.
         """
         given = session_statements.list_filters(platform, channel_id, user_id, active)
         return self._page(sql.LIST, given, limit, page_token)
 
     def touch(self, session_id: str) -> datetime:
-        """Set the last activity to now; returns the stored one, which never moves back.
+        """Set a session's last activity to now, unless the stored time is later. Returns the stored time.
 
         Nothing else changes; an ended session stays ended. Raises `NotFound`.
         """
@@ -136,11 +136,10 @@ class Sessions(Repository):
         return stored
 
     def ensure_agent_session(self, session_id: str, proposed: str) -> str:
-        """Return the agent session of this session; ``proposed`` is stored if it had none.
+        """Return the agent session id of this session. If it has none, store and return ``proposed``.
 
-        All callers get the same one.
-
-        Raises `InvalidValue` if ``proposed`` is not 1 to 200 of ``A-Z a-z 0-9 _ -``, or `NotFound`.
+        All callers get the same id. Raises `NotFound`, and `InvalidValue` if ``proposed`` is not 1 to 200 characters
+        out of ``A-Z a-z 0-9 _ -``.
         """
         values = {
             "session_id": valid.sought("session_id", session_id),
@@ -160,7 +159,7 @@ class Sessions(Repository):
         metadata: Any = UNSET,
         agent_session_id: str | UnsetType | None = UNSET,
     ) -> MessagingSession:
-        """Set the given fields, if the session still has this ``version``. None clears; metadata is replaced whole.
+        """Set the given fields, if the session still has this ``version``. None clears a field; metadata are replaced.
 
         Raises `StaleVersion` with the version found, `NotFound`, and `PayloadTooLarge` for a title past 512 bytes or
         metadata past 16 KiB. If no field is given, returns the session unchanged. Messages and touches do not change
@@ -183,7 +182,10 @@ class Sessions(Repository):
         return found
 
     def close(self, session_id: str, *, reason: models.CloseReason = "closed") -> MessagingSession:
-        """End the session; its row and messages stay. A session that has ended keeps its first reason and time."""
+        """End a session; its row and messages stay. A session that has ended keeps its first reason and time.
+
+        Raises `NotFound`.
+        """
         values = {
             "session_id": valid.sought("session_id", session_id),
             "reason": valid.word("reason", reason, models.CLOSE_REASONS),
@@ -192,9 +194,9 @@ class Sessions(Repository):
         return self._changed(sql.CLOSE, values) or self.get(session_id)
 
     def close_idle(self, *, idle_timeout: timedelta | UnsetType | None = UNSET, limit: int = 500) -> int:
-        """End at most ``limit`` active sessions that are idle, the longest idle first; returns how many.
+        """End at most ``limit`` active sessions that are idle, the longest idle first. Returns how many were ended.
 
-        A session that is used meanwhile is left alone.
+        A session that is used in the meantime is left alone.
         """
         now = self._now()
         values = {
