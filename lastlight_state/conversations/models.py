@@ -1,7 +1,7 @@
 """Tables of conversations.
 
-A message belongs to nobody: links and pointers refer to it. The order of messages is in the links of progressions; a
-session has a progression with all its messages, and each of its branches has one of its own.
+A message has no owner: links and pointers refer to it by id. The links of a progression are an order of messages. A
+session has a progression with all its messages (its pool), and each of its branches has a progression of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lastlight_state.db.schema.sealing import Binding
 
 
 class MessageTypeModel(Base):
-    """A class of messages in the runtime that made them."""
+    """A message class: a type name that runtimes give their messages, with its number."""
 
     __tablename__ = "message_types"
     __table_args__ = described(
@@ -70,7 +70,7 @@ class MessageModel(Base):
 
 
 class ProgressionModel(Base):
-    """An order of messages. Its links have the positions from ``start_ord`` to below ``next_ord``."""
+    """A message order. Its links have the positions ``start_ord`` to ``next_ord - 1``."""
 
     __tablename__ = "progressions"
     __table_args__ = described(
@@ -89,7 +89,7 @@ class ProgressionModel(Base):
 
 
 class ProgressionLinkModel(Base):
-    """The position of a message in an order. An order may hold a message twice."""
+    """A link: a message at a position of a message order. An order may hold a message twice."""
 
     __tablename__ = "progression_links"
     __table_args__ = described("which message stands at which position of an order", pruned_as=("sessions", "orphans"))
@@ -102,7 +102,7 @@ class ProgressionLinkModel(Base):
 
 
 class InvocationKindModel(Base):
-    """A word for what a session runs."""
+    """A word of the vocabulary for what a session runs, such as ``agent`` or ``flow``."""
 
     __tablename__ = "invocation_kinds"
     __table_args__ = described(
@@ -113,7 +113,7 @@ class InvocationKindModel(Base):
 
 
 class SourceKindModel(Base):
-    """A word for where a session comes from."""
+    """A word of the vocabulary for a session's source, such as ``live``."""
 
     __tablename__ = "source_kinds"
     __table_args__ = described(
@@ -174,9 +174,9 @@ class SessionModel(Base):
 
 
 class BranchModel(Base):
-    """A branch: an order over the messages of a session, and the configuration of an agent.
+    """A branch of a session: a message order of its own, and the configuration of an agent.
 
-    A fork has a parent, and inherits the first ``forked_at_ord`` messages of the parent's history.
+    A fork is a branch with a parent. It inherits the first ``forked_at_ord`` messages of the parent's history.
     """
 
     __tablename__ = "branches"
@@ -206,10 +206,10 @@ class BranchModel(Base):
 
 
 class VectorNamespaceModel(Base):
-    """A set of chunks whose embeddings are compared with one another, all of the same length.
+    """A set of chunks whose embeddings have the same length and are compared with one another.
 
-    ``content_tag`` is another random number after each change of a chunk, on SQLite alone: triggers set it. An equal
-    tag means equal chunks, also where a backup was put over the file, or the namespace was removed and begun anew.
+    On SQLite only, triggers set ``content_tag`` to a new random number after each change of a chunk. So an equal tag
+    means equal chunks, even if a backup was restored over the file, or the namespace was deleted and created again.
     """
 
     __tablename__ = "vector_namespaces"
@@ -251,7 +251,7 @@ class VectorModel(Base):
 
 
 class SessionTransitionModel(Base):
-    """One change of a session's status, or of the status of one of its branches. It outlives the session."""
+    """A change of status of a session, or of one of its branches. The row is kept when the session is deleted."""
 
     __tablename__ = "session_transitions"
     __table_args__ = (
@@ -278,7 +278,7 @@ class SessionTransitionModel(Base):
 
 
 class SessionChangeModel(Base):
-    """One entry of a session's feed: that something changed, not what it was before. For readers, not for audits."""
+    """An entry of a session's feed. It says what was changed, but not the old value: for followers, not for audits."""
 
     __tablename__ = "session_changes"
     __table_args__ = described(
@@ -300,7 +300,7 @@ class SessionChangeModel(Base):
 
 
 class ExchangeInboxModel(Base):
-    """The inbox of an owner. Its deliveries have the positions from 0 to below ``next_ord``."""
+    """The inbox of an owner. Its deliveries have the positions 0 to ``next_ord - 1``."""
 
     __tablename__ = "exchange_inboxes"
     __table_args__ = described(
@@ -315,7 +315,7 @@ class ExchangeInboxModel(Base):
 
 
 class ExchangeDeliveryModel(Base):
-    """A message in an inbox: who has taken it for how long, and when somebody said that it is done."""
+    """A delivery: a message in an inbox, the reader that has taken it and until when, and its acknowledgement."""
 
     __tablename__ = "exchange_deliveries"
     __table_args__ = (
@@ -337,9 +337,9 @@ class ExchangeDeliveryModel(Base):
 
 
 class ExchangeMemberModel(Base):
-    """A member of a channel, who gets what is published there from a time on.
+    """A member of a channel, who gets what is published there from ``joined_at`` on.
 
-    ``left_at`` is NULL for those who still do.
+    ``left_at`` is NULL for a present member.
     """
 
     __tablename__ = "exchange_members"

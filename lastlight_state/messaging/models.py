@@ -186,7 +186,10 @@ def is_active(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
 
 
 def at_place(sessions: Any = SESSIONS) -> sa.ColumnElement[bool]:
-    """Return the condition that a session is at ``:platform``, ``:channel_id``, ``:thread`` (empty outside a thread)."""
+    """Return the condition that a session is at the place ``:platform``, ``:channel_id``, ``:thread``.
+
+    ``:thread`` is empty outside a thread.
+    """
     return sa.and_(
         sessions.c.platform == bind("platform", SESSIONS.c.platform),
         sessions.c.channel_id == bind("channel_id", SESSIONS.c.channel_id),

@@ -335,10 +335,7 @@ def _end(now: datetime, ttl: Any) -> datetime | None:
 
 
 def _range(name: str, prefix: Any) -> Row:
-    """Return a range of texts with this prefix, as parameters: its first text, and the first text after it.
-
-    Texts are ordered by code points.
-    """
+    """Return the range of texts with this prefix, by code points: its first text, and the first text after it."""
     first = valid.sought(name, prefix)
     kept = first.rstrip(_LAST)
     if not kept:
