@@ -104,7 +104,7 @@ def _but_the_latest() -> sa.SelectBase:
 
 
 def _within(gone: sa.CompoundSelect[Any], *ctes: sa.CTE) -> sa.Select[Any]:
-    """Return a query with its CTEs nested inside, because SQLite's driver counts no rows for ``WITH … DELETE``."""
+    """Return the query with its CTEs nested inside. SQLite's driver would count no rows for ``WITH … DELETE``."""
     return sa.select(*gone.subquery("gone").c).add_cte(*ctes, nest_here=True)
 
 

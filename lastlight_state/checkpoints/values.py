@@ -1,4 +1,4 @@
-"""Storing and rebuilding channels' values. A value is stored whole, as a change against an earlier value, or as equal.
+"""Storing and rebuilding channels' values: whole, as changes against earlier values, or as equal to the last value.
 
 The values of a channel are numbered, and ``anchor`` is the number of the whole value that a value is rebuilt from. The
 k-th value after the anchor is a change against the value whose k has the lowest bit cleared: 7 against 6, 6 against 4,

@@ -145,7 +145,7 @@ class _Parts(NamedTuple):
 
 
 def page(unit: Unit, found: Page[CheckpointSummaryRow]) -> Page[Checkpoint]:
-    """Return a page of whole checkpoints for a page of summaries from one thread. Deleted ones are left out."""
+    """Load the whole checkpoints of a page of summaries from one thread. Checkpoints deleted since are left out."""
     wanted = [{name: row[name] for name in ("thread_id", "namespace", "id")} for row in found.items]
     made = read(unit, THESE, {"wanted": as_list(wanted)}) if wanted else {}
     places = ((row["namespace"], row["id"]) for row in found.items)

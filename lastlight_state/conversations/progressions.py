@@ -120,7 +120,7 @@ class Progressions(Repository):
     def ids(
         self, progression_id: str, *, after_ord: int | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[Link]:
-        """Return a page of an order's own links (position and message id), after position ``after_ord``.
+        """Return a page of a message order's own links (position and message id), after position ``after_ord``.
 
         Raises `NotFound`.
         """
@@ -134,7 +134,7 @@ class Progressions(Repository):
         return found
 
     def collection(self, progression_id: str) -> list[str]:
-        """Return all message ids of an order's own links, at most 10,000, repetitions included.
+        """Return all message ids of a message order's own links, at most 10,000, repetitions included.
 
         Raises `NotFound`. Raises `PayloadTooLarge` for a longer order: read it by `lastlight_state.iterate` over `ids`.
         """
@@ -149,7 +149,7 @@ class Progressions(Repository):
     def append(
         self, progression_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
     ) -> Appended:
-        """Append at most 1,000 messages to an order: messages to store, or ids of stored messages. All or none.
+        """Append at most 1,000 messages to a message order: new messages, or ids of stored messages. All or none.
 
         Messages that the order's own links already hold are skipped, or with ``"keep"`` added again. A message with a
         stored id and other content revises the stored message. Raises `NotFound` for an unknown order or message,
@@ -197,7 +197,7 @@ class Progressions(Repository):
         return storing.retry_storing(lambda: self._writing(replace))
 
     def pop(self, progression_id: str, count: int = 1, *, expect_version: int | None = None) -> list[Link]:
-        """Remove the last ``count`` (1 to 10,000) messages from an order, and return their links in order.
+        """Remove the last ``count`` (1 to 10,000) messages from a message order, and return their links in order.
 
         A shorter order is emptied. The messages stay stored. Raises `NotFound`, `StaleVersion` if the order does not
         have version ``expect_version``, and `Conflict` ``fork_prefix`` for positions that the order's branch, or a fork
@@ -218,7 +218,7 @@ class Progressions(Repository):
         return storing.retry_storing(lambda: self._writing(pop))
 
     def truncate(self, progression_id: str, from_ord: int, *, expect_version: int | None = None) -> Progression:
-        """Remove all messages at and after position ``from_ord`` from an order. A shorter order is unchanged.
+        """Remove all messages at and after position ``from_ord`` from a message order. A shorter order is unchanged.
 
         The messages stay stored. Raises `NotFound`, `StaleVersion` if the order does not have version
         ``expect_version``, and `Conflict` ``fork_prefix`` for positions that the order's branch, or a fork of it, has
@@ -236,7 +236,7 @@ class Progressions(Repository):
         return storing.retry_storing(lambda: self._writing(truncate))
 
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
-        """Return a page of the orders that hold a message, with its positions. Empty for an unknown message."""
+        """Return a page of the message orders that hold a message, with its positions. Empty for an unknown message."""
         given = {"message_id": valid.sought("message_id", message_id)}
         return self._page_as(CONTAINING, ProgressionUse.of, given, limit, page_token)
 
@@ -258,7 +258,7 @@ class Progressions(Repository):
 
 
 def _locked(unit: Unit, locks: sessions.Locks, progression_id: str, version: int | None) -> orders.OrderHead:
-    """Lock the sessions that have an order, then the order. Raises `StaleVersion` if it has another version."""
+    """Lock the sessions that have a message order, then the order. Raises `StaleVersion` for another version."""
     sessions.owners_locked(unit, locks, progression_id)
     order = orders.locked(unit, [progression_id])[progression_id]
     if version not in (None, order["version"]):
@@ -275,7 +275,7 @@ def replaced(
     *,
     locks: sessions.Locks,
 ) -> Progression:
-    """Replace the own links of an order by the given stored messages, and return the order.
+    """Replace the own links of a message order by the given stored messages, and return the order.
 
     The caller has locked the order and the sessions that have it.
     """

@@ -182,7 +182,10 @@ def _whole_mapping(
 
 
 def _unpiled(where: str, pile: Mapping[str, Any], system: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return a pile's items in order, and its other parts, with the index of a system message outside the order."""
+    """Split a pile (``collections`` with a ``progression``) into its items, in order, and its other parts.
+
+    The parts note the index of a system message that the order does not hold.
+    """
     rest = {name: value for name, value in pile.items() if name != "collections"}
     items = _items(f"{where}.collections", pile.get("collections"))
     if "metadata" in rest:
@@ -221,7 +224,7 @@ def _id_of(system: Any) -> Any:
 def _piled(
     items: Sequence[dict[str, Any]], rest: Mapping[str, Any], system: dict[str, Any] | str | None
 ) -> dict[str, Any]:
-    """Return a pile: every item once, with the order of the items."""
+    """Return a pile: ``collections`` with every item once, and a ``progression`` with the order of their ids."""
     pile = {name: value for name, value in rest.items() if name != _ORDER}
     if "node_metadata" in pile:
         pile[_INNER] = pile.pop("node_metadata")

@@ -165,7 +165,7 @@ class Messages(Repository):
         return self._reading(lambda unit: unit.first_sound(statement, values, limit))
 
     def _append_here(self, where: Place, row: Draft, now: datetime) -> Appended | None:
-        """Find a place's newest active session and append to it in one transaction. Returns None if there is none.
+        """Append to the newest active session of a channel or thread, in one transaction. Returns None without one.
 
         Raises `LostRace` if the session was retired before it was locked.
         """

@@ -156,9 +156,10 @@ def append(
     now: datetime,
     locks: sessions.Locks,
 ) -> Appended:
-    """Store new messages, revise changed messages, and append them all to the branch and to the session's pool.
+    """Store new messages, revise changed messages, and append them to the branch.
 
-    ``skips`` leaves out messages that the branch's history already holds.
+    Messages that the session's pool lacks are appended to the pool. ``skips`` leaves out messages that the branch's
+    history already holds.
     """
     branch = head(unit, branch_id)
     own, pool = branch["progression_id"], branch["pool"]

@@ -134,7 +134,7 @@ def line_of(unit: Unit, branch_id: str, from_ord: int = -1) -> list[Segment]:
 
 
 def length_of(line: Sequence[Segment]) -> int:
-    """Return the number of positions in the history of the line's first branch."""
+    """Return the number of positions in a branch's history, given its segments as `line_of` returns them."""
     return line[0].until
 
 

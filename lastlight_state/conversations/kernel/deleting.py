@@ -37,7 +37,7 @@ _SHORTEN = prepared(
 
 
 def first_of_last(order: orders.OrderHead, count: int) -> int:
-    """Return the position of the first of an order's last ``count`` messages: at least 0.
+    """Return the position of the first of the last ``count`` messages in a message order: at least 0.
 
     A fork's order gets no such lower bound, so that `refuse_inherited` refuses positions of the inherited part.
     """
@@ -61,7 +61,7 @@ def refuse_inherited(unit: Unit, order: orders.OrderHead, from_ord: int) -> None
 
 
 def drop(unit: Unit, progression_id: str, from_ord: int) -> None:
-    """Delete the links of an order at and after position ``from_ord``."""
+    """Delete the links of a message order at and after position ``from_ord``."""
     unit.change(_TAKE_OUT, {"progression_id": progression_id, "from_ord": from_ord})
     unit.change(_DROP, {"progression_id": progression_id})
 
@@ -76,7 +76,7 @@ def cut(
     locks: sessions.Locks,
     branch_id: str | None = None,
 ) -> int:
-    """Cut the messages at and after position ``from_ord`` off a locked order. Returns how many were cut off.
+    """Remove the messages at and after position ``from_ord`` from a locked message order. Returns how many.
 
     Each session that has the order is locked too, gets a feed entry, and has its first and last message updated.
     Raises `Conflict` ``fork_prefix``, and `RestartUnit` if somebody else holds a lock of such a session.
@@ -136,7 +136,7 @@ _REMOVE_BRANCH = prepared(sa.delete(BRANCHES).where(_BRANCH))
 
 
 def session(unit: Unit, session_id: str, now: datetime) -> bool:
-    """Delete a session and everything that no other session shares. Returns False if the session does not exist.
+    """Delete a session and all its data that no other session uses. Returns False if the session does not exist.
 
     Raises `Conflict` if the session has not ended, is held, or another session has forks of its branches.
     """

@@ -130,7 +130,7 @@ PROTECTIONS: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def links(unit: Unit, order: str) -> Iterator[LinkRow]:
-    """Yield all links of an order by position, also those at negative positions, in batches of `_READ`."""
+    """Yield all links of a message order by position, negative positions included. Reads batches of `_READ` rows."""
     after = -(2**62)
     while found := unit.rows(LINKED, {"order_id": order, "after": after}):
         yield from found

@@ -1,4 +1,4 @@
-"""The session row in a write: it is locked first; at the end its version and times are updated with a feed entry."""
+"""Locking and updating the row of a session: a write locks it first, and at its end updates it with a feed entry."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ _POINT = prepared(sa.update(SESSIONS).where(_c.progression_id == _order).values(
 
 
 def locked(unit: Unit, session_id: str) -> str:
-    """Lock a session until the transaction ends, and return the id of its pool. Raises `NotFound`."""
+    """Lock a session until the transaction ends. Returns the id of its pool (its main order). Raises `NotFound`."""
     pool: str | None = unit.value(_LOCK, {"session_id": session_id})
     if pool is None:
         raise valid.not_found(words.SESSION, session_id)
@@ -221,7 +221,7 @@ def refresh_ends(unit: Unit, progression_id: str) -> None:
 
 
 def record_append(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: EntryParameters) -> None:
-    """Write the feed entry of an append, and update the session's first, last and newest message."""
+    """Write the feed entry of an append, and update the session's first and last message and times."""
     write_entry(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at}, told)
 
 

@@ -147,7 +147,7 @@ def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
 
 
 def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list[MessageDraft | str]:
-    """Check a batch of new messages and of ids of stored messages. Returns drafts and ids in the given order.
+    """Check a batch, in which each item is a new message or a stored message's id. Returns drafts and ids in order.
 
     Raises `InvalidValue`, and `PayloadTooLarge` for a batch above `words.BATCH_BYTES`.
     """
@@ -330,8 +330,9 @@ def _class_of(where: str, new: NewMessage) -> str:
 
 
 def _by_id(bodies: Sequence[MessageDraft]) -> dict[str, MessageDraft]:
-    """Return messages by id. A repeated equal message is accepted; two different messages of one id raise
-    `InvalidValue`.
+    """Return messages by id. An equal message may occur twice.
+
+    Raises `InvalidValue` for two different messages of one id.
     """
     found: dict[str, MessageDraft] = {}
     for body in bodies:
