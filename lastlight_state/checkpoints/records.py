@@ -98,7 +98,7 @@ class Checkpoint(CheckpointSummary):
 
 
 class ChannelHistory(Record):
-    """The writes to a channel after ``value``, oldest first. If ``value`` is None, they are all of its writes."""
+    """The writes to a channel since its stored ``value``, oldest first: all writes if ``value`` is None."""
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 

@@ -260,7 +260,7 @@ def settled(attempt: Callable[[], T]) -> T:
 
 
 def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
-    """Retire the key's session if it is still idle, and insert a new one unless an active one exists.
+    """End the session of a conversation key if it is still idle, and insert a new one unless an active one exists.
 
     Raises `LostRace` if the active session was retired before it could be read.
     """
@@ -275,7 +275,10 @@ def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
 
 
 def replace(unit: Unit, row: NewSession) -> MessagingSession:
-    """Retire the key's session, idle or not, and insert a new one. Raises `AlreadyExists` and `LostRace`."""
+    """End the active session of a conversation key, idle or not, and insert a new one.
+
+    Raises `AlreadyExists` if the new id is taken, and `LostRace` if another session of the key was created first.
+    """
     unit.value(RETIRE, row)
     made = unit.row(INSERT, row)
     if made is not None:

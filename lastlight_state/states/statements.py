@@ -104,7 +104,7 @@ REPLACE = prepared(
 def _expiring(*also: sa.ColumnElement[bool]) -> Statement[StateSummaryRow]:
     """Return a statement that sets when a state expires.
 
-    It also matches a state that has expired at exactly this time, for a call that is retried after its commit.
+    A state that expired at exactly the new time also matches, so that a retry after a lost commit answer finds it.
     """
     end = bind("expires_at", _c.expires_at)
     changed = sa.update(STATES).where(_HERE, *also, sa.or_(_VALID, _c.expires_at == end)).values(expires_at=end)

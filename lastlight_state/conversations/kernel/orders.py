@@ -124,7 +124,7 @@ _HELD = prepared(
 
 
 def locked(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
-    """Lock the orders with these ids until the transaction ends, and return them by id. Raises `NotFound`."""
+    """Lock message orders by id until the transaction ends, and return them by id. Raises `NotFound`."""
     rows = unit.rows(_LOCK, {"ids": as_list([{"id": one} for one in sorted(set(ids), key=str.encode)])})
     found = {row["id"]: row for row in rows}
     for one in ids:
@@ -134,14 +134,14 @@ def locked(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
 
 
 def create(unit: Unit, row: NewOrder) -> None:
-    """Insert an order without links. ``row`` has a value for every column except ``version``."""
+    """Insert a message order without links. ``row`` has a value for every column except ``version``."""
     unit.change(_INSERT, row)
 
 
 def extend(
     unit: Unit, orders: Mapping[str, OrderHead], added: Mapping[str, Sequence[str]], session_id: str
 ) -> list[str]:
-    """Append messages to orders that this transaction has locked.
+    """Append messages to message orders that this transaction has locked.
 
     Returns the ids of the extended orders that another session has too, as its pool or through a branch.
     """
@@ -155,7 +155,7 @@ def extend(
 
 
 def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:
-    """Insert links. ``placed`` maps an order's id to the first position and the message ids from there on."""
+    """Insert links. ``placed`` maps a message order's id to the first position and the message ids from there on."""
     rows = [
         {"progression_id": progression_id, "ord": first + i, "message_id": message_id}
         for progression_id, (first, ids) in placed.items()
@@ -201,7 +201,7 @@ def fresh(
     name: str | None = None,
     node_metadata: str | None = None,
 ) -> NewOrder:
-    """Return the row for a new order without links, whose first message gets position ``start``."""
+    """Return the row for a new message order without links, whose first message will get position ``start``."""
     return {
         "id": progression_id,
         "created_at": created[0],

@@ -143,7 +143,7 @@ class Threads:
         return +counts
 
     def held(self, unit: Unit, keys: Sequence[str]) -> OrdersAndMessages:
-        """Return the message orders of these sessions, and the messages that the sessions and branches point to."""
+        """Return the ids of these sessions' message orders, and of the messages that sessions and branches point to."""
         orders = {row["order_id"] for row in rows(unit, ORDERS, keys)}
         return OrdersAndMessages(orders, {row["key"] for row in rows(unit, POINTED, keys)})
 
