@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lastlight_state.backends.facts import Unreadable
 from lastlight_state.errors import InvalidValue, MisuseError
 from lastlight_state.lazy import load
 from lastlight_state.settings import PREFIX
@@ -29,6 +30,8 @@ def _chosen() -> str:
 
 #: The name of this process's driver.
 NAME = _chosen()
+#: True if the driver stays on a row whose text it cannot decode. ``pysqlite3`` loses that row and those after it.
+STAYS_ON_ROWS = NAME == _OWN
 
 if TYPE_CHECKING:
     import sqlite3 as sqlite3  # noqa: PLC0414 - says that others may import it from here
@@ -61,13 +64,27 @@ _NAMES = {
 }
 
 
+def text_or_unreadable(data: bytes) -> str | Unreadable:
+    """Return the text of a column, or `Unreadable` if it is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return Unreadable(data)
+
+
 if TYPE_CHECKING:
     connect = sqlite3.connect
 else:
 
     def connect(database: Any, **options: Any) -> Any:
-        """Return a connection whose errors have names."""
-        return sqlite3.connect(database, **_OPENS, **options)
+        """Return a connection whose errors have names, and which reads text that is not UTF-8 as `Unreadable`.
+
+        Python's own driver raises for such text and stays on the row (`driver.fetched`); ``pysqlite3`` loses the row.
+        """
+        made = sqlite3.connect(database, **_OPENS, **options)
+        if not STAYS_ON_ROWS:
+            made.text_factory = text_or_unreadable
+        return made
 
 
 def error_name(error: object) -> str | None:

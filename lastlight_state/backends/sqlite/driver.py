@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR, Unreadable
-from lastlight_state.backends.sqlite.dbapi import error_name, sqlite3
+from lastlight_state.backends.facts import FORBIDDEN, NOT_REGULAR
+from lastlight_state.backends.sqlite.dbapi import STAYS_ON_ROWS, error_name, sqlite3, text_or_unreadable
 from lastlight_state.errors import (
     BackendBusy,
     BackendError,
@@ -46,21 +46,14 @@ def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
 
 def _rest(cursor: sqlite3.Cursor, error: sqlite3.OperationalError) -> Iterator[Any]:
     """Yield the rows from the one that could not be decoded. Raises the error if it came from the database."""
-    if getattr(error, "sqlite_errorcode", None) is not None:
+    if getattr(error, "sqlite_errorcode", None) is not None or not STAYS_ON_ROWS:
         raise error
     connection = cursor.connection
-    usual, connection.text_factory = connection.text_factory, _text_or_unreadable
+    usual, connection.text_factory = connection.text_factory, text_or_unreadable
     try:
         yield from cursor
     finally:
         connection.text_factory = usual
-
-
-def _text_or_unreadable(data: bytes) -> str | Unreadable:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return Unreadable(data)
 
 
 _CHECK_RIGHTS = "check that it is a file, and the rights to it and to its directory"

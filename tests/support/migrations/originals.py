@@ -34,8 +34,11 @@ def original(place: Place, *scripts: str) -> Any:
 
 
 def dump(connection: Any) -> str:
-    """Everything that the database holds, as one text."""
-    return "\n".join(connection.iterdump())
+    """Return the schema and all rows of the database as one text."""
+    schema = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
+    tables = [name for kind, name, sql in schema if kind == "table" and sql]
+    rows = [(name, *connection.execute(f'SELECT * FROM "{name}" ORDER BY rowid').fetchall()) for name in tables]
+    return "\n".join(map(str, [*schema, *rows]))
 
 
 def session(key: str, *, thread: str | None = "T", active: str = "1", at: str = "2026-06-29T20:15:00.000Z") -> str:
