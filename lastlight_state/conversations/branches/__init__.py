@@ -47,7 +47,10 @@ _CHANGED = {**checks.of(BRANCHES, "name", "user", "extra"), **branching.HINT_CHE
 
 
 class Branches(Repository):
-    """``store.conversations.branches``"""
+    """``store.conversations.branches``
+
+    The parent of a branch, and the position where it was forked, never change, in columns and metadata.
+    """
 
     def create(self, session_id: str, branch: NewBranch = _PLAIN) -> Branch:
         """Create a branch of a session. Its system message is stored, and added to the session's pool.
