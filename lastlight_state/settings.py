@@ -138,7 +138,7 @@ class Settings(BaseSettings):
     url: str | None = Field(None, repr=False)  # may hold a password
     """The database: a path, ``sqlite:///…`` or ``postgresql://…``. Without one it is a file in ``state_dir``."""
     url_file: Path | None = None
-    """A file that holds the URL; not together with ``url``."""
+    """A regular file that holds the URL; not together with ``url``."""
     replica: str | None = Field(None, repr=False)
     """Postgres: the URL of a server to read from."""
     max_staleness: float | None = Field(None, gt=0, le=86_400)
