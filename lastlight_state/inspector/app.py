@@ -62,6 +62,9 @@ def inspector(
 ) -> ASGIApp:
     """Return an ASGI application that shows what is in the store. It may be mounted below any path.
 
+    Its pages load nothing from elsewhere. No answer holds the token, or the password of a URL, wherever it is stored.
+    ``hide_personal`` hides names, and what people wrote, everywhere.
+
     With a ``token`` each request must carry it, as ``Authorization: Bearer`` or in the cookie of the login page.
     Without one, whoever reaches the application may look, so mount it behind a login. ``hosts`` are the host names that
     it answers to. With ``acting``, questions can be answered and runs cancelled, paused and resumed, in the name of
