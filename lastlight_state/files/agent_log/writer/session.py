@@ -128,7 +128,8 @@ class SessionWriter:
 
         Returns their number. Unknown and malformed events are counted in ``ignored``.
 
-        NaN and infinities are written as null, NUL and lone surrogates as escapes.
+        NaN and infinities are written as null, NUL and lone surrogates as escapes. A call that raised can be
+        repeated.
 
         Raises `UnsafePath` and `ReservedName` for a session id that cannot name a log, `InvalidValue` if no place is
         known or a value cannot be written, such as two keys with the same text, `PayloadTooLarge` beyond 64 MiB,
