@@ -189,7 +189,10 @@ class Job(JobSteps):
 
     @property
     def input(self) -> Any:
-        """Return the run's input as the type declared by ``input=``. Raises `MisuseError` if none is declared."""
+        """Return the run's input as the type declared by ``input=``. Raises `MisuseError` if none is declared.
+
+        An input that does not fit the type fails the run before the function is called.
+        """
         return declared(self._given)
 
 
