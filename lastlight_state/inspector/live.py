@@ -1,7 +1,8 @@
 """Live pages: all browsers on the same address share one poll, and get the page again when it has changed.
 
 A topic is an address with its query. While it has a subscriber, one task polls every few seconds. A page with a mark is
-made again only when its mark has changed. So a hundred open pages cost the database as much as one.
+made again only when its mark has changed. So a hundred open pages cost the database as much as one. At most 32 topics
+are live at once; a page beyond them is shown, and is not live.
 """
 
 from __future__ import annotations

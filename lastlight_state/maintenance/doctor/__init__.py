@@ -47,7 +47,7 @@ class Doctor(Repository):
         skip: Sequence[str] = (),
         time_limit: float | None = None,
     ) -> Report:
-        """Run all checks, or ``only`` these, and return their findings.
+        """Run all checks, or ``only`` these, and return their findings. Writes nothing.
 
         ``deep`` reads every row and line; otherwise only the ends of at most 2,000 line files are read, those written
         last. A check that fails is among the skipped checks with its reason, and hides no other check. After

@@ -95,7 +95,8 @@ class PrunePolicy:
     ``workers`` or ``orphans``. A record is removed only if it ended more than ``keep_days`` ago, is not among the
     ``keep_n`` that ended last, and nothing protects it. The age of a conversation's session counts from its last
     change, and running sessions count among the newest. None means the kind's default: 30 days and 100 records, for
-    ``messaging`` 7 days and 0, for ``fires`` 35 days and 0.
+    ``messaging`` 7 days and 0, for ``fires`` 35 days and 0. The age of a fire counts from its start; the last fire of
+    a cron stays, and so does a running one.
 
     ``exchange`` and ``changes`` remove the oldest rows of each inbox or feed, and keep the newest ``keep_n`` of each, 0
     by default; the last row always stays. Their records and ``ids`` are the owners of inboxes, and sessions.
