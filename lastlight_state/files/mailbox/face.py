@@ -95,8 +95,8 @@ class Mailboxes:
 
         Raises `NotFound`, `UnsafePath`, and `CorruptData` for a file that is not a database.
 
-        Creates nothing. The agent's file reads as empty while it is empty or lacks a table. A file that is a link, or
-        has a view, is refused, too.
+        Creates nothing. The agent's file reads as empty while it is empty or lacks a table. Calls refuse a file
+        that is a link, or has a view.
         """
         place = Place.below(self.root, group, session)
         idle = self._idle.get((group, session)) or Idle(place)
