@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import linecache
 import random
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -46,6 +47,10 @@ Work = Callable[[StateStore, str], object]
 
 class Interrupted(Exception):
     """What a handler of the caller's raised."""
+
+
+class AbandonedLoop(Exception):
+    """Stands for the error of a work whose event loop was cut off by the signal."""
 
 
 def raised_at(number: int, work: Callable[[], object], *, every: str = "line", more: int = 0) -> BaseException | None:
@@ -190,10 +195,15 @@ class Alarm:
         self._rung = 0
         #: Works that were ended because their event loop had lost a callback.
         self.lost = 0
+        #: Works whose event loop was itself cut off by the signal, and left a task that nothing will ever go on with.
+        self.abandoned = 0
         self.kinds: list[type[BaseException]] = [KeyboardInterrupt, Interrupted]
 
     def during(self, seconds: float, work: Callable[[], object]) -> BaseException | None:
-        """Do the work, and raise after that time if it is not done by then."""
+        """Do the work, and raise after that time if it is not done by then.
+
+        Where `asyncio` itself is cut off, its loop stays marked as running. Its task is only given up by a collection.
+        """
         self._rung = 0
         try:
             try:
@@ -209,8 +219,14 @@ class Alarm:
             if not _is_of_a_signal(error):
                 raise
             self.lost += self._rung > 1
-            return error
-        return None
+            if asyncio._get_running_loop() is None:
+                return error
+            asyncio._set_running_loop(None)
+        else:
+            return None
+        self.abandoned += 1
+        gc.collect()  # without the error, whose frames hold the loop and its task
+        return AbandonedLoop()
 
     def ring(self, number: int, frame: FrameType | None) -> None:
         """The handler."""
@@ -282,19 +298,13 @@ def chained(store: StateStore, name: str) -> None:
     store.workflows.runs.append_phase("shared", PhaseEntry(name, True))
 
 
-def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the coroutine function, also after a signal cut off `asyncio.run` before it had forgotten its loop."""
-    asyncio._set_running_loop(None)
-    asyncio.run(work())
-
-
 def awaited(store: StateStore, name: str) -> None:
     async def work() -> None:
         async with AsyncStateStore(store).transaction() as tx:
             await tx.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
             await tx.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
 
-    _run(work)
+    asyncio.run(work())
 
 
 def awaited_call(store: StateStore, name: str) -> None:
@@ -303,7 +313,7 @@ def awaited_call(store: StateStore, name: str) -> None:
         await face.workflows.runs.create(name, trigger=Trigger("t"), phase="p")
         await face.workflows.runs.list(limit=2)
 
-    _run(work)
+    asyncio.run(work())
 
 
 WORKS: dict[str, Work] = {
