@@ -132,6 +132,9 @@ class AsyncVectors(Face[Vectors]):
     count = reading(Vectors.count)
     clear = writing(Vectors.clear)
     namespaces = reading(Vectors.namespaces)
+    index = writing(Vectors.index)
+    indexes = reading(Vectors.indexes)
+    drop_index = writing(Vectors.drop_index)
 
 
 class AsyncLifecycle(Face[Lifecycle]):

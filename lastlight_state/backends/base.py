@@ -22,6 +22,7 @@ from lastlight_state.backends import urls
 from lastlight_state.backends.facts import Catalogue, Joinable, Listened, Measures, NamedLocks, Upkeep, logged
 from lastlight_state.backends.fair_lock import Turn
 from lastlight_state.backends.schemas import Schemas
+from lastlight_state.backends.vector_indexes import VectorIndexes
 from lastlight_state.errors import MisuseError, NotSupported, StateError
 from lastlight_state.metrics import Metrics
 from lastlight_state.unwinding import Exit
@@ -145,8 +146,8 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
-    """One open database. Thread-safe; checkouts are not: each is used by one unit at a time.
+class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, ABC):
+    """One open database. Thread-safe; checkouts are not: one unit uses one at a time.
 
     Ownership: a backend closes what it opened. Connections of a caller's engine go back to that engine unchanged.
     Errors: every method translates the driver's errors with `translate`, so callers meet only `StateError`.
@@ -155,9 +156,8 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, Upkeep, ABC):
     #: The name of the product: ``"sqlite"``, ``"postgresql"``, or the name that a third party registered.
     name: str
     dialect: Dialect
-    async_driver: str | None = None  # the asynchronous driver whose connections can be joined, too
-    #: The driver's exceptions that `translate` understands.
-    driver_errors: tuple[type[Exception], ...]
+    async_driver: str | None = None  # whose connections can be joined, too
+    driver_errors: tuple[type[Exception], ...]  # which `translate` understands
     options: Options
     #: The database's URL or path, without any password.
     location: str

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         ChunkText as ChunkText,
         NewChunk as NewChunk,
         VectorHit as VectorHit,
+        VectorIndex as VectorIndex,
         VectorNamespace as VectorNamespace,
     )
 
@@ -83,7 +84,7 @@ public(
         "arguments": "BranchPatch BranchTree Limits MessageFilter NewBranch NewMessage NewSession Provenance "
         "Reason Search SessionFilter SessionPatch SessionTimes SessionTree Within",
         "exchange.records": "Delivery Member Sent",
-        "vectors.records": "NewChunk Chunk ChunkSummary ChunkText VectorHit VectorNamespace",
+        "vectors.records": "NewChunk Chunk ChunkSummary ChunkText VectorHit VectorIndex VectorNamespace",
         "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession "
         "ForkPoint Link Message MessageHit MessageSummary MessageType MessageUse Progression "
         "ProgressionUse SaveReport SessionSummary",

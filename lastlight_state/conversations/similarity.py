@@ -93,7 +93,7 @@ class Query:
 
     def __init__(self, packed: bytes, metric: Metric) -> None:
         self.packed = packed
-        self._metric = metric
+        self.metric = metric
         self._numbers = unpack(packed)
         self.norm = norm(self._numbers)
 
@@ -110,10 +110,10 @@ class Query:
 
     def _score(self, one: Candidate[K]) -> float:
         numbers = unpack(one.packed)
-        if self._metric == "l2":
+        if self.metric == "l2":
             return -dist(self._numbers, numbers)
         dot: float = sum(map(mul, self._numbers, numbers))
-        if self._metric == "dot":
+        if self.metric == "dot":
             return dot
         lengths = self.norm * (norm(numbers) if one.norm is None else one.norm)
         return dot / lengths if lengths else -inf
@@ -137,7 +137,7 @@ class Query:
     def _about(self, numpy: Any, rows: Any, norms: list[float | None]) -> tuple[Any, Any]:
         """Return approximate scores of the rows, and upper bounds of their errors. ``norms`` may contain None."""
         query = numpy.array(self._numbers)
-        if self._metric == "l2":
+        if self.metric == "l2":
             apart = rows - query
             distances = numpy.sqrt(numpy.einsum("ij,ij->i", apart, apart))
             return -distances, _SLACK * distances
@@ -145,7 +145,7 @@ class Query:
         lengths = numpy.array(norms) if known else numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows))
         lengths = lengths * self.norm
         dots = rows @ query
-        return (dots, _SLACK * lengths) if self._metric == "dot" else (dots / lengths, _SLACK)
+        return (dots, _SLACK * lengths) if self.metric == "dot" else (dots / lengths, _SLACK)
 
     def bounds(self, numpy: Any, rows: Any, norms: Any, is_sure: Any) -> tuple[Any, Any]:
         """Return a lower and an upper bound for the score of each 32-bit row.
@@ -155,11 +155,11 @@ class Query:
         dots = (rows @ numpy.frombuffer(self.packed, "<f4")).astype("f8")
         lengths = norms * self.norm
         off = (len(self._numbers) + 8) * _UNIT * lengths
-        if self._metric == "l2":
+        if self.metric == "l2":
             squares = norms * norms + self.norm * self.norm
             apart, off = squares - 2 * dots, 2 * off + _SLACK * squares
             low, high = -numpy.sqrt(apart + off), -numpy.sqrt(numpy.maximum(apart - off, 0))
-        elif self._metric == "dot":
+        elif self.metric == "dot":
             low, high = dots - off, dots + off
         else:
             low, high = (dots - off) / lengths, (dots + off) / lengths

@@ -117,6 +117,7 @@ PROGRESSION = "progression"
 SESSION = "session"
 BRANCH = "branch"
 CHUNK_KIND = "chunk"
+NAMESPACE_KIND = "vector namespace"
 DELIVERY: Literal["delivery"] = "delivery"
 
 #: The code of a `Conflict` over positions that a fork has inherited.

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Column, Identity, Index
 from sqlalchemy.engine import Dialect
 
+from lastlight_state.backends.vector_indexes import PREFIX as VECTOR_INDEXES
 from lastlight_state.checkpoints import models as checkpoints_models
 from lastlight_state.conversations import (
     guards as conversations_guards,
@@ -100,7 +101,8 @@ def include_object(element: Any, name: str | None, kind: str, reflected: bool, *
     if not reflected:
         return True
     table = element if kind == "table" else element.table
-    ours = _is_ours(element, name, kind) and (table.name == VERSION_TABLE or _has_our_mark(table))
+    named = _is_ours(element, name, kind) or table.name.startswith(VECTOR_INDEXES)
+    ours = named and (table.name == VERSION_TABLE or _has_our_mark(table))
     return not (ours or _is_output(element, kind))
 
 

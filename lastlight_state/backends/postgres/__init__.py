@@ -49,6 +49,7 @@ from lastlight_state.backends.postgres.examining import PostgresLocks, examined,
 from lastlight_state.backends.postgres.pool import Pool, await_answers, cancel
 from lastlight_state.backends.postgres.schemas import PostgresSchemas
 from lastlight_state.backends.postgres.table_paths import TablePaths
+from lastlight_state.backends.postgres.vector_indexes import PostgresVectorIndexes
 from lastlight_state.backends.sql.expressions import quoted
 from lastlight_state.errors import (
     BackendBusy,
@@ -64,7 +65,7 @@ DDL_WAIT_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 
 
-class PostgresBackend(CitusPart, PostgresSchemas, Moving, TablePaths, PostgresLocks, Backend):
+class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving, TablePaths, PostgresLocks, Backend):
     """One database on a server, in one schema."""
 
     name = "postgresql"

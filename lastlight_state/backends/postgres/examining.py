@@ -18,6 +18,7 @@ from lastlight_state.backends.postgres.connections import BEGIN_WRITE
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import AnsweredConnection, await_answers
 from lastlight_state.backends.sql.expressions import literal, quoted
+from lastlight_state.backends.vector_indexes import PREFIX
 from lastlight_state.errors import BackendUnavailable, InvalidValue, ReadOnlyTransaction, StateError
 
 # Size and settings of a Postgres database. Works for a role that may only SELECT.
@@ -218,6 +219,7 @@ _INVALID = """
     SELECT 'index ' || c.relname || ' is not valid: drop and make it again'
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE NOT i.indisvalid AND n.nspname = coalesce(%(schema)s, current_schema())
+        AND NOT starts_with(c.relname::text, %(vectors)s)
     UNION ALL
     SELECT 'constraint ' || k.conname || ' was not validated'
     FROM pg_constraint k JOIN pg_namespace n ON n.oid = k.connamespace
@@ -232,8 +234,8 @@ _NOT_OURS = """
 
 
 def examined(driver: Any, schema: str | None) -> list[str]:
-    """Return the invalid indexes and unvalidated constraints of the schema."""
-    return [str(row[0]) for row in driver.execute(_INVALID, {"schema": schema}).fetchall()]
+    """Return the invalid indexes and unvalidated constraints of the schema, but for indexes of embeddings."""
+    return [str(row[0]) for row in driver.execute(_INVALID, {"schema": schema, "vectors": PREFIX}).fetchall()]
 
 
 def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:

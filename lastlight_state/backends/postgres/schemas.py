@@ -17,6 +17,7 @@ from lastlight_state.backends.base import Checkout, Mode, Options
 from lastlight_state.backends.postgres.citus import Citus
 from lastlight_state.backends.postgres.driver import translate
 from lastlight_state.backends.postgres.pool import await_answers
+from lastlight_state.backends.postgres.vector_indexes import dropping
 from lastlight_state.backends.schemas import Schemas
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.errors import Conflict, InvalidValue, NotSupported, StateError
@@ -134,6 +135,8 @@ class PostgresSchemas(Schemas):
                 names = ", ".join(f"{home}.{quoted(name)}{takes}" for name in sorted(kinds.get(kind, ())))
                 if names:
                     driver.execute(f"DROP {kind.upper()} IF EXISTS {names} RESTRICT")
+            for statement in dropping(driver, self.schema or ""):
+                driver.execute(statement)
             driver.execute(f"DROP SCHEMA {home} RESTRICT")
         except psycopg.Error as error:
             if error.sqlstate not in _NOT_OURS:

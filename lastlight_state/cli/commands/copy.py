@@ -92,4 +92,6 @@ def _copied(report: CopyReport, screen: Screen) -> Iterator[object]:
     yield from screen.table(TABLES, [table for table in report.tables if table.rows])
     for column in report.left_columns:
         yield f"left behind: {column}"
+    for namespace in report.left_indexes:
+        yield f"left behind: the index of embeddings of the namespace {namespace!r}, which `vectors.index` makes"
     yield f"receipt {report.receipt_id}; line files and mailboxes are not copied: take their folders along"

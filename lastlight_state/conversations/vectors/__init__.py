@@ -1,4 +1,4 @@
-"""Vectors: text chunks with embeddings, grouped in namespaces, and exact nearest-neighbour search.
+"""Vectors: chunks of text with their embeddings, in namespaces, and search for the nearest.
 
 All embeddings of a namespace have the length of its first chunk's. Chunks are derived data: they may be deleted.
 """
@@ -22,6 +22,7 @@ from lastlight_state.conversations.vectors.records import (
     ChunkSummary,
     NewChunk,
     VectorHit,
+    VectorIndex,
     VectorNamespace,
 )
 from lastlight_state.conversations.vectors.searches import ChunkSearch
@@ -36,7 +37,7 @@ from lastlight_state.errors import Conflict, InvalidValue
 
 _MOST = limits_of(NAMESPACES)
 
-_EXACT = Search()
+_USUAL = Search()
 
 
 class Vectors(Repository):
@@ -98,20 +99,25 @@ class Vectors(Repository):
         top_k: int = 10,
         where: dict[str, Any] | None = None,
         document_id: str | None = None,
-        how: Search = _EXACT,
+        how: Search = _USUAL,
+        approximate: bool = False,
     ) -> builtins.list[VectorHit]:
         """Return the ``top_k`` (1 to 1,000) chunks nearest to a vector, best first. Ties go by id.
 
-        Compares every chunk of the namespace. ``document_id`` restricts the search to a document, and ``where`` to
-        chunks whose metadata have these values at the top level. An unknown namespace has no chunks. Raises
-        `InvalidValue` for a vector of another length than the namespace's, and under cosine for a zero vector. Stored
-        zero vectors are left out under cosine.
+        Every chunk of the namespace is compared, or of a document, or those whose metadata have the values of
+        ``where`` at their top level. An unknown namespace has none. Raises `InvalidValue` for a vector of another
+        length than the namespace's, and under cosine for zero; zero vectors that are stored are left out then.
+
+        With ``approximate`` only chunks are compared that an index of the namespace finds (`index`), and a hit says so.
+        The search is exact all the same without such an index, by another metric than cosine, in a document, for more
+        than 500 chunks, and where fewer than ``top_k`` of those that the index finds have the values of ``where``.
         """
+        valid.flag("approximate", approximate)
         asked = searching.search_request(vector, top_k, how)
         values: Row = {"namespace": valid.sought("namespace", namespace)}
         if document_id is not None:
             values["document_id"] = valid.sought("document_id", document_id)
-        search = ChunkSearch(values, asked, own.wanted_values(where))
+        search = ChunkSearch(values, asked, own.wanted_values(where), approximate)
         memory = self._remember(HeldNamespaces).within(self._settings.vector_memory)
         return self._viewing(lambda unit: search.run(unit, memory))
 
@@ -148,6 +154,39 @@ class Vectors(Repository):
     def namespaces(self, *, limit: int = 50, page_token: str | None = None) -> Page[VectorNamespace]:
         """Return a page of the namespaces, ordered by name."""
         return self._page_as(sql.NAMESPACE_LIST, VectorNamespace.of, None, limit, page_token)
+
+    def index(self, namespace: str) -> VectorIndex | None:
+        """Make an index for approximate searches of a namespace unless it is there, and return the index.
+
+        Postgres alone makes one, by the extension pgvector from 0.7 on: of embeddings of at most 4,000 numbers, while
+        others read and write; 100,000 of them take minutes. Afterwards the database keeps the index right itself, which
+        makes each put slower. On SQLite nothing is made, and None returned: searches there are exact.
+
+        Raises `NotFound` for an unknown namespace, `NotSupported` with what an administrator runs where the extension
+        is missing and the role may not create it, `BackendUnavailable` ``permission`` for a role that does not own the
+        tables, and `Conflict` ``already_running`` while another call makes this index. Not inside a transaction.
+        """
+        name = valid.sought("namespace", namespace)
+        known = self._reading(lambda unit: unit.row(sql.FIND_NAMESPACE, {"namespace": name}))
+        if known is None:
+            raise valid.not_found(words.NAMESPACE_KIND, name)
+        length = known["dimensions"]
+        self._apart(lambda unit: unit.backend.make_vector_index(unit.checkout, name, length))
+        found = (one for one in self.indexes() if (one.namespace, one.dimensions) == (name, length))
+        return next(found, None)
+
+    def indexes(self) -> builtins.list[VectorIndex]:
+        """Return all indexes of embeddings, by their names. On SQLite there are none."""
+        found = self._reading(lambda unit: unit.backend.vector_indexes(unit.checkout))
+        return [VectorIndex.of(one._asdict()) for one in found]
+
+    def drop_index(self, namespace: str) -> bool:
+        """Remove the index of a namespace, which need not be there any more. Return whether there was an index.
+
+        Raises as `index`. Not inside a transaction.
+        """
+        name = valid.sought("namespace", namespace)
+        return bool(self._apart(lambda unit: unit.backend.drop_vector_indexes(unit.checkout, name)))
 
 
 def _key(namespace: str, chunk_id: str) -> dict[str, str]:

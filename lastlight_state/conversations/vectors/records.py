@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
+from lastlight_state.backends.vector_indexes import IndexState
 from lastlight_state.conversations import similarity
 from lastlight_state.conversations.projections import ChunkRow, ChunkSummaryRow, ChunkTextRow, NamespaceRow
 from lastlight_state.db.rows.records import Record
@@ -81,7 +82,25 @@ class Chunk(ChunkText):
 
 
 class VectorHit(Record):
-    """A chunk that a search found, with its similarity score: a greater score is nearer."""
+    """A chunk that a search found, and how near it is.
+
+    ``approximate``: an index chose the chunks that were compared, so that nearer ones may be missing.
+    """
 
     chunk: ChunkText
     score: float
+    approximate: bool
+
+
+class VectorIndex(Record):
+    """An index of a namespace's embeddings, on Postgres.
+
+    ``state`` is ``ready``, ``building``, ``failed`` (a call of `Vectors.index` was cut off) or ``unused`` (the
+    namespace was deleted, or has another length now). ``namespace`` is None where no namespace has its name any more.
+    """
+
+    name: str
+    namespace: str | None
+    dimensions: int
+    state: IndexState
+    size_bytes: int

@@ -15,6 +15,10 @@ from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 
+#: How many chunks an index is asked for, and how many where only some of them may pass a filter. An index gives no more
+#: than the last number.
+_CANDIDATES, _FILTERED, _MOST_CANDIDATES = 100, 400, 1_000
+
 
 class ChunkSearch(NamedTuple):
     """A search of a namespace or one of its documents, for chunks whose metadata have the ``wanted`` values."""
@@ -22,6 +26,7 @@ class ChunkSearch(NamedTuple):
     values: Row
     asked: searching.SearchRequest
     wanted: Mapping[str, Any] | None
+    approximate: bool
 
     def run(self, unit: Unit, memory: HeldNamespaces) -> list[VectorHit]:
         """Run the search and return the hits, best first.
@@ -35,8 +40,28 @@ class ChunkSearch(NamedTuple):
         sql.refuse_other_length("vector", self.asked.dimensions, known["dimensions"], whose)
         if "document_id" in self.values:
             return self._scanned(unit, None, known)
+        if self.approximate and (near := self._indexed(unit, known)) is not None:
+            return near
         found = self._held(unit, memory, known)
         return self._scanned(unit, memory, known) if found is None else found
+
+    def _indexed(self, unit: Unit, known: SearchedNamespace) -> list[VectorHit] | None:
+        """Return the best of the chunks that an index finds, or None where only an exact search can tell."""
+        asked, namespace = self.asked, self.values["namespace"]
+        most = max(2 * asked.top_k, _FILTERED if self.wanted else _CANDIDATES)
+        if asked.query.metric != "cosine" or most > _MOST_CANDIDATES:
+            return None
+        ids = unit.backend.nearest(unit.checkout, namespace, known["dimensions"], asked.query.packed, most)
+        if ids is None or len(ids) < asked.top_k:
+            return None
+        given = {"namespace": namespace, "ids": as_list([{"id": key} for key in ids])}
+        rows = unit.sound(sql.COMPARED[bool(self.wanted)], given)[0]
+        passes = self._passes if self.wanted else None
+        found = searching.best_matches([[rows]], asked._replace(least=None), passes=passes)
+        if len(found) < asked.top_k:
+            return None
+        near = [one for one in found if asked.least is None or one[1] >= asked.least]
+        return self._hits(unit, near, approximate=True)
 
     def _held(self, unit: Unit, memory: HeldNamespaces, known: SearchedNamespace) -> list[VectorHit] | None:
         """Search the in-memory cache. Returns None if the namespace must be scanned instead."""
@@ -61,11 +86,15 @@ class ChunkSearch(NamedTuple):
     def _passes(self, row: ScannedChunk) -> bool:
         return has_values(row.get("chunk_metadata"), self.wanted or {})
 
-    def _hits(self, unit: Unit, found: Sequence[tuple[str, float]]) -> list[VectorHit]:
-        """Return the found chunks with their texts. A chunk whose text is unreadable is logged and left out."""
+    def _hits(self, unit: Unit, found: Sequence[tuple[str, float]], *, approximate: bool = False) -> list[VectorHit]:
+        """Return the chunks that were found, with their texts; one whose text is unreadable is logged and left out."""
         if not found:
             return []
         ids = as_list([{"id": key} for key, _ in found])
         rows = unit.sound(sql.TEXTS, {"namespace": self.values["namespace"], "ids": ids})[0]
         chunks = {row["id"]: ChunkText.of(row) for row in rows}
-        return [VectorHit.of({"chunk": chunks[key], "score": score}) for key, score in found if key in chunks]
+        return [
+            VectorHit.of({"chunk": chunks[key], "score": score, "approximate": approximate})
+            for key, score in found
+            if key in chunks
+        ]

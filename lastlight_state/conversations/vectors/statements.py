@@ -136,6 +136,14 @@ SCANS = {
     for filtered in (False, True)
 }
 
+#: What a search compares of chunks that an index found, by whether metadata are asked for.
+COMPARED = {
+    filtered: prepared(
+        sa.select(_v.id, _v.norm, _v.embedding, *([_v.chunk_metadata] if filtered else [])).where(_AMONG), ScannedChunk
+    )
+    for filtered in (False, True)
+}
+
 
 # Checks of the chunks that callers give, which return the columns to store.
 

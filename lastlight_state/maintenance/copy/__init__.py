@@ -205,6 +205,7 @@ class Copy(Repository):
             revision=read_state(source.backend).revision or "",
             tables=tuple(tables),
             left_columns=tuple(left),
+            left_indexes=tuple(_indexed(source)),
             problems=tuple(problems),
         )
         return plan, copied, given
@@ -257,6 +258,12 @@ def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
         if column not in outputs[name].columns
     ]
     return subjects(table for name, table in outputs.items() if name in there), problems
+
+
+def _indexed(source: Unit) -> list[str]:
+    """Return the namespaces of vectors that have an index of embeddings, which the target gets on request alone."""
+    indexes = source.backend.vector_indexes(source.checkout)
+    return sorted(one.namespace for one in indexes if one.namespace is not None and one.state != "unused")
 
 
 def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:

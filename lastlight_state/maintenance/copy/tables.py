@@ -57,14 +57,16 @@ class CopiedTable(Record):
 class _Tables(Record):
     """Tables of a copy from one database to another; locations are without passwords.
 
-    ``left_columns`` are columns with values, as ``table.column``, that other programs added to tables of this library:
-    no copy has them.
+    ``left_columns`` are those, as ``table.column``, that other programs added to tables of this library and that hold
+    something: no copy has them. ``left_indexes`` are the namespaces whose index of embeddings no copy has either:
+    `vectors.index` makes them there.
     """
 
     source: str
     target: str
     tables: tuple[CopiedTable, ...]
     left_columns: tuple[str, ...] = ()
+    left_indexes: tuple[str, ...] = ()
 
     def shared(self) -> dict[str, Any]:
         """Return the fields that a plan shares with its report, by name."""

@@ -1,4 +1,4 @@
-"""DOC-01 to 03, DOC-05 to 07, DOC-18 and DOC-19: the whole database, its engine, and permissions of its files."""
+"""DOC-01 to 03, DOC-05 to 07, DOC-18 to 20: the database as a whole, its engine, and who may use its files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.mailbox.face import MODES
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_name
@@ -185,7 +186,7 @@ def _status(path: Path) -> os.stat_result | None:
 PERMISSION_CHECKS = (Check(PERMISSIONS, files=_permissions),)
 
 
-SETTINGS, GROWTH, INTEGRITY, ENGINE, DISTRIBUTION = "DOC-03", "DOC-06", "DOC-07", "DOC-18", "DOC-19"
+SETTINGS, GROWTH, INTEGRITY, ENGINE, DISTRIBUTION, NEAREST = "DOC-03", "DOC-06", "DOC-07", "DOC-18", "DOC-19", "DOC-20"
 
 #: For each setting: the expected value, the severity of another value, and its meaning.
 _EXPECTED = {
@@ -251,10 +252,35 @@ def _distribution(look: CheckContext) -> Iterator[Finding]:
         yield found(DISTRIBUTION, "warning" if problems else "info", "citus", message, problems or [told])
 
 
+#: How an index of embeddings stands that no search uses, with the severity and what it means.
+_UNUSED_INDEXES = {
+    "failed": ("warning", "was not finished: puts are slower, and no search uses it; call `vectors.index` once more"),
+    "building": ("info", "is being built, and no search uses it yet"),
+    "unused": ("info", "is for a namespace that is gone or has another length now: `vectors.drop_index` removes it"),
+}
+
+
+def _vector_indexes(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
+    unit = snapshot.unit
+    if not {VECTORS.name, NAMESPACES.name} <= snapshot.tables:
+        return
+    indexes = unit.backend.vector_indexes(unit.checkout)
+    for state, (severity, message) in _UNUSED_INDEXES.items():
+        names = [one.name if one.namespace is None else one.namespace for one in indexes if one.state == state]
+        if names:
+            yield found(NEAREST, severity, "vectors", f"an index of embeddings {message}", names)
+    lags = {one.namespace: unit.backend.vector_index_lag(unit.checkout, one) for one in indexes if one.state == "ready"}
+    names = [f"{namespace}: {lag} chunks" for namespace, lag in lags.items() if lag]
+    if names:
+        message = "an index of embeddings lacks chunks, whose triggers were off: drop it, and make it again"
+        yield found(NEAREST, "warning", "vectors", message, names)
+
+
 CHECKS = (
     Check(SETTINGS, rows=_settings),
     Check(GROWTH, rows=_growth),
     Check(INTEGRITY, rows=_integrity),
     Check(ENGINE, files=_engine),
     Check(DISTRIBUTION, files=_distribution),
+    Check(NEAREST, rows=_vector_indexes),
 )
