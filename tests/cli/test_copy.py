@@ -37,7 +37,7 @@ def test_a_dry_run_says_what_the_copy_then_does(source: Database, tmp_path: Path
     done = copy(source, "--to", there, "--migrate-target", "--json")
     assert (done.code, done.data["tables"]) == (0, planned.data["tables"])
     assert {*planned.data, *done.data} == {
-        "dry_run", "source", "target", "tables", "left_columns", "revision", "problems", "receipt_id"
+        "dry_run", "source", "target", "tables", "left_columns", "left_indexes", "revision", "problems", "receipt_id"
     }  # fmt: skip
     refused = copy(source, "--to", there, "--json")
     assert (refused.code, refused.error) == (1, "target_not_empty")

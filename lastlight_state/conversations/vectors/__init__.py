@@ -167,11 +167,7 @@ class Vectors(Repository):
         tables, and `Conflict` ``already_running`` while another call makes this index. Not inside a transaction.
         """
         name = valid.sought("namespace", namespace)
-        known = self._reading(lambda unit: unit.row(sql.FIND_NAMESPACE, {"namespace": name}))
-        if known is None:
-            raise valid.not_found(words.NAMESPACE_KIND, name)
-        length = known["dimensions"]
-        self._apart(lambda unit: unit.backend.make_vector_index(unit.checkout, name, length))
+        length = self._apart(lambda unit: _indexed(unit, name))
         found = (one for one in self.indexes() if (one.namespace, one.dimensions) == (name, length))
         return next(found, None)
 
@@ -238,6 +234,15 @@ def _one_by_one(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
 def _kept(row: ChunkDraft, created_at: datetime | None) -> ChunkDraft:
     """Return a chunk's row. If it replaces a chunk created at ``created_at``, it keeps that time of creation."""
     return row if created_at is None else {**row, "created_at": created_at, "updated_at": row["created_at"]}
+
+
+def _indexed(unit: Unit, namespace: str) -> int:
+    """Make the index of a namespace, and return the length of its embeddings. Raises `NotFound`."""
+    known = unit.row(sql.FIND_NAMESPACE, {"namespace": namespace})
+    if known is None:
+        raise valid.not_found(words.NAMESPACE_KIND, namespace)
+    unit.backend.make_vector_index(unit.checkout, namespace, known["dimensions"])
+    return known["dimensions"]
 
 
 def _cleared(unit: Unit, namespace: str) -> int:

@@ -314,7 +314,7 @@ def test_a_sound_database_has_no_finding_and_an_examination_writes_nothing(scene
     report = store.maintenance.doctor.examine(deep=True)
     assert report.findings == ()
     assert report.worst() is None
-    assert (len(report.checks_run), report.checks_skipped) == (19, ())
+    assert (len(report.checks_run), report.checks_skipped) == (20, ())
     assert counts(database, "report") == rows
     if database.name == "sqlite":
         assert {name for name in files_of(database.state_dir) if not name.endswith("-shm")} == {
