@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
@@ -115,6 +115,19 @@ class Record(BaseModel):
         values = self.__dict__
         telling = [(name, _shown(value)) for name, value in values.items() if _tells(name, value)]
         yield from telling or ((name, value) for name, value in values.items() if isinstance(value, _NUMBERS))
+
+
+def row_maker(kind: Any) -> Callable[[dict[str, Any]], Any] | None:
+    """Return the function that makes a row of this type from a dict of its columns, or None if the dict is the row."""
+    if kind is tuple:
+        return _make_tuple
+    if issubclass(kind or dict, tuple):
+        return lambda values: kind._make(values.values())
+    return getattr(kind, "of", None)
+
+
+def _make_tuple(values: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(values.values())
 
 
 class DamagedRow(Record):

@@ -23,6 +23,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.db.rows import batches
 from lastlight_state.db.rows.batches import Batches
 from lastlight_state.db.rows.parameters import UNREADABLE, Bound, BuildOne, Convert, Gather, KnownTypes, builders
+from lastlight_state.db.rows.records import row_maker
 from lastlight_state.db.rows.shapes import SHAPES
 from lastlight_state.db.schema import columns, sealing
 from lastlight_state.errors import CorruptData
@@ -196,19 +197,6 @@ class Shaped(Statement[RowT]):
             found = self.compiled[backend.key] = self._compile(backend)
             SHAPES.grow(self._shape, found.size)
         return found
-
-
-def row_maker(kind: Any) -> Callable[[Row], Any] | None:
-    """Return the function that makes a row of this type from a dict of its columns, or None if the dict is the row."""
-    if kind is tuple:
-        return _make_tuple
-    if issubclass(kind or dict, tuple):
-        return lambda values: kind._make(values.values())
-    return getattr(kind, "of", None)
-
-
-def _make_tuple(values: Row) -> tuple[Any, ...]:
-    return tuple(values.values())
 
 
 @overload
