@@ -225,6 +225,7 @@ class Alarm:
         else:
             return None
         self.abandoned += 1
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's own may still hold the task
         gc.collect()  # without the error, whose frames hold the loop and its task
         return AbandonedLoop()
 
