@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Self
 
 from lastlight_state.db.news.listeners import message_of, storable
 from lastlight_state.db.rows.records import Record
@@ -66,22 +66,6 @@ class FireOutcome:
     error: FireError | str | None = None
 
 
-class ClaimRow(TypedDict):
-    """What a `FireClaim` has of the row of its fire."""
-
-    fire_id: str
-    cron_name: str
-    scheduled_for: datetime | None
-    source: str
-    target_kind: str | None
-    target: str | None
-    payload: Any
-    owner: str | None
-    epoch: int
-    attempts: int
-    lease_expires_at: datetime | None
-
-
 class FireClaim(Record):
     """The right to run one fire, valid until another owner takes the fire over. Can be passed to other processes as
     JSON.
@@ -102,3 +86,10 @@ class FireClaim(Record):
     attempts: int
     lease_expires_at: datetime
     lease: timedelta = LEASE
+
+    _computed = frozenset({"lease"})
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        values.setdefault("lease", LEASE)
+        return super().of(values)

@@ -13,7 +13,7 @@ from lastlight_state.db.rows.statements import RowT
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import BackendError, CorruptData, InvalidValue, MisuseError, StateError
 from lastlight_state.schedules import models
-from lastlight_state.schedules.arguments import ClaimRow, FireClaim, FireError
+from lastlight_state.schedules.arguments import FireClaim, FireError
 from lastlight_state.schedules.models import FIRES, SCHEDULES
 
 # Taking several fires in one call, each in a transaction of its own. Shared by `take_due` and `take_stale`.
@@ -54,11 +54,6 @@ def claimed(
     return tuple(claims)
 
 
-def claim_of(row: ClaimRow, lease: timedelta) -> FireClaim:
-    """Return the claim on the fire in this row. A heartbeat renews it by ``lease``."""
-    return FireClaim.of({**row, "lease": lease})
-
-
 def _sound(row: RowT | CorruptData) -> RowT:
     if isinstance(row, CorruptData):
         raise row
@@ -66,7 +61,7 @@ def _sound(row: RowT | CorruptData) -> RowT:
 
 
 def _name(row: Any) -> Any:
-    return row.key if isinstance(row, CorruptData) else row.get("id", row.get("name"))
+    return row.key if isinstance(row, CorruptData) else getattr(row, "id", getattr(row, "name", None))
 
 
 _MOST, _FIRE = limits_of(SCHEDULES), limits_of(FIRES)

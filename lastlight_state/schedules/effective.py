@@ -3,62 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self, TypedDict
+from typing import Any, NamedTuple, Self
 
 
-class OwnColumns(TypedDict):
-    """What a cron's own row, or its definition, says of what can be overridden."""
-
-    pattern: str
-    timezone: str
-    enabled: bool
-
-
-class OverriddenColumns(TypedDict):
+class OverrideColumns(NamedTuple):
     """The columns of an override in a row of its cron; each is None without an override."""
 
-    override_name: str | None
-    override_enabled: bool | None
-    override_inherits: bool | None
-    override_schedule: str | None
-    override_zone: str | None
+    override_name: str | None = None
+    override_enabled: bool | None = None
+    override_inherits: bool | None = None
+    override_schedule: str | None = None
+    override_zone: str | None = None
 
-
-class EffectiveColumns(OwnColumns, OverriddenColumns):
-    """What decides what is in effect."""
+    @classmethod
+    def taken(cls, values: dict[str, Any]) -> Self:
+        """Return the columns of an override, and remove them from the values of a row."""
+        return cls._make(map(values.pop, cls._fields))
 
 
 #: The columns of a cron without an override.
-NO_OVERRIDE: OverriddenColumns = {
-    "override_name": None,
-    "override_enabled": None,
-    "override_inherits": None,
-    "override_schedule": None,
-    "override_zone": None,
-}
+NO_OVERRIDE = OverrideColumns()
 
 
 @dataclass(frozen=True)
-class Own:
-    """The fields of a cron's own definition that an override can change."""
+class Timing:
+    """The part of a cron's definition that can be overridden."""
 
     pattern: str
     timezone: str
     enabled: bool
 
-    @classmethod
-    def of(cls, row: OwnColumns) -> Self:
-        """Return the pattern, time zone and switch of a schedule's row."""
-        return cls(row["pattern"], row["timezone"], row["enabled"])
+    @property
+    def plan(self) -> str:
+        """Return the zone and pattern that instants are computed from, as ``planned_with`` keeps them."""
+        return f"{self.timezone} {self.pattern}"
 
 
 @dataclass(frozen=True)
-class Effective:
-    """A cron's pattern, time zone and switch in effect, and which of them come from an override."""
+class Effective(Timing):
+    """The values in effect, and which of them come from an override."""
 
-    pattern: str
-    timezone: str
-    enabled: bool
     pattern_overridden: bool
     timezone_overridden: bool
     enabled_overridden: bool
@@ -67,11 +51,6 @@ class Effective:
     def overridden(self) -> bool:
         """True if an override changes any of the three values."""
         return self.pattern_overridden or self.timezone_overridden or self.enabled_overridden
-
-    @property
-    def plan(self) -> str:
-        """Return the zone and pattern from which next instants are computed, as ``planned_with`` stores them."""
-        return f"{self.timezone} {self.pattern}"
 
 
 def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
@@ -83,14 +62,14 @@ def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
     return None if enabled is None or (enabled and inherits) else enabled
 
 
-def effective(own: Own, override: OverriddenColumns) -> Effective:
-    """Return a cron's values in effect under an override's columns.
+def effective(own: Timing, override: OverrideColumns) -> Effective:
+    """Return what is in effect under an override's columns, named as in `lastlight_state.schedules.models.OVERRIDDEN`.
 
     The columns are named as in `lastlight_state.schedules.models.OVERRIDDEN`. An override that changes only the pattern
     keeps the cron's own time zone.
     """
-    switch = enabled_by(override["override_enabled"], override["override_inherits"])
-    pattern, zone = override["override_schedule"], override["override_zone"]
+    switch = enabled_by(override.override_enabled, override.override_inherits)
+    pattern, zone = override.override_schedule, override.override_zone
     return Effective(
         pattern=own.pattern if pattern is None else pattern,
         timezone=own.timezone if zone is None else zone,

@@ -225,20 +225,7 @@ WITH_OVERRIDE = SCHEDULES.outerjoin(OVERRIDES, OVERRIDES.c.name == SCHEDULES.c.n
 #: The time when a cron is due next. NULL while the cron waits to be planned again: then the stored time is only a mark.
 NEXT_RUN_AT = sa.case((SCHEDULES.c.planned_with.is_distinct_from(constant(UNPLANNED)), SCHEDULES.c.next_run_at))
 
-#: The columns of a schedule, under the names that records use.
-SCHEDULE_COLUMNS = (
-    *(
-        NEXT_RUN_AT.label("next_run_at") if column.name == "next_run_at" else column
-        for column in SCHEDULES.c
-        if column.name != "error_json"
-    ),
-    SCHEDULES.c.error_json.label("error"),
-)
-
-#: The columns of a `lastlight_state.schedules.records.Cron`.
-CRON_COLUMNS = (*SCHEDULE_COLUMNS, *OVERRIDDEN)
-
-#: The end of a fire's lease, under the name that records use.
+#: When the lease of a fire ends, under the name that records use.
 LEASE_END = FIRES.c.lease_until.label("lease_expires_at")
 
 #: The columns of a `FireClaim`.

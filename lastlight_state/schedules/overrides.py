@@ -16,7 +16,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Family, Row, Statement, bind, prepared
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, every_column_of, prepared
 from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.columns import Flag
 from lastlight_state.db.schema.declarations import limits_of
@@ -25,10 +25,9 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.schedules import checks as shared, models
 from lastlight_state.schedules.arguments import CronSpec
 from lastlight_state.schedules.crons import definitions as cron_checks, plans
-from lastlight_state.schedules.effective import NO_OVERRIDE, OverriddenColumns, Own, effective
+from lastlight_state.schedules.effective import NO_OVERRIDE, OverrideColumns, Timing, effective
 from lastlight_state.schedules.models import OVERRIDES, SCHEDULES
 from lastlight_state.schedules.records import CronOverride, EffectiveCron
-from lastlight_state.schedules.rows import CronOverrideRow
 
 # Checks of arguments about overrides, and combining configured crons with their overrides.
 
@@ -87,34 +86,30 @@ def check_defaults(given: Any) -> dict[str, CronSpec]:
     return dict(given)
 
 
-def _columns(override: CronOverrideRow | None) -> OverriddenColumns:
-    """Return an override's columns under the names that they have in a row of its cron."""
+def _columns(override: CronOverride | None) -> OverrideColumns:
+    """Return the columns of an override as they stand in a row of its cron."""
     if override is None:
         return NO_OVERRIDE
-    return {
-        "override_name": override["name"],
-        "override_enabled": override["enabled"],
-        "override_inherits": override["inherits_enabled"],
-        "override_schedule": override["schedule"],
-        "override_zone": override["timezone"],
-    }
+    return OverrideColumns(
+        override.name, override.enabled, override.inherits_enabled, override.schedule, override.timezone
+    )
 
 
-def resolved(name: str, default: CronSpec, override: CronOverrideRow | None) -> EffectiveCron:
-    """Return the values in effect for a configured cron. ``override`` is the row of its override, or None."""
-    held = effective(Own(default.pattern, default.timezone, default.enabled), _columns(override))
+def resolved(name: str, default: CronSpec, override: CronOverride | None) -> EffectiveCron:
+    """Return what is in effect for a configured cron, given its override, or None."""
+    held = effective(Timing(default.pattern, default.timezone, default.enabled), _columns(override))
     return EffectiveCron(
         name=name,
         default=default,
         **held.__dict__,
-        overridden_by=override["updated_by"] if override else None,
-        overridden_at=override["updated_at"] if override else None,
+        overridden_by=override.updated_by if override else None,
+        overridden_at=override.updated_at if override else None,
     )
 
 
 # The statements of `overrides`.
 
-COLUMNS = tuple(OVERRIDES.c)
+COLUMNS = every_column_of(CronOverride, OVERRIDES)
 _this = OVERRIDES.c.name == bind("name", OVERRIDES.c.name)
 
 
@@ -140,7 +135,7 @@ PUT = prepared(
             "updated_by": new.updated_by,
         },
     ),
-    CronOverrideRow,
+    CronOverride,
 )
 TOUCH = prepared(
     sa.update(OVERRIDES)
@@ -149,24 +144,24 @@ TOUCH = prepared(
         updated_at=bind("updated_at", OVERRIDES.c.updated_at), updated_by=bind("updated_by", OVERRIDES.c.updated_by)
     )
     .returning(*COLUMNS),
-    CronOverrideRow,
+    CronOverride,
 )
-FIND = prepared(sa.select(*COLUMNS).where(_this), CronOverrideRow)
+FIND = prepared(sa.select(*COLUMNS).where(_this), CronOverride)
 CLEAR = prepared(sa.delete(OVERRIDES).where(_this))
-LIST = Listing("cron_overrides", COLUMNS, order=(OVERRIDES.c.updated_at, OVERRIDES.c.name), row=CronOverrideRow)
+LIST = Listing("cron_overrides", COLUMNS, order=(OVERRIDES.c.updated_at, OVERRIDES.c.name), row=CronOverride)
 
-_ALL = prepared(sa.select(*COLUMNS), CronOverrideRow)
+_ALL = prepared(sa.select(*COLUMNS), CronOverride)
 
 
 def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
     return sa.select(*COLUMNS).where(OVERRIDES.c.name.in_(names))
 
 
-_NAMED = Family("name", _named, CronOverrideRow)
+_NAMED = Family("name", _named, CronOverride)
 _STATEMENT_MOST = 500
 
 
-def of_names(names: Sequence[str]) -> tuple[Statement[CronOverrideRow], Row]:
+def of_names(names: Sequence[str]) -> tuple[Statement[CronOverride], Row]:
     """Return the statement that reads the overrides of these names; for more than 500 names, all overrides."""
     return (_ALL, {}) if len(names) > _STATEMENT_MOST else _NAMED.of(names)
 
@@ -202,15 +197,15 @@ class Overrides(Repository):
 
     def get(self, name: str) -> CronOverride:
         """Return the override of this cron. Raises `NotFound` if there is none."""
-        return self._one_as(CronOverride.of, FIND, {"name": name}, kind=models.OVERRIDE, key=name)
+        return self._one(FIND, {"name": name}, kind=models.OVERRIDE, key=name)
 
     def find(self, name: str) -> CronOverride | None:
         """Return the override of this cron, or None."""
-        return self._find_as(CronOverride.of, FIND, {"name": valid.sought("name", name)})
+        return self._find(FIND, {"name": valid.sought("name", name)})
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[CronOverride]:
         """Return a page of overrides, the newest change first."""
-        return self._page_as(LIST, CronOverride.of, None, limit, page_token)
+        return self._page(LIST, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
         """Remove the override; return whether there was one. The cron is planned again as by `put`."""
@@ -227,7 +222,7 @@ class Overrides(Repository):
         if not known:
             return {}
         statement, values = of_names(list(known))
-        found = {row["name"]: row for row in self._reading(lambda unit: unit.rows(statement, values))}
+        found = {override.name: override for override in self._all(statement, values)}
         return {name: resolved(name, spec, found.get(name)) for name, spec in known.items()}
 
 
@@ -240,7 +235,7 @@ def _put(unit: Unit, row: OverrideDraft, now: datetime) -> CronOverride:
     else:
         [stored] = unit.rows(PUT, row)
     plans.after_override(unit, cron, _columns(stored), now)
-    return CronOverride.of(stored)
+    return stored
 
 
 def _clear(unit: Unit, name: str, now: datetime) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
 from lastlight_state.db.rows.records import Record
 from lastlight_state.schedules.arguments import CronSpec
-from lastlight_state.schedules.effective import OverriddenColumns, Own, effective, enabled_by
-from lastlight_state.schedules.rows import CronOverrideRow
+from lastlight_state.schedules.effective import OverrideColumns, Timing, effective, enabled_by
 
 
 class CronOverride(Record):
@@ -23,48 +22,10 @@ class CronOverride(Record):
     updated_by: str | None
 
     @classmethod
-    def of(cls, values: CronOverrideRow) -> Self:
-        fields: Any = values
-        fields["enabled"] = enabled_by(values["enabled"], values["inherits_enabled"])
-        fields["inherits_enabled"] = fields["enabled"] is None
-        return super().of(fields)
-
-
-class ScheduleSummaryRow(TypedDict):
-    """What a `CronSummary` shows of the row of its schedule."""
-
-    name: str
-    pattern: str
-    timezone: str
-    target_kind: str
-    target: str
-    catch_up: str
-    grace_seconds: int
-    overlap: str
-    origin: str
-    enabled: bool
-    created_at: datetime
-    updated_at: datetime
-    last_run_at: datetime | None
-    next_run_at: datetime | None
-    planned_with: str | None
-    last_fire_id: str | None
-    retired_at: datetime | None
-
-
-class ScheduleRow(ScheduleSummaryRow):
-    """What a `Cron` shows of the row of its schedule."""
-
-    error: Any
-    payload: Any
-
-
-class CronSummaryRow(ScheduleSummaryRow, OverriddenColumns):
-    """The columns of a `CronSummary`."""
-
-
-class CronRow(ScheduleRow, OverriddenColumns):
-    """The columns of a `Cron`."""
+    def of(cls, values: Any) -> Self:
+        values["enabled"] = enabled_by(values["enabled"], values["inherits_enabled"])
+        values["inherits_enabled"] = values["enabled"] is None
+        return super().of(values)
 
 
 class CronSummary(Record):
@@ -97,17 +58,18 @@ class CronSummary(Record):
     effective_enabled: bool
     overridden: bool
 
+    _computed = frozenset({"effective_pattern", "effective_timezone", "effective_enabled", "overridden"})
+    _consumed = frozenset(OverrideColumns._fields)
+
     @classmethod
-    def of(cls, values: CronSummaryRow) -> Self:
-        held = effective(Own.of(values), values)
-        fields: Any = values
-        for taken in ("override_name", "override_enabled", "override_inherits", "override_schedule", "override_zone"):
-            del fields[taken]
-        fields["effective_pattern"] = held.pattern
-        fields["effective_timezone"] = held.timezone
-        fields["effective_enabled"] = held.enabled and values["retired_at"] is None
-        fields["overridden"] = held.overridden
-        return super().of(fields)
+    def of(cls, values: Any) -> Self:
+        own = Timing(values["pattern"], values["timezone"], values["enabled"])
+        held = effective(own, OverrideColumns.taken(values))
+        values["effective_pattern"] = held.pattern
+        values["effective_timezone"] = held.timezone
+        values["effective_enabled"] = held.enabled and values["retired_at"] is None
+        values["overridden"] = held.overridden
+        return super().of(values)
 
 
 class Cron(CronSummary):
@@ -115,10 +77,6 @@ class Cron(CronSummary):
 
     error: Any
     payload: Any
-
-    @classmethod
-    def of(cls, values: CronRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class EffectiveCron(Record):
@@ -150,38 +108,6 @@ class SyncReport(Record):
     unchanged: tuple[str, ...]
 
 
-class FireSummaryRow(TypedDict):
-    """The columns of a `FireSummary`."""
-
-    id: str
-    cron_name: str
-    scheduled_for: datetime | None
-    source: str
-    actor: str | None
-    target_kind: str | None
-    target: str | None
-    status: str
-    owner: str | None
-    lease_expires_at: datetime | None
-    epoch: int
-    attempts: int
-    started_at: datetime
-    finished_at: datetime | None
-    eligible: int | None
-    scanned: int | None
-    discovered: int | None
-    dispatched: int | None
-    failures: int | None
-    note: str | None
-
-
-class FireRow(FireSummaryRow):
-    """The columns of a `Fire`."""
-
-    error: Any
-    payload: Any
-
-
 class FireSummary(Record):
     """A fire as lists show it. A count is None if it does not apply, 0 if nothing was found."""
 
@@ -206,20 +132,12 @@ class FireSummary(Record):
     failures: int | None
     note: str | None
 
-    @classmethod
-    def of(cls, values: FireSummaryRow) -> Self:
-        return super().of(values)
-
 
 class Fire(FireSummary):
     """A fire with its payload, and the error that it ended with."""
 
     error: Any
     payload: Any
-
-    @classmethod
-    def of(cls, values: FireRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class CronHealth(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +20,9 @@ class Takes:
         self.asked = ""
         self._outcomes = outcomes
 
-    def __call__(self, row: dict[str, Any]) -> Any:
-        self.asked += row["name"]
-        outcome = self._outcomes.get(row["name"], row["name"])
+    def __call__(self, row: Any) -> Any:
+        self.asked += row.name
+        outcome = self._outcomes.get(row.name, row.name)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -33,7 +34,7 @@ def taken(names: str, take: Takes, limit: int = 10) -> str:
 
 
 def rows(names: str) -> list[Any]:
-    return [DAMAGED if name == "d" else {"name": name} for name in names]
+    return [DAMAGED if name == "d" else SimpleNamespace(name=name) for name in names]
 
 
 @pytest.mark.logs("could not be taken")

@@ -66,12 +66,12 @@ class Crons(Repository):
         return found.report
 
     def get(self, name: str) -> Cron:
-        """Return the cron, retired or not, with its values in effect after an override. Raises `NotFound`."""
-        return self._one_as(Cron.of, plans.GET, {"name": name}, kind=models.CRON, key=name)
+        """Return the cron, retired or not, with what is in effect after an override. Raises `NotFound`."""
+        return self._one(plans.GET, {"name": name}, kind=models.CRON, key=name)
 
     def find(self, name: str) -> Cron | None:
-        """Return the cron, retired or not, or None for an unknown name."""
-        return self._find_as(Cron.of, plans.GET, {"name": valid.sought("name", name)})
+        """Return the cron, retired or not, or None."""
+        return self._find(plans.GET, {"name": valid.sought("name", name)})
 
     def list(
         self,
@@ -89,7 +89,7 @@ class Crons(Repository):
         are not retired, True only retired ones, None both.
         """
         given = definitions.list_filters(enabled, origin, due_before, retired)
-        return self._page_as(sql.LIST, CronSummary.of, given, limit, page_token)
+        return self._page(sql.LIST, given, limit, page_token)
 
     def retire(self, name: str) -> Cron:
         """Stop a cron from firing and hide it from lists. Its history stays, and running fires go on. Idempotent.
@@ -168,8 +168,8 @@ class Crons(Repository):
         if [] in chosen.values():
             return None
         statement, given = sql.NEXT.of(chosen)
-        [found] = self._reading(lambda unit: unit.rows(statement, given))
-        return min(filter(None, (found["due"], found["stale"])), default=None)
+        [times] = self._all(statement, given)
+        return min(filter(None, times), default=None)
 
     def replan(self, name: str | None = None) -> int:
         """Recompute next instants that no longer match their pattern, of one cron or of all; return how many changed.

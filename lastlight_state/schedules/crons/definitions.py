@@ -19,10 +19,10 @@ from lastlight_state.errors import Conflict, InvalidValue, ReservedName
 from lastlight_state.schedules import checks as shared, models
 from lastlight_state.schedules.arguments import CronSpec
 from lastlight_state.schedules.crons import plans, statements as sql
-from lastlight_state.schedules.crons.plans import CronPlan, PlanColumns
-from lastlight_state.schedules.effective import NO_OVERRIDE, Own, effective
+from lastlight_state.schedules.crons.plans import CronPlan, StoredCron
+from lastlight_state.schedules.effective import NO_OVERRIDE, Timing, effective
 from lastlight_state.schedules.models import SCHEDULES
-from lastlight_state.schedules.records import Cron, CronRow, SyncReport
+from lastlight_state.schedules.records import Cron, SyncReport
 
 # Checks of arguments about crons. Each returns values as statements name them.
 
@@ -137,14 +137,14 @@ def put(
 
     Raises `ReservedName` if a cron of the other origin has the name, unless that cron is retired.
     """
-    row = plans.find_or_reserve(unit, said["name"])
-    if row is None:
+    stored = plans.find_or_reserve(unit, said["name"])
+    if stored is None:
         switch = said["enabled"] if enabled is UNSET else enabled
         return _added(unit, {**said, "enabled": switch}, now, next_run_at)
-    if row["origin"] != said["origin"] and row["retired_at"] is None:
+    if stored.cron.origin != said["origin"] and stored.cron.retired_at is None:
         raise ReservedName("name", f"{said['name']!r} comes from the configuration: change it with an override")
-    switch = row["enabled"] if enabled is UNSET else enabled
-    return _changed(unit, row, {**said, "enabled": switch}, now, next_run_at)
+    switch = stored.cron.enabled if enabled is UNSET else enabled
+    return _changed(unit, stored, {**said, "enabled": switch}, now, next_run_at)
 
 
 def retire(unit: Unit, name: str, now: datetime) -> Cron:
@@ -158,32 +158,36 @@ def _added(unit: Unit, said: Definition, now: datetime, next_run_at: datetime | 
     if next_run_at is not UNSET:
         plan = CronPlan(next_run_at)
     else:
-        held = effective(Own.of(said), override)
+        held = effective(_own(said), override)
         plan = plans.planned(held, now) if held.enabled else plans.OFF
     values = {"next_run_at": plan.next_run_at, "planned_with": plan.planned_with, "error": plan.error}
     [stored] = unit.rows(sql.INSERT, {**said, **values, "at": now})
-    return Cron.of({**stored, **override})
+    return Cron.of({**stored, **override._asdict()})
 
 
 def _changed(
-    unit: Unit, row: CronRow, said: Definition, now: datetime, next_run_at: datetime | UnsetType | None
+    unit: Unit, stored: StoredCron, said: Definition, now: datetime, next_run_at: datetime | UnsetType | None
 ) -> Cron:
-    plan = CronPlan(next_run_at) if next_run_at is not UNSET else _plan(row, said, now)
-    [stored] = unit.rows(sql.DEFINE, {**said, **plans.stored_as(row, plan), "at": now})
-    return Cron.of({**row, **stored})
+    plan = CronPlan(next_run_at) if next_run_at is not UNSET else _plan(stored, said, now)
+    [defined] = unit.rows(sql.DEFINE, {**said, **plans.stored_as(stored.cron, plan), "at": now})
+    return Cron.of({**defined, **stored.override._asdict()})
 
 
-def _plan(row: CronRow, said: Definition, now: datetime) -> CronPlan:
-    """Return the plan of a changed definition. It is a new plan if the effective pattern or zone changes.
+def _own(said: Definition) -> Timing:
+    return Timing(said["pattern"], said["timezone"], said["enabled"])
+
+
+def _plan(stored: StoredCron, said: Definition, now: datetime) -> CronPlan:
+    """Return the plan of a changed definition: a new one if the effective pattern or zone changes with it.
 
     An instant that is due under both patterns stays. A cron that was switched off is planned from now: instants during
     the pause do not fire.
     """
-    before, held = plans.effective_of(row), effective(Own.of(said), row)
-    before_now = row["next_run_at"] if before.enabled else None
-    with_which = row["planned_with"] if before.plan == held.plan else row["planned_with"] or before.plan
-    planned: PlanColumns = {"next_run_at": before_now, "planned_with": with_which, "retired_at": None}
-    return plans.from_now(planned, held, now)
+    cron, override = stored.cron, stored.override
+    before, held = plans.effective_of(cron, override), effective(_own(said), override)
+    before_now = cron.next_run_at if before.enabled else None
+    with_which = cron.planned_with if before.plan == held.plan else cron.planned_with or before.plan
+    return plans.from_now(CronPlan(before_now, with_which), held, now)
 
 
 @dataclass(frozen=True)
@@ -208,14 +212,11 @@ class Differences:
 
 
 def compare(unit: Unit, wanted: Mapping[str, Definition]) -> Differences:
-    """Compare a configuration with the stored crons.
-
-    Raises `Conflict` that names every cron which was created at run time under a configured name.
-    """
-    stored = {row["name"]: row for row in unit.rows(sql.CONFIGURED)}
-    stored |= {row["name"]: row for row in _named(unit, [name for name in wanted if name not in stored])}
-    live = {name: row for name, row in stored.items() if row["retired_at"] is None}
-    clashing = sorted(name for name in wanted if name in live and live[name]["origin"] != "config")
+    """Compare a configuration with the stored crons. Raises `Conflict` naming every cron created at run time."""
+    stored = {cron.name: cron for cron in unit.rows(sql.CONFIGURED)}
+    stored |= {cron.name: cron for cron in _named(unit, [name for name in wanted if name not in stored])}
+    live = {name: cron for name, cron in stored.items() if cron.retired_at is None}
+    clashing = sorted(name for name in wanted if name in live and live[name].origin != "config")
     if clashing:
         raise Conflict(
             f"crons created at run time have configured names: {', '.join(clashing)}; retire or rename them first",
@@ -246,17 +247,17 @@ def apply(unit: Unit, wanted: Mapping[str, Definition], now: datetime) -> Differ
     return found
 
 
-def _named(unit: Unit, names: list[str]) -> Iterable[CronRow]:
+def _named(unit: Unit, names: list[str]) -> Iterable[Cron]:
     for first in range(0, len(names), sql.NAMES):
         statement, values = sql.NAMED.of(names[first : first + sql.NAMES])
         yield from unit.rows(statement, values)
 
 
-def _differs(row: Values, said: Values) -> bool:
-    if any(row[name] != said[name] for name in sql.DEFINITION if name != "payload"):
+def _differs(stored: Cron, said: Values) -> bool:
+    if any(getattr(stored, name) != said[name] for name in sql.DEFINITION if name != "payload"):
         return True
     payload = None if said["payload"] is None else codec.decode(said["payload"])
-    return codec.canonical(row["payload"]) != codec.canonical(payload)
+    return codec.canonical(stored.payload) != codec.canonical(payload)
 
 
 def _ascending(names: Iterable[str]) -> tuple[str, ...]:

@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state import codec, cron
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
+from lastlight_state.db.rows.records import Record, make_record
 from lastlight_state.db.rows.statements import prepared
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, LostRace
 from lastlight_state.schedules.crons import statements as sql
-from lastlight_state.schedules.effective import Effective, EffectiveColumns, OverriddenColumns, Own, effective
-from lastlight_state.schedules.models import CRON, CRON_COLUMNS, SCHEDULES, THIS_SCHEDULE, UNPLANNED, WITH_OVERRIDE
-from lastlight_state.schedules.records import Cron, CronRow
+from lastlight_state.schedules.effective import Effective, OverrideColumns, Timing, effective
+from lastlight_state.schedules.models import CRON, SCHEDULES, THIS_SCHEDULE, UNPLANNED, WITH_OVERRIDE
+from lastlight_state.schedules.records import Cron, CronSummary
 
 # The schedule's row is locked before anything is decided about the cron, its override or its fires.
 #
@@ -32,39 +33,56 @@ from lastlight_state.schedules.records import Cron, CronRow
 #: A named lock, held while a schedule is added, or while a name without a schedule is overridden.
 NEW_NAMES = "cron names"
 
-GET = prepared(sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE).where(THIS_SCHEDULE), CronRow)
+
+class StoredCron(Record):
+    """A cron, and the columns of its override."""
+
+    cron: Cron
+    override: OverrideColumns
+
+    _computed = frozenset({"cron", "override"})
+    _consumed = frozenset(Cron.needed_columns())
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        override = OverrideColumns(*(values[name] for name in OverrideColumns._fields))
+        return make_record(cls, {"cron": Cron.of(values), "override": override})
+
+
+_get = sa.select(*sql.CRON_COLUMNS).select_from(WITH_OVERRIDE).where(THIS_SCHEDULE)
+GET, GET_STORED = prepared(_get, Cron), prepared(_get, StoredCron)
 LOCK = prepared(sa.select(SCHEDULES.c.name).where(THIS_SCHEDULE).with_for_update(key_share=True))
 
 
-def find_locked(unit: Unit, name: str) -> CronRow | None:
-    """Lock a schedule's row; return it with its override's columns, or None for a name without a schedule."""
+def find_locked(unit: Unit, name: str) -> StoredCron | None:
+    """Return the cron of the locked row, or None for a name without a schedule."""
     locked = unit.row(LOCK, {"name": name})
-    return None if locked is None else unit.row(GET, locked)
+    return None if locked is None else unit.row(GET_STORED, locked)
 
 
-def find_or_reserve(unit: Unit, name: str) -> CronRow | None:
-    """Return the row like `find_locked`.
+def find_or_reserve(unit: Unit, name: str) -> StoredCron | None:
+    """Return the cron as `find_locked`.
 
     If it returns None, no other unit adds a schedule or overrides a missing one until this unit ends.
     """
-    row = find_locked(unit, name)
-    if row is None:
+    stored = find_locked(unit, name)
+    if stored is None:
         unit.named_lock(NEW_NAMES)
-        row = find_locked(unit, name)
-    return row
+        stored = find_locked(unit, name)
+    return stored
 
 
-def lock(unit: Unit, name: str) -> CronRow:
-    """Lock a schedule's row; return it with its override's columns. Raises `NotFound`."""
-    row = find_locked(unit, name)
-    if row is None:
+def lock(unit: Unit, name: str) -> StoredCron:
+    """Return the cron of the locked row. Raises `NotFound`."""
+    stored = find_locked(unit, name)
+    if stored is None:
         raise valid.not_found(CRON, name)
-    return row
+    return stored
 
 
 def get(unit: Unit, name: str) -> Cron:
-    """Return the cron with all its columns. Raises `NotFound`."""
-    found = unit.find(Cron.of, GET, {"name": name})
+    """Return the whole cron. Raises `NotFound`."""
+    found = unit.row(GET, {"name": name})
     if found is None:
         raise valid.not_found(CRON, name)
     return found
@@ -89,14 +107,6 @@ class CronPlan:
     error: str | None = None
 
 
-class PlanColumns(TypedDict):
-    """What a row says of its plan."""
-
-    next_run_at: datetime | None
-    planned_with: str | None
-    retired_at: datetime | None
-
-
 class StoredPlan(TypedDict):
     """A plan as parameters of a statement."""
 
@@ -118,13 +128,13 @@ class TrackedRun(TypedDict):
 OFF = CronPlan(None)
 
 
-def effective_of(row: EffectiveColumns) -> Effective:
-    """Return a cron's values in effect, from a row with its override's columns."""
-    return effective(Own.of(row), row)
+def effective_of(cron: Any, override: OverrideColumns) -> Effective:
+    """Return what is in effect for a cron under an override's columns. Does not look at whether it is retired."""
+    return effective(Timing(cron.pattern, cron.timezone, cron.enabled), override)
 
 
-def planned(held: Effective, after: datetime) -> CronPlan:
-    """Return the plan for the first instant after ``after``. Without such an instant, the plan carries an error.
+def planned(held: Timing, after: datetime) -> CronPlan:
+    """Return the plan for the first instant after ``after``. If there is no such instant, the plan carries the reason.
 
     Raises only `MisuseError`, if the extra ``cron`` is not installed.
     """
@@ -137,20 +147,20 @@ def planned(held: Effective, after: datetime) -> CronPlan:
     return CronPlan(instant, held.plan)
 
 
-def from_now(row: PlanColumns, held: Effective, now: datetime) -> CronPlan:
-    """Return the plan that the row should have: the stored one if it still matches, else a new one from now."""
-    if row["retired_at"] is not None or not held.enabled:
+def from_now(before: CronPlan, held: Timing, now: datetime) -> CronPlan:
+    """Return the plan that a cron should have: the one before if it still matches, else a new one from now."""
+    if not held.enabled:
         return OFF
-    return CronPlan(row["next_run_at"], row["planned_with"]) if matches(row, held, now) else planned(held, now)
+    return before if matches(before, held, now) else planned(held, now)
 
 
-def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
-    """Return whether a row's stored instant is an instant of the effective pattern.
+def matches(plan: CronPlan, held: Timing, now: datetime) -> bool:
+    """Return whether the stored instant is an instant of the effective pattern.
 
     An instant that a caller set always matches, and so does a due instant of this pattern. A due instant that was
     planned with another pattern matches if it is also an instant of this one.
     """
-    instant, planned_with = row["next_run_at"], row["planned_with"]
+    instant, planned_with = plan.next_run_at, plan.planned_with
     if instant is None:
         return False
     if planned_with is None:
@@ -160,29 +170,26 @@ def matches(row: PlanColumns, held: Effective, now: datetime) -> bool:
     return bool(instant <= now) or planned(held, instant - _TICK).next_run_at == instant
 
 
-def is_due_under_both(instant: datetime, planned_with: str, held: Effective, now: datetime) -> bool:
+def is_due_under_both(instant: datetime, planned_with: str, held: Timing, now: datetime) -> bool:
     """Return whether a due instant of another pattern is also an instant of the effective pattern."""
     if instant > now or planned_with in ("", UNPLANNED):
         return False
     return planned(held, instant - _TICK).next_run_at == instant
 
 
-def store(unit: Unit, row: CronRow, plan: CronPlan) -> bool:
-    """Store the plan of a locked row if it differs from the stored plan; return whether it differs."""
-    values = stored_as(row, plan)
-    same = (row["next_run_at"], row["planned_with"]) == (plan.next_run_at, plan.planned_with)
+def store(unit: Unit, cron: Cron, plan: CronPlan) -> bool:
+    """Store the plan of a locked cron if it differs from the stored one. Return whether it did."""
+    values = stored_as(cron, plan)
+    same = (cron.next_run_at, cron.planned_with) == (plan.next_run_at, plan.planned_with)
     if same and not values["sets_error"]:
         return False
-    unit.change(sql.PLAN, {"name": row["name"], **values})
+    unit.change(sql.PLAN, {"name": cron.name, **values})
     return True
 
 
-def stored_as(row: CronRow, plan: CronPlan) -> StoredPlan:
-    """Return a plan as statement parameters.
-
-    A plan with an instant clears a stored "not planned" error; the error of a fire stays.
-    """
-    error = row["error"]
+def stored_as(cron: Cron, plan: CronPlan) -> StoredPlan:
+    """Return a plan as parameters. A plan with an instant clears a stored "not planned" error; a fire's error stays."""
+    error = cron.error
     not_planned = isinstance(error, dict) and error.get("type") == NOT_PLANNED
     sets = codec.decode(plan.error) != error if plan.error else not_planned and plan.next_run_at is not None
     return {
@@ -193,8 +200,8 @@ def stored_as(row: CronRow, plan: CronPlan) -> StoredPlan:
     }
 
 
-def after_override(unit: Unit, row: CronRow | None, columns: OverriddenColumns, now: datetime) -> None:
-    """Plan a cron again after its override changed. ``row`` is its locked row before the change; None does nothing.
+def after_override(unit: Unit, stored: StoredCron | None, override: OverrideColumns, now: datetime) -> None:
+    """Plan a cron again after its override changed. ``stored`` is the cron before the change; None does nothing.
 
     The cron is planned from now, but an instant that is due under both patterns stays. The plan is stored in any case,
     because the override's trigger has marked the row if its plan does not fit.
@@ -202,51 +209,52 @@ def after_override(unit: Unit, row: CronRow | None, columns: OverriddenColumns, 
     Without the extra ``cron`` no instant can be computed. Then a cron that is switched off loses its plan. Any other
     plan that no longer fits stays marked: `take_due` plans the cron again in a process that has the extra.
     """
-    if row is None:
+    if stored is None:
         return
-    changed: CronRow = {**row, **columns}
-    held = effective_of(changed)
+    held = effective_of(stored.cron, override)
     if not held.enabled or cron.available():
-        unit.change(sql.PLAN, {"name": row["name"], **stored_as(row, _changed_plan(changed, held, now))})
+        plan = _changed_plan(stored.cron, held, now)
+        unit.change(sql.PLAN, {"name": stored.cron.name, **stored_as(stored.cron, plan)})
 
 
-def _changed_plan(row: CronRow, held: Effective, now: datetime) -> CronPlan:
-    """Return the plan like `from_now`, but drop an instant that a caller set: the changed override replaces it."""
-    before: PlanColumns = {
-        "next_run_at": row["next_run_at"],
-        "planned_with": row["planned_with"] or "",
-        "retired_at": row["retired_at"],
-    }
-    return from_now(before, held, now)
+def _changed_plan(stored: Cron, held: Effective, now: datetime) -> CronPlan:
+    """Return the plan like `from_now`, but drop an instant that a caller set: a change of the override replaces it."""
+    if stored.retired_at is not None:
+        return OFF
+    return from_now(CronPlan(stored.next_run_at, stored.planned_with or ""), held, now)
 
 
-def _impossible(held: Effective, problem: str) -> CronPlan:
+def _impossible(held: Timing, problem: str) -> CronPlan:
     error = {"type": NOT_PLANNED, "message": problem}
     return CronPlan(None, held.plan, codec.encode("error", error, max_bytes=_MOST.error_json))
 
 
 def track(unit: Unit, values: TrackedRun, expected: datetime | None) -> Cron:
-    """Store the run and next instant of a service's own loop, if the stored next instant is the expected one.
-
-    Raises `LostRace` for another stored instant, `Conflict` ``retired``, and `NotFound`.
-    """
-    row = lock(unit, values["name"])
-    if row["retired_at"] is not None:
-        raise Conflict(f"the cron {row['name']!r} is retired", code="retired", name=row["name"])
-    if row["next_run_at"] != expected:
+    """Store the run and the next instant of a service's own loop, if the stored instant is the expected one."""
+    stored = lock(unit, values["name"])
+    before = stored.cron
+    if before.retired_at is not None:
+        raise Conflict(f"the cron {before.name!r} is retired", code="retired", name=before.name)
+    if before.next_run_at != expected:
         raise LostRace(
-            f"the cron {row['name']!r} is planned for {row['next_run_at']}, not for {expected}",
-            name=row["name"],
+            f"the cron {before.name!r} is planned for {before.next_run_at}, not for {expected}",
+            name=before.name,
             expected=expected,
-            current=row["next_run_at"],
+            current=before.next_run_at,
         )
-    [stored] = unit.rows(sql.TRACK, values)
-    return Cron.of({**row, **stored})
+    [tracked] = unit.rows(sql.TRACK, values)
+    return Cron.of({**tracked, **stored.override._asdict()})
 
 
-def replan(unit: Unit, row: CronRow | None, now: datetime) -> bool:
-    """Store the plan that the locked row should have; return whether the stored plan was a different one."""
-    return row is not None and store(unit, row, from_now(row, effective_of(row), now))
+def replan(unit: Unit, stored: StoredCron | None, now: datetime) -> bool:
+    """Store the plan that the locked cron should have. Return whether its plan was another one."""
+    return stored is not None and store(unit, stored.cron, _fitting(stored.cron, now))
+
+
+def _fitting(cron: CronSummary, now: datetime) -> CronPlan:
+    """Return the plan that a cron should have."""
+    held = Timing(cron.effective_pattern, cron.effective_timezone, cron.effective_enabled)
+    return from_now(CronPlan(cron.next_run_at, cron.planned_with), held, now)
 
 
 def mismatched(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -> Iterator[str]:
@@ -254,10 +262,10 @@ def mismatched(reading: Callable[[Callable[[Unit], Any]], Any], now: datetime) -
     after = ""
     while True:
         found, in_all = reading(lambda unit, after=after: unit.sound(sql.IN_PLACE, {"after": after}))  # type: ignore[misc]
-        for row in found:
-            plan = from_now(row, effective_of(row), now)
-            if (plan.next_run_at, plan.planned_with) != (row["next_run_at"], row["planned_with"]) or plan.error:
-                yield row["name"]
+        for stored in found:
+            plan = _fitting(stored, now)
+            if (plan.next_run_at, plan.planned_with) != (stored.next_run_at, stored.planned_with) or plan.error:
+                yield stored.name
         if in_all < sql.BATCH or not found:
             return
-        after = found[-1]["name"]
+        after = found[-1].name

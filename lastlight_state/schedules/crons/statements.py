@@ -4,32 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Family, bind, constant, every_column_of, number, prepared
 from lastlight_state.db.schema.columns import Flag
-from lastlight_state.schedules.effective import OverriddenColumns
+from lastlight_state.schedules.effective import OverrideColumns
 from lastlight_state.schedules.models import (
-    CRON_COLUMNS,
     FIRES,
     IS_RUNNING,
     NEXT_RUN_AT,
     OVERRIDDEN,
     OVERRIDES,
-    SCHEDULE_COLUMNS,
     SCHEDULES,
     THIS_SCHEDULE,
     WITH_OVERRIDE,
 )
-from lastlight_state.schedules.records import CronRow, CronSummaryRow, ScheduleRow
+from lastlight_state.schedules.records import Cron, CronSummary
 
-#: The columns that lists do not show.
-LARGE = ("error", "payload")
-SUMMARY = tuple(column for column in CRON_COLUMNS if column.name not in LARGE)
+#: The columns of a schedule, under the names that records use.
+SCHEDULE_COLUMNS = (
+    *(
+        NEXT_RUN_AT.label("next_run_at") if column.name == "next_run_at" else column
+        for column in every_column_of(Cron, SCHEDULES, hidden={"error_json"})
+    ),
+    SCHEDULES.c.error_json.label("error"),
+)
+CRON_COLUMNS = (*SCHEDULE_COLUMNS, *OVERRIDDEN)
+SUMMARY = tuple(column for column in CRON_COLUMNS if column.name in CronSummary.needed_columns())
 
 #: The columns of a cron's definition.
 DEFINITION = (
@@ -70,15 +75,13 @@ INSERT = prepared(
         error_json=bind("error", SCHEDULES.c.error_json),
         **_bound(*DEFINITION, "next_run_at", "planned_with"),
     )
-    .returning(*SCHEDULE_COLUMNS),
-    ScheduleRow,
+    .returning(*SCHEDULE_COLUMNS)
 )
 DEFINE = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
     .values(updated_at=_at, retired_at=None, **_bound(*DEFINITION), **PLANNED)
-    .returning(*SCHEDULE_COLUMNS),
-    ScheduleRow,
+    .returning(*SCHEDULE_COLUMNS)
 )
 PLAN = prepared(sa.update(SCHEDULES).where(THIS_SCHEDULE).values(**PLANNED))
 RETIRE = prepared(
@@ -90,21 +93,20 @@ TRACK = prepared(
     sa.update(SCHEDULES)
     .where(THIS_SCHEDULE)
     .values(planned_with=None, error_json=bind("error", SCHEDULES.c.error_json), **_bound("last_run_at", "next_run_at"))
-    .returning(*SCHEDULE_COLUMNS),
-    ScheduleRow,
+    .returning(*SCHEDULE_COLUMNS)
 )
-OVERRIDE = prepared(sa.select(*OVERRIDDEN).where(OVERRIDES.c.name == bind("name", OVERRIDES.c.name)), OverriddenColumns)
+OVERRIDE = prepared(sa.select(*OVERRIDDEN).where(OVERRIDES.c.name == bind("name", OVERRIDES.c.name)), OverrideColumns)
 
 _crons = sa.select(*CRON_COLUMNS).select_from(WITH_OVERRIDE)
-CONFIGURED = prepared(_crons.where(SCHEDULES.c.origin == constant("config")), CronRow)
+CONFIGURED = prepared(_crons.where(SCHEDULES.c.origin == constant("config")), Cron)
 
 
 def _named(names: Sequence[sa.BindParameter[Any]]) -> Any:
     return _crons.where(SCHEDULES.c.name.in_(names))
 
 
-NAMED = Family("name", _named, CronRow)
-#: The most names that one statement of `NAMED` takes.
+NAMED = Family("name", _named, Cron)
+#: The most names of one statement of `NAMED`.
 NAMES = 500
 
 #: How many crons one statement of `IN_PLACE` reads.
@@ -115,7 +117,7 @@ IN_PLACE = prepared(
     .where(SCHEDULES.c.name > bind("after", SCHEDULES.c.name), SCHEDULES.c.retired_at.is_(None))
     .order_by(SCHEDULES.c.name)
     .limit(number(BATCH)),
-    CronSummaryRow,
+    CronSummary,
 )
 
 #: The filters of crons by name and by target.
@@ -137,19 +139,11 @@ def _next(conditions: Sequence[tuple[Any, Any]]) -> sa.Select[Any]:
     return sa.select(_next_due(due).label("due"), _next_stale(stale).label("stale"))
 
 
-class NextTimes(TypedDict):
-    """The times at which something is to be done next."""
-
-    due: datetime | None
-    stale: datetime | None
-
-
-#: The earliest next instant of a cron, and the earliest end of a running fire's lease. Each filter is a pair of
-#: conditions: on crons, and on fires.
-NEXT = Filtered(
+#: The earliest instant of a cron, and the earliest end of a fire's lease. A condition is a pair: of crons, of fires.
+NEXT: Filtered[tuple[datetime | None, datetime | None]] = Filtered(
     _next,
     None,
-    NextTimes,
+    tuple,
     cron_name=lambda names: (SCHEDULES.c.name.in_(names), FIRES.c.cron_name.in_(names)),
     target=lambda targets: (SCHEDULES.c.target.in_(targets), FIRES.c.target.in_(targets)),
 )
@@ -180,5 +174,5 @@ LIST = Listing(
         "not_retired": SCHEDULES.c.retired_at.is_(None),
     },
     source=WITH_OVERRIDE,
-    row=CronSummaryRow,
+    row=CronSummary,
 )

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NotRequired, TypedDict, TypeVar
+from typing import Any, Literal, Self, TypedDict, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.lists.filters import Filtered
-from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.statements import bind, columns_of, constant, number, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.ids import new_id
 from lastlight_state.schedules import checks
-from lastlight_state.schedules.arguments import ClaimRow, FireClaim
-from lastlight_state.schedules.checks import claim_of
+from lastlight_state.schedules.arguments import FireClaim
 from lastlight_state.schedules.crons import plans
 from lastlight_state.schedules.crons.plans import CronPlan
 from lastlight_state.schedules.crons.statements import CHOSEN, PLAN, PLANNED
-from lastlight_state.schedules.effective import OverriddenColumns
+from lastlight_state.schedules.effective import OverrideColumns
 from lastlight_state.schedules.models import (
     CLAIM,
     FIRES,
@@ -43,8 +43,8 @@ from lastlight_state.schedules.models import (
 # The statements of `take_due`: find due crons, lock the row, store the fire, store the next instant.
 
 
-class DueColumns(TypedDict):
-    """What the row of a due cron says itself."""
+class DueCron(Record):
+    """The columns that decide about a due cron. No JSON: a damaged payload must not hide the other due crons."""
 
     name: str
     next_run_at: datetime
@@ -56,39 +56,18 @@ class DueColumns(TypedDict):
     grace_seconds: int
     overlap: str
     retired_at: datetime | None
+    override: OverrideColumns
+
+    _computed = frozenset({"override"})
+    _consumed = frozenset(OverrideColumns._fields)
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        values["override"] = OverrideColumns.taken(values)
+        return super().of(values)
 
 
-class DueRow(DueColumns, OverriddenColumns):
-    """What decides about a due cron."""
-
-
-class SettledFire(ClaimRow):
-    """The fire of an instant as it was stored. A claim on it has no status, which is taken off."""
-
-    status: NotRequired[str]
-
-
-#: The columns that decide about a due cron. No JSON: a damaged payload must not hide the other due crons.
-DECIDING = (
-    *(
-        SCHEDULES.c[name]
-        for name in (
-            "name",
-            "next_run_at",
-            "planned_with",
-            "pattern",
-            "timezone",
-            "enabled",
-            "catch_up",
-            "grace_seconds",
-            "overlap",
-            "retired_at",
-        )
-    ),
-    *OVERRIDDEN,
-)
-
-_rows = sa.select(*DECIDING).select_from(WITH_OVERRIDE)
+_rows = sa.select(*columns_of(DueCron, SCHEDULES), *OVERRIDDEN).select_from(WITH_OVERRIDE)
 
 
 def _due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
@@ -107,11 +86,11 @@ def _due(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
     )
 
 
-#: Due crons, the earliest first, after the last cron of the batch before.
-DUE = Filtered(_due, None, DueRow, **CHOSEN)
-#: Locks the row and reads it again, to compare it with the row read before. A row that another transaction has locked
-#: is skipped, because that transaction is taking or changing it; so schedulers do not wait for one another.
-LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True), DueRow)
+#: Due crons, the earliest first, behind the place that the last portion reached.
+DUE = Filtered(_due, None, DueCron, **CHOSEN)
+#: Locks the row, to compare it with the one that was read. A row that another transaction holds is skipped, because it
+#: is being taken or changed at this moment; so schedulers do not wait for one another.
+LOCK_DUE = prepared(_rows.where(THIS_SCHEDULE).with_for_update(of=SCHEDULES, key_share=True, skip_locked=True), DueCron)
 
 _decided = sa.select(
     sa.case(
@@ -161,8 +140,7 @@ FIRE = prepared(
         include_defaults=False,
     )
     .on_conflict_do_nothing(**INSTANT)
-    .returning(*CLAIM, FIRES.c.status),
-    SettledFire,
+    .returning(*CLAIM, FIRES.c.status)
 )
 
 #: Stores the last fire and the next instant in the schedule's row.
@@ -193,40 +171,40 @@ class Decision:
     note: str | None = None
 
 
-def decide(row: DueRow, now: datetime, backfill_window: timedelta) -> Decision:
-    """Return the decision about a due cron, from its row with its override's columns.
+def decide(cron: DueCron, now: datetime, backfill_window: timedelta) -> Decision:
+    """Decide about a due cron.
 
     A cron that is switched off does not fire. Neither does a cron whose instant was planned with a pattern or zone that
     is no longer effective. If that instant also fits the effective pattern, it fires once, and the cron is planned from
     now. A cron without any further instant fires this last time, unless its instant is only the mark of an unplanned
     cron.
     """
-    held = plans.effective_of(row)
-    if row["retired_at"] is not None or not held.enabled:
+    held = plans.effective_of(cron, cron.override)
+    if cron.retired_at is not None or not held.enabled:
         return Decision(None, plans.OFF)
-    if row["planned_with"] is not None and row["planned_with"] != held.plan:
+    if cron.planned_with is not None and cron.planned_with != held.plan:
         plan = plans.planned(held, now)
-        if plans.is_due_under_both(row["next_run_at"], row["planned_with"], held, now):
-            is_late = row["catch_up"] == "none" and not _on_time(now - row["next_run_at"], row)
+        if plans.is_due_under_both(cron.next_run_at, cron.planned_with, held, now):
+            is_late = cron.catch_up == "none" and not _on_time(now - cron.next_run_at, cron)
             return Decision("missed", plan, LATE) if is_late else Decision("running", plan)
-        last = plan.error is not None and row["planned_with"] != UNPLANNED
+        last = plan.error is not None and cron.planned_with != UNPLANNED
         return Decision("running" if last else None, plan)
-    instant = row["next_run_at"]
-    if row["catch_up"] == "all":
+    instant = cron.next_run_at
+    if cron.catch_up == "all":
         if now - instant <= backfill_window:
             return Decision("running", plans.planned(held, instant))
         return Decision("missed", plans.planned(held, now - backfill_window - _TICK), TOO_OLD)
-    if row["catch_up"] == "none" and not _on_time(now - instant, row):
+    if cron.catch_up == "none" and not _on_time(now - instant, cron):
         return Decision("missed", plans.planned(held, now), LATE)
     return Decision("running", plans.planned(held, now))
 
 
-def _on_time(late: timedelta, row: DueRow) -> bool:
-    """Return whether a fire that is ``late`` by this much is still on time.
+def _on_time(late: timedelta, cron: DueCron) -> bool:
+    """Return whether a fire is on time.
 
     The times are compared as numbers: a value written by hand may be too large for a timedelta.
     """
-    return bool(late.total_seconds() <= row["grace_seconds"])
+    return bool(late.total_seconds() <= cron.grace_seconds)
 
 
 class Settlement(TypedDict):
@@ -267,46 +245,46 @@ class DueTaker:
     chosen: Mapping[str, list[str] | None] = field(default_factory=dict)
 
     def taken(self, reading: Run[Any], writing: Run[Any], limit: int) -> tuple[FireClaim, ...]:
-        """Return at most ``limit`` claims, the earliest instant first. Only reads while nothing is due."""
-        return checks.claimed(self._due(reading, limit), lambda row: self._take(writing, row), limit)
+        """Return at most ``limit`` claims, the earliest instant first. While nothing is due this only reads."""
+        return checks.claimed(self._due(reading, limit), lambda cron: self._take(writing, cron), limit)
 
-    def _due(self, reading: Run[Any], limit: int) -> Iterator[DueRow | CorruptData]:
-        """Yield due crons, each once. They are read in batches, so that crons that give no claim do not hide others."""
+    def _due(self, reading: Run[Any], limit: int) -> Iterator[DueCron | CorruptData]:
+        """Return due crons, each once. They are read in portions, so that none that gives no claim hides another."""
         last, seen = _BEGIN, set[str]()
         statement, given = DUE.of(self.chosen)
         while True:
             asked = {**given, "now": self.now, "after": last[0], "after_name": last[1], "limit": limit}
-            found: list[DueRow | CorruptData]
+            found: list[DueCron | CorruptData]
             found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
             sound = [row for row in found if not isinstance(row, CorruptData)]
             yield from (row for row in found if isinstance(row, CorruptData))
-            yield from (row for row in sound if row["name"] not in seen)
-            seen.update(row["name"] for row in sound)
-            if len(found) < limit or (sound and (sound[-1]["next_run_at"], sound[-1]["name"]) == last):
+            yield from (row for row in sound if row.name not in seen)
+            seen.update(row.name for row in sound)
+            if len(found) < limit or (sound and (sound[-1].next_run_at, sound[-1].name) == last):
                 return  # SQLite compares times as text: a foreign spelling of the same time may sort after ours
             if sound:
-                last = sound[-1]["next_run_at"], sound[-1]["name"]
+                last = sound[-1].next_run_at, sound[-1].name
             else:
                 limit *= 2  # no row of this batch can be read: read more rows
 
-    def _take(self, writing: Run[Any], row: DueRow) -> FireClaim | None:
-        """Return the claim on a fire of one cron; None if it does not fire, or if another process was first.
+    def _take(self, writing: Run[Any], cron: DueCron) -> FireClaim | None:
+        """Return the claim on a fire of one cron; None if it does not fire, or if somebody else was first.
 
         After missed instants are recorded, the cron may be due at an instant inside the backfill window: decide again.
         """
-        decision = decide(row, self.now, self.backfill_window)
-        claim: FireClaim | None = self._settled(writing, row, decision)
+        decision = decide(cron, self.now, self.backfill_window)
+        claim: FireClaim | None = self._settled(writing, cron, decision)
         plan = decision.plan
         if decision.status == "missed" and plan.next_run_at is not None and plan.next_run_at <= self.now:
-            row = {**row, "next_run_at": plan.next_run_at, "planned_with": plan.planned_with}
-            return self._settled(writing, row, decide(row, self.now, self.backfill_window))
+            further = cron.model_copy(update={"next_run_at": plan.next_run_at, "planned_with": plan.planned_with})
+            return self._settled(writing, further, decide(further, self.now, self.backfill_window))
         return claim
 
-    def _settled(self, writing: Run[Any], row: DueRow, decision: Decision) -> FireClaim | None:
+    def _settled(self, writing: Run[Any], cron: DueCron, decision: Decision) -> FireClaim | None:
         plan = decision.plan
         values: Settlement = {
-            "name": row["name"],
-            "read": row["next_run_at"],
+            "name": cron.name,
+            "read": cron.next_run_at,
             "now": self.now,
             "fire_id": new_id(),
             "status": decision.status,
@@ -319,15 +297,15 @@ class DueTaker:
             "sets_error": plan.error is not None,
             "error": plan.error,
         }
-        claim: FireClaim | None = writing(lambda unit: _settle(unit, row, values))
+        claim: FireClaim | None = writing(lambda unit: _settle(unit, cron, values))
         return claim
 
 
-def _settle(unit: Unit, row: DueRow, values: Settlement) -> FireClaim | None:
-    """Store the decided fire, if any, and the next plan. Does nothing if the row has changed since the decision."""
-    if unit.row(LOCK_DUE, values) != row:
+def _settle(unit: Unit, cron: DueCron, values: Settlement) -> FireClaim | None:
+    """Store the decided fire, if any, and the next plan, unless the row has changed since the decision."""
+    if unit.row(LOCK_DUE, values) != cron:
         return None
     fire = unit.row(FIRE, values) if values["status"] is not None else None
     runs = fire is not None and fire.pop("status") == "running"
     unit.change(FIRED if runs else PLAN, values)
-    return claim_of(fire, values["lease"]) if fire is not None and runs else None
+    return FireClaim.of({**fire, "lease": values["lease"]}) if fire is not None and runs else None

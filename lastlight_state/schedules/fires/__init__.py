@@ -133,8 +133,8 @@ class Fires(Repository):
         fire, `NotFound`.
         """
         held, length = transitions.held(claim), claim.lease if lease is None else lease
-        row = self._held(sql.HEARTBEAT, held, transitions.until(self._now(), length))
-        return claim.model_copy(update={**row, "lease": length})
+        (until,) = self._held(sql.HEARTBEAT, held, transitions.until(self._now(), length))
+        return claim.model_copy(update={"lease_expires_at": until, "lease": length})
 
     def finish(self, claim: FireClaim, outcome: FireOutcome) -> Fire:
         """Store how the fire ended. Also stores its error, or None, in the schedule, unless the schedule has fired
@@ -178,12 +178,12 @@ class Fires(Repository):
         return () if [] in chosen.values() else taker.taken(self._reading, self._once, self._writing, most)
 
     def get(self, fire_id: str) -> Fire:
-        """Return the fire with its payload and error. Raises `NotFound`."""
-        return self._one_as(Fire.of, sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
+        """Return the whole fire. Raises `NotFound`."""
+        return self._one(sql.GET, {"fire_id": fire_id}, kind=models.FIRE, key=fire_id)
 
     def find(self, fire_id: str) -> Fire | None:
-        """Return the fire with its payload and error, or None."""
-        return self._find_as(Fire.of, sql.GET, {"fire_id": valid.identifier("fire_id", fire_id)})
+        """Return the whole fire, or None."""
+        return self._find(sql.GET, {"fire_id": valid.identifier("fire_id", fire_id)})
 
     def list(
         self,
@@ -200,7 +200,7 @@ class Fires(Repository):
         Filtering by a rare status or source reads all fires from ``since`` on, of the cron or of all crons.
         """
         given = transitions.list_filters(cron_name, status, source, since)
-        return self._page_as(sql.listing_of(given), FireSummary.of, given, limit, page_token)
+        return self._page(sql.listing_of(given), given, limit, page_token)
 
     def latest(self, names: Collection[str]) -> dict[str, FireSummary]:
         """Return the newest fire of each cron, in any status, by name. Names without a fire are absent. At most 500
@@ -234,8 +234,8 @@ class Fires(Repository):
             values["cron_name"] = valid.identifier("cron_name", cron_name)
         statement = sql.BY_DAY if cron_name is None else sql.BY_DAY_OF_CRON
         counted: dict[str, dict[str, int]] = {}
-        for row in self._reading(lambda unit: unit.sound(statement, values)[0]):
-            counted.setdefault(row["day"], {})[row["status"]] = row["fires"]
+        for day, status, fires in self._reading(lambda unit: unit.sound(statement, values)[0]):
+            counted.setdefault(day, {})[status] = fires
         return tuple(FireDay(start=start, counts=counted.get(f"{start:%Y-%m-%d}", {})) for start in starts)
 
     def running(self, claim: FireClaim, *, lease: timedelta | None = None) -> AbstractContextManager[RunningFire]:

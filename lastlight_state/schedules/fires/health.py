@@ -18,7 +18,7 @@ from lastlight_state.db.schema.indexes import AmongFew, Leading
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.schedules.fires.statements import SUMMARY
 from lastlight_state.schedules.models import FINISHED, FIRES
-from lastlight_state.schedules.records import CronHealth, FireSummary, FireSummaryRow
+from lastlight_state.schedules.records import CronHealth, FireSummary
 
 #: How many finished fires decide about a cron's health.
 STREAK = 10
@@ -31,15 +31,15 @@ Binds = Sequence[sa.BindParameter[Any]]
 def latest(unit: Unit, names: Sequence[str]) -> dict[str, FireSummary]:
     """Return the newest fire of each cron that has one, by cron name."""
     statement, values = LATEST.of(names)
-    return {row["cron_name"]: FireSummary.of(row) for row in unit.rows(statement, values)}
+    return {fire.cron_name: fire for fire in unit.rows(statement, values)}
 
 
 def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
     """Return the health of each cron by name, also of crons that never fired."""
     statement, values = HEALTH.of(names)
     fires: dict[str, list[FireSummary]] = {name: [] for name in names}
-    for row in unit.rows(statement, values):
-        fires[row["cron_name"]].append(FireSummary.of(row))
+    for fire in unit.rows(statement, values):
+        fires[fire.cron_name].append(fire)
     return {name: judged(name, found) for name, found in fires.items()}
 
 
@@ -113,5 +113,5 @@ def _running(names: sa.CTE) -> sa.Subquery:
     )
 
 
-LATEST = Family("name", lambda binds: _statement(binds, judging=False), FireSummaryRow)
-HEALTH = Family("name", lambda binds: _statement(binds, judging=True), FireSummaryRow)
+LATEST = Family("name", lambda binds: _statement(binds, judging=False), FireSummary)
+HEALTH = Family("name", lambda binds: _statement(binds, judging=True), FireSummary)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -16,11 +16,11 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.expressions import utc_bucket
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import AnyOf, RowT, Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import AnyOf, Statement, bind, constant, every_column_of, number, prepared
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.ids import new_id
-from lastlight_state.schedules.arguments import ClaimRow
+from lastlight_state.schedules.arguments import FireClaim
 from lastlight_state.schedules.models import (
     CLAIM,
     FIRE_STATUSES,
@@ -31,7 +31,7 @@ from lastlight_state.schedules.models import (
     SCHEDULES,
     THIS_SCHEDULE,
 )
-from lastlight_state.schedules.records import FireRow, FireSummaryRow
+from lastlight_state.schedules.records import Fire, FireSummary
 
 
 class NewFire(TypedDict):
@@ -47,48 +47,14 @@ class NewFire(TypedDict):
     started_at: datetime
 
 
-class LiveFire(TypedDict):
-    """What is told of a fire that runs."""
-
-    id: str
-    owner: str | None
-    lease_expires_at: datetime | None
-
-
-class FoundFire(TypedDict):
-    """What is told of the fire that an instant has."""
-
-    id: str
-    status: str
-    owner: str | None
-
-
-class FireState(FoundFire):
-    """What decides whether a claim on a fire still holds."""
-
-    epoch: int
-
-
-class StaleFire(TypedDict):
-    """What decides about a fire whose lease has expired."""
+class StaleFire(NamedTuple):
+    """The columns that decide about a fire whose lease has expired."""
 
     id: str
     cron_name: str
     epoch: int
     attempts: int
     owner: str | None
-
-
-class LeaseEnd(TypedDict):
-    """The end of a lease that was extended."""
-
-    lease_expires_at: datetime
-
-
-class FireId(TypedDict):
-    """The fire that was changed."""
-
-    id: str
 
 
 _c = FIRES.c
@@ -118,7 +84,7 @@ INSERT = prepared(
     .from_select([*_GIVEN, *_COPIED], _new, include_defaults=False)
     .on_conflict_do_nothing(**INSTANT)
     .returning(*CLAIM),
-    ClaimRow,
+    FireClaim,
 )
 
 #: Locks the schedule's row and stores the fire as its last one, before the fire is inserted.
@@ -130,19 +96,19 @@ TOUCH_SCHEDULE = prepared(
 )
 
 _of_cron = _c.cron_name == bind("cron_name", _c.cron_name)
-#: A fire that runs on a lease that has not expired. Read it only after the schedule's row was locked.
-LIVE = prepared(
+#: A fire that runs on a lease that has not expired. To be read after the schedule's row was locked.
+LIVE: Statement[tuple[str, str | None, datetime | None]] = prepared(
     through(sa.select(_c.id, _c.owner, LEASE_END), FIRES, "ix_cron_fires_running")
     .where(IS_RUNNING, _c.lease_until >= bind("now", _c.lease_until), _of_cron)
     .order_by(_c.lease_until.desc())
     .limit(number(1)),
-    LiveFire,
+    tuple,
 )
-AT_INSTANT = prepared(
+AT_INSTANT: Statement[tuple[str, str, str | None]] = prepared(
     sa.select(_c.id, _c.status, _c.owner).where(
         _of_cron, _c.scheduled_for == bind("scheduled_for", _c.scheduled_for), _c.scheduled_for.is_not(None)
     ),
-    FoundFire,
+    tuple,
 )
 
 
@@ -174,11 +140,11 @@ def new_fire(
 
 #: The columns of a `lastlight_state.schedules.records.Fire`.
 COLUMNS = (
-    *(column for column in _c if column.name not in ("lease_until", "error_json")),
+    *every_column_of(Fire, FIRES, hidden={"lease_until", "error_json"}),
     LEASE_END,
     _c.error_json.label("error"),
 )
-SUMMARY = tuple(column for column in COLUMNS if column.name not in ("payload", "error"))
+SUMMARY = tuple(column for column in COLUMNS if column.name in FireSummary.needed_columns())
 COUNTS = ("eligible", "scanned", "discovered", "dispatched", "failures")
 #: The columns that an outcome sets.
 OUTCOME = ("status", *COUNTS, "note", "error")
@@ -188,8 +154,11 @@ _held = (_this_fire, _c.epoch == bind("epoch", _c.epoch), IS_RUNNING)
 _now = bind("now", _c.lease_until)
 _is_stale = _c.lease_until < _now
 
-GET = prepared(sa.select(*COLUMNS).where(_this_fire), FireRow)
-STATE = prepared(sa.select(_c.id, _c.status, _c.owner, _c.epoch).where(_this_fire), FireState)
+GET = prepared(sa.select(*COLUMNS).where(_this_fire), Fire)
+#: The status, owner and epoch of a fire.
+STATE: Statement[tuple[str, str, str | None, int]] = prepared(
+    sa.select(_c.id, _c.status, _c.owner, _c.epoch).where(_this_fire), tuple
+)
 
 _error = bind("schedule_error", SCHEDULES.c.error_json)
 _cannot_be_planned = SCHEDULES.c.next_run_at.is_(None) & SCHEDULES.c.planned_with.is_not(None)
@@ -202,23 +171,27 @@ TELL_SCHEDULE = prepared(
 )
 
 
-def _changing(row: type[RowT], *conditions: sa.ColumnElement[bool], returning: Any, **sets: Any) -> Statement[RowT]:
-    return prepared(sa.update(FIRES).where(*conditions).values(**sets).returning(*returning), row)
+def _changing(*conditions: sa.ColumnElement[bool], returning: Any, **sets: Any) -> sa.Executable:
+    return sa.update(FIRES).where(*conditions).values(**sets).returning(*returning)
 
 
 _until = bind("lease_expires_at", _c.lease_until)
 _error_of_fire = bind("error", _c.error_json)
 _end = {"lease_until": None, "finished_at": bind("at", _c.finished_at)}
 
-HEARTBEAT = _changing(LeaseEnd, *_held, returning=(LEASE_END,), lease_until=later_of(_c.lease_until, _until))
-RELEASE = _changing(FireId, *_held, returning=(_c.id,), lease_until=_until)
-FINISH = _changing(
-    FireRow,
-    *_held,
-    returning=COLUMNS,
-    **{name: bind(name, _c[name]) for name in OUTCOME if name != "error"},
-    error_json=_error_of_fire,
-    **_end,
+HEARTBEAT: Statement[tuple[datetime]] = prepared(
+    _changing(*_held, returning=(LEASE_END,), lease_until=later_of(_c.lease_until, _until)), tuple
+)
+RELEASE = prepared(_changing(*_held, returning=(_c.id,), lease_until=_until))
+FINISH = prepared(
+    _changing(
+        *_held,
+        returning=COLUMNS,
+        **{name: bind(name, _c[name]) for name in OUTCOME if name != "error"},
+        error_json=_error_of_fire,
+        **_end,
+    ),
+    Fire,
 )
 
 
@@ -229,33 +202,36 @@ def _stale(chosen: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
 
 
 STALE = Filtered(_stale, None, StaleFire, cron_name=_c.cron_name.in_, target=_c.target.in_)
-TAKE = _changing(
-    ClaimRow,
-    *_held,
-    _is_stale,
-    returning=CLAIM,
-    epoch=_c.epoch + number(1),
-    attempts=_c.attempts + number(1),
-    owner=bind("owner", _c.owner),
-    lease_until=_until,
+TAKE = prepared(
+    _changing(
+        *_held,
+        _is_stale,
+        returning=CLAIM,
+        epoch=_c.epoch + number(1),
+        attempts=_c.attempts + number(1),
+        owner=bind("owner", _c.owner),
+        lease_until=_until,
+    ),
+    FireClaim,
 )
-#: The epoch grows, so that the last owner's next write tells it that its claim is lost.
-ABANDON = _changing(
-    FireId,
-    *_held,
-    _is_stale,
-    returning=(_c.id,),
-    status=constant("abandoned"),
-    epoch=_c.epoch + number(1),
-    error_json=_error_of_fire,
-    **_end,
+#: The epoch grows, so that the last owner, if it comes back, is told that its claim is lost.
+ABANDON = prepared(
+    _changing(
+        *_held,
+        _is_stale,
+        returning=(_c.id,),
+        status=constant("abandoned"),
+        epoch=_c.epoch + number(1),
+        error_json=_error_of_fire,
+        **_end,
+    )
 )
 
 #: The filter by status.
 ANY_STATUS = AnyOf("status", _c.status, len(FIRE_STATUSES))
 
 
-def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = None) -> Listing[FireSummaryRow]:
+def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = None) -> Listing[FireSummary]:
     return Listing(
         name,
         SUMMARY,
@@ -268,7 +244,7 @@ def _newest_first(name: str, *always: sa.ColumnElement[bool], by: str | None = N
         },
         always=always,
         through=by,
-        row=FireSummaryRow,
+        row=FireSummary,
     )
 
 
@@ -279,26 +255,18 @@ RUNNING_ALONE = ANY_STATUS.of(["running"])
 RUNNING = _newest_first("fires that run", IS_RUNNING, by="ix_cron_fires_running")
 
 
-def listing_of(given: Mapping[str, Any]) -> Listing[FireSummaryRow]:
+def listing_of(given: Mapping[str, Any]) -> Listing[FireSummary]:
     """Return the list that reads the fewest rows for these filters."""
     if given["statuses"] == RUNNING_ALONE:
         return RUNNING
     return LIST if given["cron_name"] is None else OF_CRON
 
 
-class CountedRow(TypedDict):
-    """The number of a day's fires that ended in one way."""
-
-    day: str
-    status: str
-    fires: int
-
-
-def _counted(index: str, *chosen: sa.ColumnElement[bool]) -> Statement[CountedRow]:
+def _counted(index: str, *chosen: sa.ColumnElement[bool]) -> Statement[tuple[str, str, int]]:
     day = utc_bucket(_c.started_at, number(10))
     window = _c.started_at >= bind("since", _c.started_at), _c.started_at < bind("until", _c.started_at)
     counted = sa.select(day.label("day"), _c.status, sa.func.count().label("fires")).where(*window, *chosen)
-    return prepared(through(counted, FIRES, index).group_by(day, _c.status), CountedRow)
+    return prepared(through(counted, FIRES, index).group_by(day, _c.status), tuple)
 
 
 #: Counts of fires by day and status, of all crons and of one. A window has two ends, as in `usage`.

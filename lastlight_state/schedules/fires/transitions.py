@@ -21,9 +21,8 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, ClaimLost, Conflict, CorruptData, InvalidValue, LostRace
 from lastlight_state.schedules import checks, checks as shared, models
 from lastlight_state.schedules.arguments import FireClaim, FireOutcome
-from lastlight_state.schedules.checks import claim_of
 from lastlight_state.schedules.fires import statements as sql
-from lastlight_state.schedules.fires.statements import ANY_STATUS, LiveFire, NewFire, StaleFire, new_fire
+from lastlight_state.schedules.fires.statements import ANY_STATUS, NewFire, StaleFire, new_fire
 from lastlight_state.schedules.models import FIRE, FIRES
 from lastlight_state.schedules.records import Fire
 
@@ -156,27 +155,28 @@ def begin(unit: Unit, fire: NewFire) -> FireClaim:
     begun = unit.row(sql.INSERT, fire) if live is None else None
     if begun is None:
         raise _refusal(unit, fire, live)
-    return claim_of(begun, fire["lease_until"] - now)
+    return begun.model_copy(update={"lease": fire["lease_until"] - now})
 
 
-def _refusal(unit: Unit, fire: NewFire, live: LiveFire | None) -> Conflict:
+def _refusal(unit: Unit, fire: NewFire, live: tuple[str, str | None, datetime | None] | None) -> Conflict:
     stored = unit.row(sql.AT_INSTANT, fire)
     if stored is not None or live is None:
-        key, status, owner = (None, None, None) if stored is None else (stored["id"], stored["status"], stored["owner"])
+        key, status, owner = (None, None, None) if stored is None else stored
         problem = f"is the fire of {fire['cron_name']!r} for that instant"
         return AlreadyExists(FIRE, key, problem=problem, status=status, owner=owner)
+    fire_id, owner, lease_expires_at = live
     return Conflict(
-        f"fire {live['id']!r} of {fire['cron_name']!r} is running, and its fires must not overlap",
+        f"fire {fire_id!r} of {fire['cron_name']!r} is running, and its fires must not overlap",
         code="overlap",
-        fire_id=live["id"],
-        owner=live["owner"],
-        lease_expires_at=live["lease_expires_at"],
+        fire_id=fire_id,
+        owner=owner,
+        lease_expires_at=lease_expires_at,
     )
 
 
 def finish(unit: Unit, held: ClaimParameters, outcome: Outcome, at: datetime) -> Fire:
-    """Store the outcome of the fire, and return the fire. Storing the same outcome again is accepted."""
-    fire = unit.find(Fire.of, sql.FINISH, {**held, **outcome, "at": at})
+    """Store the outcome of the fire. The same outcome stored before is accepted."""
+    fire = unit.row(sql.FINISH, {**held, **outcome, "at": at})
     if fire is not None:
         tell_schedule(unit, fire.cron_name, fire.id, None if fire.status == "ok" else outcome["error"])
         return fire
@@ -192,8 +192,8 @@ def tell_schedule(unit: Unit, cron_name: str, fire_id: str, error: str | None) -
 
 
 def get(unit: Unit, fire_id: str) -> Fire:
-    """Return the fire with its payload and error. Raises `NotFound`."""
-    fire = unit.find(Fire.of, sql.GET, {"fire_id": fire_id})
+    """Return the whole fire. Raises `NotFound`."""
+    fire = unit.row(sql.GET, {"fire_id": fire_id})
     if fire is None:
         raise valid.not_found(FIRE, fire_id)
     return fire
@@ -201,10 +201,11 @@ def get(unit: Unit, fire_id: str) -> Fire:
 
 def refusal(unit: Unit, held: ClaimParameters) -> Conflict:
     """Return the error for a claim whose write changed nothing. Raises `NotFound`."""
-    row = unit.row(sql.STATE, held)
-    if row is None:
+    found = unit.row(sql.STATE, held)
+    if found is None:
         raise valid.not_found(FIRE, held["fire_id"])
-    return _refused(held, row["status"], row["epoch"], row["owner"])
+    _, status, owner, epoch = found
+    return _refused(held, status, epoch, owner)
 
 
 def _refused(held: ClaimParameters, status: str, epoch: int, owner: str | None) -> Conflict:
@@ -268,17 +269,17 @@ class StaleTaker:
             found: list[StaleFire | CorruptData]
             found = reading(lambda unit, asked=asked: unit.readable(statement, asked).rows)  # type: ignore[misc]
             damaged = [row for row in found if isinstance(row, CorruptData) and str(row) not in told]
-            unseen = [row for row in found if not isinstance(row, CorruptData) and row["id"] not in seen]
+            unseen = [row for row in found if not isinstance(row, CorruptData) and row.id not in seen]
             yield from damaged
             yield from unseen
-            seen.update(row["id"] for row in unseen)
+            seen.update(row.id for row in unseen)
             told.update(map(str, damaged))
             if len(found) < limit or not (unseen or damaged):
                 return
             limit += len(damaged)  # damaged rows stay stale: read more rows to get past them
 
     def _settled(self, row: StaleFire, once: Run, writing: Run) -> FireClaim | None:
-        if row["attempts"] >= self.max_attempts:
+        if row.attempts >= self.max_attempts:
             writing(lambda unit: self._abandon(unit, row))
             return None
         taken: FireClaim | None = once(lambda unit: self._take(unit, row))
@@ -287,22 +288,22 @@ class StaleTaker:
     def _take(self, unit: Unit, row: StaleFire) -> FireClaim | None:
         values = {"owner": self.owner, "lease_expires_at": self.lease_expires_at}
         taken = unit.row(sql.TAKE, {**self._of(row), **values})
-        return None if taken is None else claim_of(taken, self.lease_expires_at - self.now)
+        return taken and taken.model_copy(update={"lease": self.lease_expires_at - self.now})
 
     def _abandon(self, unit: Unit, row: StaleFire) -> None:
         error = _given_up(row)
         if unit.row(sql.ABANDON, {**self._of(row), "error": error, "at": self.now}) is not None:
-            tell_schedule(unit, row["cron_name"], row["id"], error)
+            tell_schedule(unit, row.cron_name, row.id, error)
 
     def _of(self, row: StaleFire) -> LapsedClaim:
-        return {"fire_id": row["id"], "epoch": row["epoch"], "now": self.now}
+        return {"fire_id": row.id, "epoch": row.epoch, "now": self.now}
 
 
 def _given_up(row: StaleFire) -> str:
-    owners = "its owner" if row["attempts"] == 1 else f"{row['attempts']} owners"
+    owners = "its owner" if row.attempts == 1 else f"{row.attempts} owners"
     error = {
         "type": "abandoned",
-        "message": f"{owners} let the lease run out, the last was {row['owner']!r}",
-        "detail": {"owner": row["owner"], "attempts": row["attempts"]},
+        "message": f"{owners} let the lease run out, the last was {row.owner!r}",
+        "detail": {"owner": row.owner, "attempts": row.attempts},
     }
     return codec.encode("error", error, max_bytes=_MOST.error_json)
