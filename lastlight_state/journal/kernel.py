@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db.news.watch import Watch, watch_of
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.statements import Row, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, constant, number, prepared
 from lastlight_state.db.rows.writes import Chain, as_list, from_head, insert_computed, inserted, listed
 from lastlight_state.db.runs import of_known_run, refuse_unknown_run
 from lastlight_state.db.schema.indexes import AmongFew
@@ -20,7 +20,6 @@ from lastlight_state.db.units.scope import Scope, TransactionScope, WriteRunner
 from lastlight_state.db.units.unit import Unit, Work
 from lastlight_state.errors import Conflict, CorruptData
 from lastlight_state.journal.models import SEQUENCES
-from lastlight_state.journal.rows import RunSequenceRow
 
 # Numbers of a run's streams: gap-free, taken from a counter row in the transaction that inserts.
 #
@@ -28,13 +27,6 @@ from lastlight_state.journal.rows import RunSequenceRow
 # the order of numbers: a reader that has seen a number can see all before it. A rollback restores the counter.
 
 T = TypeVar("T")
-
-
-class NextNumber(TypedDict):
-    """The next number of a run."""
-
-    run_id: str
-    next_seq: int
 
 
 _log = logging.getLogger("lastlight_state.journal")
@@ -76,7 +68,7 @@ class Stream:
     def _prepare_many(self) -> None:
         """Prepare the statements that handle the counters of several runs."""
         wanted = listed("runs")
-        self.lock_many = prepared(
+        self.lock_many: Statement[tuple[str, int]] = prepared(
             sa.select(_c.run_id, _c.next_seq)
             .where(
                 AmongFew(_c.run_id, sa.select(member_of(wanted.c.value, "run_id"))),
@@ -84,7 +76,7 @@ class Stream:
             )
             .order_by(_c.run_id)
             .with_for_update(),
-            NextNumber,
+            tuple,
         )
         last_of = sa.select(self._number + number(1)).where(self.table.c.run_id == member_of(wanted.c.value, "run_id"))
         after_its_last = last_of.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
@@ -172,7 +164,7 @@ class Stream:
         if len(rows) < len(ordered):
             unit.change(self.begin_many, wanted)
             rows = unit.rows(self.lock_many, wanted)
-        return {row["run_id"]: row["next_seq"] for row in rows}
+        return dict(rows)
 
     def raise_all(self, unit: Unit, next_seqs: Mapping[str, int]) -> None:
         """Set the counters of runs that this unit has locked to these next numbers."""
@@ -221,11 +213,11 @@ Ended = Callable[[Collection[str]], Mapping[str, bool]]
 END = "end"
 
 _wanted = listed("runs")
-COUNTERS = prepared(
+COUNTERS: Statement[tuple[str, str, int]] = prepared(
     sa.select(SEQUENCES.c.run_id, SEQUENCES.c.stream, SEQUENCES.c.next_seq).where(
         AmongFew(SEQUENCES.c.run_id, sa.select(member_of(_wanted.c.value, "run_id")))
     ),
-    RunSequenceRow,
+    tuple,
 )
 
 
@@ -240,7 +232,7 @@ def watch_for(scope: Scope, ended: Ended | None = None) -> Watch[Key]:
         runs = sorted({run_id for run_id, _ in keys})
         values = {"runs": as_list([{"run_id": run_id} for run_id in runs])}
         rows = scope.reading(lambda unit: unit.rows(COUNTERS, values))
-        return {**ends, **{(row["run_id"], row["stream"]): row["next_seq"] for row in rows}}
+        return {**ends, **{(run_id, stream): next_seq for run_id, stream, next_seq in rows}}
 
     return watch_of(scope, "counters" if ended is None else "counters and ends", read)
 

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any
 
 from lastlight_state.db.rows.records import Record
-from lastlight_state.journal.projections import (
-    FrameSummaryRow,
-    RebuiltFrame,
-    SandboxSummaryRow,
-    ScoreSummaryRow,
-    ToolCallSummaryRow,
-)
-from lastlight_state.journal.rows import RunEventRow, RunSignalRow, SandboxRow, ScoreRow, ToolCallRow
 
 
 class Appended(Record):
@@ -35,10 +27,6 @@ class Event(Record):
     node_id: str | None
     event_id: str | None
     payload: dict[str, Any]
-
-    @classmethod
-    def of(cls, values: RunEventRow) -> Self:
-        return super().of(values)
 
 
 class QueuedEvent(Record):
@@ -92,10 +80,6 @@ class Signal(Record):
     consumed_by: str | None
     payload: Any
 
-    @classmethod
-    def of(cls, values: RunSignalRow) -> Self:
-        return super().of(values)
-
 
 class FrameSummary(Record):
     """A frame without its tree: ``encoding`` is how it is stored, ``full_bytes`` the length of its whole text."""
@@ -108,9 +92,18 @@ class FrameSummary(Record):
     full_bytes: int
     note: str | None
 
-    @classmethod
-    def of(cls, values: FrameSummaryRow) -> Self:
-        return super().of(values)
+
+class StoredFrame(FrameSummary):
+    """A frame without its body."""
+
+    mounted_task_ids: Any
+    task_index: Any
+
+
+class FrameBody(StoredFrame):
+    """A frame as it is stored: ``body`` is its whole text, or the change since the frame before."""
+
+    body: str
 
 
 class Frame(FrameSummary):
@@ -120,10 +113,6 @@ class Frame(FrameSummary):
     task_index: dict[str, Any] | None
     tree: Any
     xml: str
-
-    @classmethod
-    def of(cls, values: RebuiltFrame) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class FrameDelta(Record):
@@ -157,10 +146,6 @@ class ToolCallSummary(Record):
     duration_ms: int | None
     output_ref: str | None
 
-    @classmethod
-    def of(cls, values: ToolCallSummaryRow) -> Self:
-        return super().of(values)
-
 
 class ToolCall(ToolCallSummary):
     """One invocation of a tool, with its input, output and error."""
@@ -168,10 +153,6 @@ class ToolCall(ToolCallSummary):
     input: Any
     output: Any
     error: Any
-
-    @classmethod
-    def of(cls, values: ToolCallRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class SandboxSummary(Record):
@@ -190,19 +171,11 @@ class SandboxSummary(Record):
     created_at: datetime
     updated_at: datetime
 
-    @classmethod
-    def of(cls, values: SandboxSummaryRow) -> Self:
-        return super().of(values)
-
 
 class Sandbox(SandboxSummary):
     """A sandbox of a run."""
 
     config: dict[str, Any]
-
-    @classmethod
-    def of(cls, values: SandboxRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class ScoreSummary(Record):
@@ -223,10 +196,6 @@ class ScoreSummary(Record):
     superseded_at: datetime | None
     reason: str | None
 
-    @classmethod
-    def of(cls, values: ScoreSummaryRow) -> Self:
-        return super().of(values)
-
 
 class Score(ScoreSummary):
     """A score with the scorer's input, the task's output, the expected output and the scorer's notes."""
@@ -235,10 +204,6 @@ class Score(ScoreSummary):
     input: Any
     output: Any
     expected: Any
-
-    @classmethod
-    def of(cls, values: ScoreRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class ScoreAggregate(Record):

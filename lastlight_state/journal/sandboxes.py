@@ -13,7 +13,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET, Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, Statement, among, bind, prepared
+from lastlight_state.db.rows.statements import Row, Statement, among, bind, columns_of, every_column_of, prepared
 from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.runs import of_known_run
 from lastlight_state.db.schema.declarations import limits_of
@@ -22,21 +22,19 @@ from lastlight_state.errors import Conflict, InvalidValue
 from lastlight_state.journal import models
 from lastlight_state.journal.arguments import SandboxChanges
 from lastlight_state.journal.models import SANDBOXES
-from lastlight_state.journal.projections import SandboxSummaryRow
 from lastlight_state.journal.records import Sandbox, SandboxSummary
-from lastlight_state.journal.rows import SandboxRow
 
 _MOST = limits_of(SANDBOXES)
 
 _c = SANDBOXES.c
 _KEY = (_c.run_id == bind("run_id", _c.run_id), _c.sandbox_id == bind("sandbox_id", _c.sandbox_id))
-_SUMMARY = tuple(column for column in SANDBOXES.columns if column.name != "config")
+_COLUMNS, _SUMMARY = every_column_of(Sandbox, SANDBOXES), columns_of(SandboxSummary, SANDBOXES)
 
-GET = prepared(sa.select(*SANDBOXES.columns).where(*_KEY), SandboxRow)
+GET = prepared(sa.select(*_COLUMNS).where(*_KEY), Sandbox)
 _ORDER = (_c.updated_at, _c.run_id, _c.sandbox_id)
 _FILTERS = {name: _c[name] == bind(name, _c[name]) for name in ("status", "runtime", "workspace_id")}
-LIST = Listing("sandboxes", _SUMMARY, order=_ORDER, filters=_FILTERS, row=SandboxSummaryRow)
-#: Lists one run's sandboxes by the run's index. By the index over statuses, SQLite would walk the rows of all runs.
+LIST = Listing("sandboxes", _SUMMARY, order=_ORDER, filters=_FILTERS, row=SandboxSummary)
+#: Reads the run's own rows: by the index over a status, SQLite would walk those of all runs.
 OF_RUN = Listing(
     "sandboxes.of_run",
     _SUMMARY,
@@ -46,7 +44,7 @@ OF_RUN = Listing(
         **{name: unindexed(condition) for name, condition in _FILTERS.items()},
     },
     through="ix_sandboxes_run",
-    row=SandboxSummaryRow,
+    row=SandboxSummary,
 )
 
 #: The time column that each status fills in.
@@ -54,8 +52,8 @@ _FILLS = {"shipped": "shipped_at", **dict.fromkeys(models.SANDBOX_ENDS, "complet
 
 
 @shaped
-def put(given: frozenset[str], fills: str | None) -> Statement[SandboxRow]:
-    """Return an upsert of a sandbox with these columns. It changes nothing if a final status would change.
+def put(given: frozenset[str], fills: str | None) -> Statement[Sandbox]:
+    """Insert a sandbox with these columns, or change them; nothing where a final status would change.
 
     ``fills`` is a time column to set unless the sandbox has a value there.
     """
@@ -68,7 +66,7 @@ def put(given: frozenset[str], fills: str | None) -> Statement[SandboxRow]:
     changed = row.on_conflict_do_update(
         index_elements=[_c.run_id, _c.sandbox_id], set_=new, where=stays if "status" in given else None
     )
-    return prepared(changed.returning(*SANDBOXES.columns), SandboxRow)
+    return prepared(changed.returning(*_COLUMNS), Sandbox)
 
 
 class Sandboxes(Repository):
@@ -94,18 +92,18 @@ class Sandboxes(Repository):
             fills = None
         statement = put(frozenset(given), fills)
         parameters = {**values, **given, **({fills: now} if fills else {})}
-        stored = of_known_run(run_id, lambda: self._changed_as(Sandbox.of, statement, parameters, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._changed(statement, parameters, repeatable=True))
         if stored is None:
             raise Conflict(f"sandbox {sandbox_id!r} of run {run_id!r} has ended", code="sandbox_status")
         return stored
 
     def get(self, run_id: str, sandbox_id: str) -> Sandbox:
-        """Return the sandbox of this run and id. Raises `NotFound`."""
-        return self._one_as(Sandbox.of, GET, _sought(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
+        """Return the sandbox. Raises `NotFound`."""
+        return self._one(GET, _sought(run_id, sandbox_id), kind=models.SANDBOX, key=(run_id, sandbox_id))
 
     def find(self, run_id: str, sandbox_id: str) -> Sandbox | None:
-        """Return the sandbox of this run and id, or None."""
-        return self._find_as(Sandbox.of, GET, _sought(run_id, sandbox_id))
+        """Return the sandbox, or None."""
+        return self._find(GET, _sought(run_id, sandbox_id))
 
     def list(
         self,
@@ -124,7 +122,7 @@ class Sandboxes(Repository):
             "runtime": valid.optional("runtime", runtime, _MOST.runtime),
             "workspace_id": valid.optional("workspace_id", workspace_id, _MOST.workspace_id),
         }
-        return self._page_as(LIST if run_id is None else OF_RUN, SandboxSummary.of, given, limit, page_token)
+        return self._page(LIST if run_id is None else OF_RUN, given, limit, page_token)
 
 
 def _sought(run_id: str, sandbox_id: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ A call with a ``call_id`` is stored once, so that an attempt that is replayed fi
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -15,7 +15,7 @@ from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, bind, constant, prepared
+from lastlight_state.db.rows.statements import Row, bind, columns_of, constant, every_column_of, prepared
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, LostRace
@@ -23,9 +23,7 @@ from lastlight_state.journal import models
 from lastlight_state.journal.arguments import TaskAttempt, ToolCallFilter, ToolOutcome
 from lastlight_state.journal.kernel import Numbered, Stream
 from lastlight_state.journal.models import TOOL_CALLS
-from lastlight_state.journal.projections import ToolCallSummaryRow
 from lastlight_state.journal.records import ToolCall, ToolCallSummary
-from lastlight_state.journal.rows import ToolCallRow
 
 _MOST = limits_of(TOOL_CALLS)
 
@@ -57,23 +55,22 @@ class ToolCallDraft(ToolOutcomeColumns):
 
 _c = TOOL_CALLS.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)
-_LARGE = ("input", "output", "error")
 _OUTCOME = ("status", "finished_at", "duration_ms", "output_ref", "output", "error")
-_SUMMARY = tuple(column for column in TOOL_CALLS.columns if column.name not in _LARGE)
+_COLUMNS, _SUMMARY = every_column_of(ToolCall, TOOL_CALLS), columns_of(ToolCallSummary, TOOL_CALLS)
 
 STREAM = Stream("tool_calls", TOOL_CALLS)
 INSERT = STREAM.chains(
-    [column.name for column in TOOL_CALLS.columns if column.name not in ("run_id", "seq")],
-    returning=tuple(TOOL_CALLS.columns),
+    [column.name for column in _COLUMNS if column.name not in ("run_id", "seq")],
+    returning=_COLUMNS,
 )
-GET = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.seq == bind("seq", _c.seq)), ToolCallRow)
-FIND = prepared(sa.select(*TOOL_CALLS.columns).where(_RUN, _c.call_id == bind("call_id", _c.call_id)), ToolCallRow)
+GET = prepared(sa.select(*_COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), ToolCall)
+FIND = prepared(sa.select(*_COLUMNS).where(_RUN, _c.call_id == bind("call_id", _c.call_id)), ToolCall)
 FINISH = prepared(
     sa.update(TOOL_CALLS)
     .where(_RUN, _c.seq == bind("seq", _c.seq), _c.status == constant(models.RUNNING))
     .values({name: bind(name, _c[name]) for name in _OUTCOME})
-    .returning(*TOOL_CALLS.columns),
-    ToolCallRow,
+    .returning(*_COLUMNS),
+    ToolCall,
 )
 
 _FILTERS = {
@@ -82,14 +79,14 @@ _FILTERS = {
     #: Matches calls that still run. Repeats the predicate of the partial index over open calls.
     "open": _c.finished_at.is_(None),
 }
-NEWEST = Listing("tool_calls", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=ToolCallSummaryRow)
+NEWEST = Listing("tool_calls", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=ToolCallSummary)
 BY_TASK = Listing(
     "tool_calls.by_task",
     _SUMMARY,
     order=(_c.iteration, _c.attempt, _c.seq),
     filters=_FILTERS,
     descending=False,
-    row=ToolCallSummaryRow,
+    row=ToolCallSummary,
 )
 
 
@@ -141,7 +138,7 @@ class ToolCalls(Numbered):
         found = self.get(run_id, seq)
         values = {"run_id": run_id, "seq": seq, **_ended(outcome, self._now(), found.started_at)}
         if found.status == models.RUNNING:
-            ended = self._changed_as(ToolCall.of, FINISH, values, repeatable=True)
+            ended = self._changed(FINISH, values, repeatable=True)
             if ended is not None:
                 return ended
             found = self.get(run_id, seq)
@@ -152,12 +149,12 @@ class ToolCalls(Numbered):
     def get(self, run_id: str, seq: int) -> ToolCall:
         """Return the tool call with this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one_as(ToolCall.of, GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
+        return self._one(GET, values, kind=models.TOOL_CALL, key=(run_id, seq))
 
     def find(self, run_id: str, call_id: str) -> ToolCall | None:
         """Return the tool call with this ``call_id``, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "call_id": valid.sought("call_id", call_id)}
-        return self._find_as(ToolCall.of, FIND, values)
+        return self._find(FIND, values)
 
     def list(
         self, run_id: str, *, where: ToolCallFilter | None = None, limit: int = 50, page_token: str | None = None
@@ -165,7 +162,7 @@ class ToolCalls(Numbered):
         """Return a page of a run's tool calls, newest first. With a node they are in the order of its attempts."""
         given = _filters(run_id, where)
         listing = NEWEST if given["node_id"] is None else BY_TASK
-        return self._page_as(listing, ToolCallSummary.of, given, limit, page_token)
+        return self._page(listing, given, limit, page_token)
 
     def count(self, run_id: str, *, where: ToolCallFilter | None = None) -> int:
         """Return how many of the run's tool calls pass these filters."""
@@ -203,7 +200,7 @@ class ToolCalls(Numbered):
 
 
 def _insert(unit: Unit, row: ToolCallDraft) -> ToolCall:
-    return ToolCall.of(cast(ToolCallRow, STREAM.stored(unit, INSERT, row)))
+    return ToolCall.of(STREAM.stored(unit, INSERT, row))
 
 
 def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
@@ -212,10 +209,10 @@ def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
     if stored is None:
         return _insert(unit, row)
     given = None if row["input"] is None else codec.decode(row["input"])
-    if (stored["tool_name"], codec.canonical(stored["input"])) != (row["tool_name"], codec.canonical(given)):
+    if (stored.tool_name, codec.canonical(stored.input)) != (row["tool_name"], codec.canonical(given)):
         problem = "already exists with another tool or input"
-        raise AlreadyExists(models.TOOL_CALL, row["call_id"], problem=problem, seq=stored["seq"])
-    return ToolCall.of(stored)
+        raise AlreadyExists(models.TOOL_CALL, row["call_id"], problem=problem, seq=stored.seq)
+    return stored
 
 
 def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColumns:

@@ -10,14 +10,20 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, NotRequired, get_origin, get_type_hints
 
+import sqlalchemy as sa
+
 import lastlight_state
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Family, Statement
-from lastlight_state.db.rows.writes import Chain
+from lastlight_state.db.rows.writes import Chain, shaped
 from lastlight_state.files.mailbox.kernel.queries import TolerantSelect
+from lastlight_state.journal.models import SIGNALS
+from lastlight_state.journal.records import Sandbox, Signal
+from lastlight_state.journal.sandboxes import put as sandbox
+from lastlight_state.journal.signals.statements import take
 from lastlight_state.testing import Database
 from lastlight_state.workflows.claims.lists import Ranges
 from lastlight_state.workflows.questions.inbox import Inbox
@@ -129,6 +135,13 @@ def test_a_statement_returns_the_columns_that_its_type_has(database: Database) -
     assert len(found) > 200
     wrong = [(name, sorted(_differing(statement, backend))) for name, statement in found]
     assert [(name, columns) for name, columns in wrong if columns] == []
+
+
+def test_a_statement_that_is_kept_by_its_arguments_names_its_type() -> None:
+    """house H-70: a lone statement, and each part of a chain."""
+    assert (take(frozenset({"run_id"})).row, sandbox(frozenset(), None).row) == (Signal, Sandbox)
+    chain = shaped(lambda: Chain(sa.delete(SIGNALS).returning(SIGNALS.c.seq), into=SIGNALS, values={}, row=tuple))()
+    assert (chain.head.row, chain.whole.row) == (None, tuple)
 
 
 def test_a_column_that_a_row_lacks_is_an_error_of_the_type_checker(tmp_path: Path) -> None:

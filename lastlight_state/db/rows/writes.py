@@ -154,9 +154,9 @@ def shaped(make: Callable[..., Any]) -> Callable[..., Any]:
 def _without_trees(shape: Hashable, make: Callable[[], Any]) -> Any:
     made = make()
     if isinstance(made, Statement):
-        return Shaped(shape, lambda backend: make().on(backend))
+        return Shaped(shape, lambda backend: make().on(backend), row=made.row)
     for name in ("head", "tail", "whole"):
-        setattr(made, name, Shaped(shape, partial(_part, make, name)))
+        setattr(made, name, Shaped(shape, partial(_part, make, name), row=getattr(made, name).row))
     return made
 
 

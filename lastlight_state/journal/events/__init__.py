@@ -111,12 +111,12 @@ class Events(Numbered):
     def get(self, run_id: str, seq: int) -> Event:
         """Return the event with this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one_as(Event.of, sql.GET, values, kind=models.EVENT, key=(run_id, seq))
+        return self._one(sql.GET, values, kind=models.EVENT, key=(run_id, seq))
 
     def find(self, run_id: str, event_id: str) -> Event | None:
         """Return the event with this ``event_id``, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "event_id": valid.sought("event_id", event_id)}
-        return self._find_as(Event.of, sql.FIND, values)
+        return self._find(sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
         """Return the number of the run's last event, or None for a run without events."""
@@ -139,7 +139,7 @@ class Events(Numbered):
         are listed in ``damaged``; the others are still returned.
         """
         listing = sql.LISTS[valid.word("order", order, models.ORDERS)]
-        return self._page_as(listing, Event.of, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
+        return self._page(listing, checks.filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: EventFilter | None = None, after_seq: int | None = None) -> int:
         """Return how many events pass these filters: the total over all pages of `list`."""

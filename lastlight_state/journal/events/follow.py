@@ -24,7 +24,6 @@ from lastlight_state.journal.arguments import EventFilter
 from lastlight_state.journal.events import checks, statements as sql
 from lastlight_state.journal.kernel import END, Ended, watch_for
 from lastlight_state.journal.records import Event
-from lastlight_state.journal.rows import RunEventRow
 
 T = TypeVar("T")
 
@@ -104,11 +103,11 @@ class Follower:
             found = self._scope.reading(_page(chosen))
             self._check_head(run_id, next_seq)  # after the page: rows that exist now existed when it was read
             items, damaged = split_damaged(found.rows)
-            for row in items:
-                self._cursors[run_id] = row["seq"]
-                yield Event.of(row)
-            for event in damaged:
-                _log.error("a follower passed over an event that cannot be read: %s", event.problem)
+            for event in items:
+                self._cursors[run_id] = event.seq
+                yield event
+            for unread in damaged:
+                _log.error("a follower passed over an event that cannot be read: %s", unread.problem)
             if found.last is None:
                 break
             [self._cursors[run_id]] = found.last
@@ -145,6 +144,6 @@ def _rest(*since: tuple[float, float | None]) -> float:
     return max(0.0, min([SLICE, *(moment + seconds - now for moment, seconds in since if seconds is not None)]))
 
 
-def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], Window[RunEventRow]]:
+def _page(chosen: Mapping[str, Any]) -> Callable[[Unit], Window[Event]]:
     listing = sql.LISTS["oldest_first"]
     return lambda unit: window(lambda size: listing.placed(unit, chosen, None, size), models.PAGE)

@@ -12,7 +12,7 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.clock import iso_text
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import make_record
-from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, Values, bind, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
@@ -20,13 +20,12 @@ from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal.events.checks import EventDraft
 from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import EVENT, EVENTS, TYPES
-from lastlight_state.journal.records import Appended
-from lastlight_state.journal.rows import RunEventRow
+from lastlight_state.journal.records import Appended, Event
 
 _c = EVENTS.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)
 
-COLUMNS = (_c.run_id, _c.seq, _c.type, _c.occurred_at, _c.node_id, _c.event_id, _c.payload)
+COLUMNS = every_column_of(Event, EVENTS)
 GIVEN = ("type", "occurred_at", "node_id", "event_id", "payload")
 
 STREAM = Stream("events", EVENTS)
@@ -38,9 +37,10 @@ def _among_runs() -> AmongFew:
     return AmongFew(_c.run_id, sa.select(member_of(listed("runs").c.value, "run_id")))
 
 
-GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), RunEventRow)
-FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.event_id == bind("event_id", _c.event_id)), RunEventRow)
-OF_TIME = prepared(sa.select(*COLUMNS).where(_RUN, _c.occurred_at == bind("occurred_at", _c.occurred_at)), RunEventRow)
+GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), Event)
+_of_key = sa.select(*COLUMNS).where(_RUN, _c.event_id == bind("event_id", _c.event_id))
+FIND, OF_KEY = prepared(_of_key, Event), prepared(_of_key)
+OF_TIME = prepared(sa.select(*COLUMNS).where(_RUN, _c.occurred_at == bind("occurred_at", _c.occurred_at)))
 LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
 FIRST_AFTER = prepared(
     sa.select(_c.seq).where(_RUN, _c.seq > bind("after_seq", _c.seq)).order_by(_c.seq).limit(number(1))
@@ -65,10 +65,8 @@ _BY_CONTENT = sa.select(*COLUMNS).where(
     AmongFew(_c.occurred_at, sa.select(sa.cast(member_of(_replays.c.value, "occurred_at"), _c.occurred_at.type))),
 )
 
-#: Stored events with these keys, and stored events with the times of replays, which are recognized by their content.
-STORED = Statement(
-    sa.union_all(_BY_KEY, _BY_CONTENT), beside=sa.union_all(_BY_KEY_ON_SQLITE, _BY_CONTENT), row=RunEventRow
-)
+#: What is stored already of events with these keys, and of those told apart by their content, their time at least.
+STORED: Statement = Statement(sa.union_all(_BY_KEY, _BY_CONTENT), beside=sa.union_all(_BY_KEY_ON_SQLITE, _BY_CONTENT))
 
 _FILTERS = {
     "run_id": _RUN,
@@ -79,7 +77,7 @@ _FILTERS = {
 }
 
 
-def _listing(*, descending: bool) -> Listing[RunEventRow]:
+def _listing(*, descending: bool) -> Listing[Event]:
     return Listing(
         "run_events" if descending else "run_events.oldest_first",
         COLUMNS,
@@ -89,7 +87,7 @@ def _listing(*, descending: bool) -> Listing[RunEventRow]:
         walked=("types",),
         descending=descending,
         most=TYPES,
-        row=RunEventRow,
+        row=Event,
     )
 
 
@@ -120,14 +118,14 @@ def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
     next_seqs = STREAM.locked_many(unit, [draft.row["run_id"] for draft in drafts])
     known = _Known(_stored(unit, drafts, next_seqs), by_content=any(draft.is_replay for draft in drafts))
     outcomes: list[Appended] = []
-    fresh: list[RunEventRow] = []
+    fresh: list[Row] = []
     for draft in drafts:
         run_id = draft.row["run_id"]
         earlier = known.find(draft)
         if earlier is None:
             seq = next_seqs[run_id]
             next_seqs[run_id] = seq + 1
-            row: RunEventRow = {**draft.row, "seq": seq}
+            row: Row = {**draft.row, "seq": seq}
             fresh.append(row)
             if not draft.is_fresh:
                 known.add(row)
@@ -159,7 +157,7 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Ap
         first = unit.value(stream.begin, taking)
     outcomes: list[Appended] = []
 
-    def numbered() -> Iterator[RunEventRow]:
+    def numbered() -> Iterator[Row]:
         for seq, row in enumerate(rows, first):
             outcomes.append(appended(row, seq, created=True))
             yield {**row, "seq": seq}
@@ -168,8 +166,8 @@ def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Ap
     return outcomes
 
 
-def appended(row: EventDraft, seq: int, *, created: bool) -> Appended:
-    """Return the result of appending an event, for callers."""
+def appended(row: Values, seq: int, *, created: bool) -> Appended:
+    """Return what appending an event returns."""
     found = {"created": created, "seq": seq, "event_id": row["event_id"], "occurred_at": row["occurred_at"]}
     return make_record(Appended, found)
 
@@ -177,20 +175,20 @@ def appended(row: EventDraft, seq: int, *, created: bool) -> Appended:
 class _Known:
     """An index of events, stored or in this batch, by key and by content."""
 
-    def __init__(self, rows: Iterable[RunEventRow], *, by_content: bool) -> None:
+    def __init__(self, rows: Iterable[Row], *, by_content: bool) -> None:
         self._knows_contents = by_content
-        self._by_key: dict[Any, RunEventRow] = {}
-        self._by_content: dict[Any, RunEventRow] = {}
+        self._by_key: dict[Any, Row] = {}
+        self._by_content: dict[Any, Row] = {}
         for row in sorted(rows, key=lambda row: row["seq"]):
             self.add(row)
 
-    def add(self, row: RunEventRow) -> None:
+    def add(self, row: Row) -> None:
         if row["event_id"] is not None:
             self._by_key.setdefault((row["run_id"], row["event_id"]), row)
         if self._knows_contents:
             self._by_content.setdefault(_content(row), row)
 
-    def find(self, draft: Draft) -> RunEventRow | None:
+    def find(self, draft: Draft) -> Row | None:
         row = draft.row
         if draft.is_fresh:
             return None
@@ -203,8 +201,8 @@ class _Known:
         return earlier
 
 
-def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[RunEventRow]:
-    """Return stored events of these runs that share a key with a draft, or a time with a replay."""
+def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list[Row]:
+    """Return events of these runs that may be those of the drafts."""
     keys = list(_draft_keys(drafts))
     times = {iso_text(draft.row["occurred_at"]) for draft in drafts if draft.is_replay}
     if not keys and not times:
@@ -217,12 +215,10 @@ def _stored(unit: Unit, drafts: Sequence[Draft], run_ids: Iterable[str]) -> list
     return unit.rows(STORED, values)
 
 
-def _stored_like(unit: Unit, draft: Draft) -> list[RunEventRow]:
-    """Return stored events that a draft may repeat. Compares with single values, so that Postgres always uses the
-    index.
-    """
+def _stored_like(unit: Unit, draft: Draft) -> list[Row]:
+    """Return the same for one event. Compares with single values, for which Postgres always takes the index."""
     if draft.row["event_id"] is not None:
-        return unit.rows(FIND, draft.row)
+        return unit.rows(OF_KEY, draft.row)
     return unit.rows(OF_TIME, draft.row) if draft.is_replay else []
 
 
@@ -232,13 +228,13 @@ def _draft_keys(drafts: Sequence[Draft]) -> Iterator[dict[str, str]]:
             yield {"run_id": draft.row["run_id"], "event_id": draft.row["event_id"]}
 
 
-def _content(row: EventDraft) -> Any:
-    """Return the values that identify a replay. Two events with equal values are the same."""
+def _content(row: Values) -> Any:
+    """Return what two events have in common that are the same by the rule for replays."""
     return row["run_id"], row["occurred_at"], row["type"], _canonical(row["payload"])
 
 
-def _told(row: EventDraft) -> Any:
-    """Return the values that must be equal in two events with the same key."""
+def _told(row: Values) -> Any:
+    """Return what two events of one key must have in common."""
     return row["type"], row["node_id"], _canonical(row["payload"])
 
 

@@ -27,9 +27,7 @@ from lastlight_state.journal.frames import codec, statements, statements as sql
 from lastlight_state.journal.frames.codec import render
 from lastlight_state.journal.kernel import Numbered
 from lastlight_state.journal.models import FRAMES
-from lastlight_state.journal.projections import FrameDetailRow, FrameSummaryRow
-from lastlight_state.journal.records import Frame, FrameCheck, FrameDelta, FrameSummary
-from lastlight_state.journal.rows import RunFrameRow
+from lastlight_state.journal.records import Frame, FrameBody, FrameCheck, FrameDelta, FrameSummary, StoredFrame
 from lastlight_state.locks import Lock
 
 # A cache of the texts of rebuilt frames.
@@ -177,7 +175,7 @@ class Frames(Numbered):
         """Return a page of summaries of a run's frames, newest first. Their contents are not read."""
         after = None if after_frame_no is None else valid.number("after_frame_no", after_frame_no, least=-1)
         given = {"run_id": valid.sought("run_id", run_id), "after_frame_no": after}
-        return self._page_as(sql.LIST, FrameSummary.of, given, limit, page_token)
+        return self._page(sql.LIST, given, limit, page_token)
 
     def replay(self, run_id: str, *, after: int | None = None, upto: int | None = None) -> Iterator[Frame]:
         """Yield the run's frames with numbers after ``after`` and up to ``upto``, in order. Errors as in `get`.
@@ -188,7 +186,7 @@ class Frames(Numbered):
         last = _GREATEST if upto is None else valid.number("upto", upto)
         chain = statements.Chain(run_id)
         for row in self._rows(run_id, first, last):
-            if row["frame_no"] <= first:
+            if row.frame_no <= first:
                 chain.next(row)
             else:
                 yield _made(row, chain.next(row))
@@ -202,11 +200,11 @@ class Frames(Numbered):
         chain, frames, anchors, broken = statements.Chain(run_id), 0, 0, []
         for row in self._rows(run_id, -1, _GREATEST):
             frames += 1
-            anchors += row["encoding"] != statements.DELTA
+            anchors += row.encoding != statements.DELTA
             try:
                 chain.next(row)
             except FrameChainBroken as error:
-                broken.append((row["frame_no"], error.reason))
+                broken.append((row.frame_no, error.reason))
         return FrameCheck(frames=frames, anchors=anchors, broken=tuple(broken))
 
     def _store(self, unit: Unit, row: FrameDraft, text: str, given: int | None) -> FrameSummary:
@@ -217,8 +215,8 @@ class Frames(Numbered):
         if stored is not None and given is not None:
             return _same(stored, numbered)
         encoding, body = self._encoded(unit, numbered, text)
-        [made] = unit.all(FrameSummary.of, sql.INSERT, {**numbered, "encoding": encoding, "body": body})
-        self._cache.put((row["run_id"], frame_no, row["content_hash"]), text)  # also right after a rollback
+        [made] = unit.rows(sql.INSERT, {**numbered, "encoding": encoding, "body": body})
+        self._cache.put((row["run_id"], frame_no, row["content_hash"]), text)  # also right if the unit is undone
         if frame_no >= following:
             unit.value(self._stream.raise_to, {"run_id": row["run_id"], "next_seq": frame_no + 1})
         return made
@@ -247,25 +245,22 @@ class Frames(Numbered):
             _log.warning("a frame begins a new chain, because the one before cannot be rebuilt: %s", error)
             return None
 
-    def _frame(self, row: FrameDetailRow) -> Frame:
+    def _frame(self, row: StoredFrame) -> Frame:
         return _made(row, self._text(row))
 
-    def _text(self, row: FrameDetailRow, unit: Unit | None = None) -> str:
-        """Return the text of a frame, from the cache or rebuilt from its rows."""
-        key = (row["run_id"], row["frame_no"], row["content_hash"])
+    def _text(self, row: StoredFrame, unit: Unit | None = None) -> str:
+        """Return the text of a frame, kept or rebuilt."""
+        key = (row.run_id, row.frame_no, row.content_hash)
         text = self._cache.get(key)
         if text is None:
-            values = {"run_id": row["run_id"], "frame_no": row["frame_no"]}
+            values = {"run_id": row.run_id, "frame_no": row.frame_no}
             rows = unit.rows(sql.CHAIN, values) if unit else self._reading(lambda one: one.rows(sql.CHAIN, values))
-            text = statements.text_of(row["run_id"], rows)
+            text = statements.text_of(row.run_id, rows)
             self._cache.put(key, text)
         return text
 
-    def _rows(self, run_id: str, after: int, upto: int) -> Iterator[RunFrameRow]:
-        """Yield the rows after ``after`` with their bodies, batch by batch.
-
-        Rows from which frame ``after`` can be rebuilt come before them.
-        """
+    def _rows(self, run_id: str, after: int, upto: int) -> Iterator[FrameBody]:
+        """Return rows with their bodies, window by window, and before them those that the first is rebuilt from."""
         values = {"run_id": valid.sought("run_id", run_id), "frame_no": after}
         if after >= 0:
             yield from self._reading(lambda unit: unit.rows(sql.CHAIN, values))
@@ -275,44 +270,35 @@ class Frames(Numbered):
             if not rows:
                 return
             yield from rows
-            after = rows[-1]["frame_no"]
+            after = rows[-1].frame_no
 
 
-def _same(stored: FrameDetailRow, given: NumberedFrame) -> FrameSummary:
-    here: Values = stored
+def _same(stored: StoredFrame, given: NumberedFrame) -> FrameSummary:
     there: Values = given
     told = {name: there[name] for name in _CONTENT}
     for name in ("mounted_task_ids", "task_index"):
         told[name] = None if told[name] is None else json_codec.decode(told[name])
-    if any(json_codec.canonical(here[name]) != json_codec.canonical(told[name]) for name in _CONTENT):
+    if any(json_codec.canonical(getattr(stored, name)) != json_codec.canonical(told[name]) for name in _CONTENT):
         key = (given["run_id"], given["frame_no"])
         raise AlreadyExists(models.FRAME_KIND, key, problem="already exists with other content")
     return FrameSummary.of(_described(stored))
 
 
-def _made(row: FrameDetailRow, text: str) -> Frame:
+def _made(row: StoredFrame, text: str) -> Frame:
     tree = json_codec.decode(text)
     return Frame.of(
         {
             **_described(row),
-            "mounted_task_ids": tuple(row["mounted_task_ids"] or ()),
-            "task_index": row["task_index"],
+            "mounted_task_ids": tuple(row.mounted_task_ids or ()),
+            "task_index": row.task_index,
             "tree": tree,
             "xml": render(tree),
         }
     )
 
 
-def _described(row: FrameDetailRow) -> FrameSummaryRow:
-    return {
-        "run_id": row["run_id"],
-        "frame_no": row["frame_no"],
-        "created_at": row["created_at"],
-        "encoding": row["encoding"],
-        "content_hash": row["content_hash"],
-        "full_bytes": row["full_bytes"],
-        "note": row["note"],
-    }
+def _described(stored: StoredFrame) -> dict[str, Any]:
+    return {name: getattr(stored, name) for name in FrameSummary.model_fields}
 
 
 def _ids(given: Any) -> list[str]:

@@ -8,13 +8,12 @@ import sqlalchemy as sa
 
 from lastlight_state import codec as json_codec
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, prepared
 from lastlight_state.errors import FrameChainBroken, InvalidValue
 from lastlight_state.journal.frames import codec
 from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import FRAMES
-from lastlight_state.journal.projections import FrameDetailRow, FrameSummaryRow
-from lastlight_state.journal.rows import RunFrameRow
+from lastlight_state.journal.records import FrameBody, FrameSummary, StoredFrame
 
 # Rebuilding frames from rows: a whole text, and the deltas after it. Rows that do not fit raise an error.
 
@@ -29,71 +28,71 @@ class Chain:
         self._number: int | None = None
         self._text: str | None = None
 
-    def next(self, row: RunFrameRow) -> str:
-        """Return the canonical text of the frame in the next row.
+    def next(self, row: FrameBody) -> str:
+        """Return the canonical text of the row's frame.
 
         Raises `FrameChainBroken` for a broken row. A later frame that is stored whole can be read again.
         """
         before, previous = self._number, self._text
-        self._number, self._text = row["frame_no"], None
-        text = self._delta(row, before, previous) if row["encoding"] == DELTA else self._whole(row)
-        if codec.digest(text) != row["content_hash"]:
-            raise self._broken(row, "hash_mismatch" if row["encoding"] == DELTA else self._why_whole(row))
+        self._number, self._text = row.frame_no, None
+        text = self._delta(row, before, previous) if row.encoding == DELTA else self._whole(row)
+        if codec.digest(text) != row.content_hash:
+            raise self._broken(row, "hash_mismatch" if row.encoding == DELTA else self._why_whole(row))
         self._text = text
         return text
 
-    def _whole(self, row: RunFrameRow) -> str:
-        return row["body"]
+    def _whole(self, row: FrameBody) -> str:
+        return row.body
 
-    def _why_whole(self, row: RunFrameRow) -> str:
+    def _why_whole(self, row: FrameBody) -> str:
         try:
-            json_codec.decode(row["body"])
+            json_codec.decode(row.body)
         except ValueError:
             return "unreadable"
         return "hash_mismatch"
 
-    def _delta(self, row: RunFrameRow, before: int | None, previous: str | None) -> str:
+    def _delta(self, row: FrameBody, before: int | None, previous: str | None) -> str:
         if before is None:
             raise self._broken(row, "no_anchor")
-        if before != row["frame_no"] - 1:
+        if before != row.frame_no - 1:
             raise FrameChainBroken(self._run_id, before + 1, "missing_frame")
         if previous is None:
             raise self._broken(row, "no_anchor")
         try:
-            return codec.canonical(codec.apply(json_codec.decode(previous), codec.decode_delta(row["body"])))
+            return codec.canonical(codec.apply(json_codec.decode(previous), codec.decode_delta(row.body)))
         except InvalidValue as error:
             raise self._broken(row, "bad_delta") from error
 
-    def _broken(self, row: RunFrameRow, reason: str) -> FrameChainBroken:
-        return FrameChainBroken(self._run_id, row["frame_no"], reason)
+    def _broken(self, row: FrameBody, reason: str) -> FrameChainBroken:
+        return FrameChainBroken(self._run_id, row.frame_no, reason)
 
 
-def text_of(run_id: str, rows: Sequence[RunFrameRow]) -> str:
-    """Return the text of the frame in the last row, rebuilt from all rows.
+def text_of(run_id: str, rows: Sequence[FrameBody]) -> str:
+    """Return the text of the last row.
 
     Applies all deltas and checks only the last digest. If that differs, rebuilds and checks frame after frame.
     """
     text = _at_once(rows)
-    if text is None or codec.digest(text) != rows[-1]["content_hash"]:
+    if text is None or codec.digest(text) != rows[-1].content_hash:
         *_, (_, text) = texts(run_id, rows)
     return text
 
 
-def _at_once(rows: Sequence[RunFrameRow]) -> str | None:
-    """Return the text after applying all deltas to the whole text; None if the rows do not fit together."""
+def _at_once(rows: Sequence[FrameBody]) -> str | None:
+    """Return what a whole text and the deltas after it make; None where they do not fit together."""
     whole, *deltas = rows
-    if any(row["encoding"] != DELTA or row["frame_no"] != whole["frame_no"] + n for n, row in enumerate(deltas, 1)):
+    if any(row.encoding != DELTA or row.frame_no != whole.frame_no + n for n, row in enumerate(deltas, 1)):
         return None
-    if whole["encoding"] == DELTA or not deltas:
-        return None if whole["encoding"] == DELTA else whole["body"]
+    if whole.encoding == DELTA or not deltas:
+        return None if whole.encoding == DELTA else whole.body
     try:
-        return codec.canonical(codec.replayed(json_codec.decode(whole["body"]), [row["body"] for row in deltas]))
+        return codec.canonical(codec.replayed(json_codec.decode(whole.body), [row.body for row in deltas]))
     except (InvalidValue, ValueError):
         return None
 
 
-def texts(run_id: str, rows: Iterable[RunFrameRow]) -> Iterator[tuple[RunFrameRow, str]]:
-    """Yield each row with the text of its frame."""
+def texts(run_id: str, rows: Iterable[FrameBody]) -> Iterator[tuple[FrameBody, str]]:
+    """Return each row with its text."""
     chain = Chain(run_id)
     for row in rows:
         yield row, chain.next(row)
@@ -103,18 +102,17 @@ _c = FRAMES.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)
 _NUMBER = bind("frame_no", _c.frame_no)
 
-SUMMARY = (_c.run_id, _c.frame_no, _c.created_at, _c.encoding, _c.content_hash, _c.full_bytes, _c.note)
-DETAIL = (*SUMMARY, _c.mounted_task_ids, _c.task_index)
-BODY = (*DETAIL, _c.body)
+SUMMARY, DETAIL = columns_of(FrameSummary, FRAMES), columns_of(StoredFrame, FRAMES)
+BODY = every_column_of(FrameBody, FRAMES)
 
 STREAM = Stream("frames", FRAMES, "frame_no")
 INSERT = prepared(
     sa.insert(FRAMES).values({column.name: bind(column.name, column) for column in FRAMES.columns}).returning(*SUMMARY),
-    FrameSummaryRow,
+    FrameSummary,
 )
 
-GET = prepared(sa.select(*DETAIL).where(_RUN, _c.frame_no == _NUMBER), FrameDetailRow)
-LATEST = prepared(sa.select(*DETAIL).where(_RUN).order_by(_c.frame_no.desc()).limit(number(1)), FrameDetailRow)
+GET = prepared(sa.select(*DETAIL).where(_RUN, _c.frame_no == _NUMBER), StoredFrame)
+LATEST = prepared(sa.select(*DETAIL).where(_RUN).order_by(_c.frame_no.desc()).limit(number(1)), StoredFrame)
 
 _anchors = FRAMES.alias("anchors")
 _anchor = (
@@ -130,14 +128,14 @@ CHAIN = prepared(
     sa.select(*BODY)
     .where(_RUN, _c.frame_no <= _NUMBER, _c.frame_no >= sa.func.coalesce(_anchor, _NUMBER))
     .order_by(_c.frame_no),
-    RunFrameRow,
+    FrameBody,
 )
 WINDOW = prepared(
     sa.select(*BODY)
     .where(_RUN, _c.frame_no > bind("after", _c.frame_no), _c.frame_no <= bind("upto", _c.frame_no))
     .order_by(_c.frame_no)
     .limit(number(50)),
-    RunFrameRow,
+    FrameBody,
 )
 
 LIST = Listing(
@@ -145,5 +143,5 @@ LIST = Listing(
     SUMMARY,
     order=(_c.frame_no,),
     filters={"run_id": _RUN, "after_frame_no": _c.frame_no > bind("after_frame_no", _c.frame_no)},
-    row=FrameSummaryRow,
+    row=FrameSummary,
 )

@@ -146,7 +146,7 @@ class Scores(Repository):
         """
         row = draft_of(score, self._now())
         run_id = row["run_id"]
-        stored = of_known_run(run_id, lambda: self._changed_as(Score.of, sql.ADD, row, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._changed(sql.ADD, row, repeatable=True))
         if stored is not None:
             return stored
         at = self._now()
@@ -154,16 +154,14 @@ class Scores(Repository):
         return of_known_run(run_id, lambda: self._writing(lambda unit: _put(unit, row, at, own_id), repeatable=True))
 
     def get(self, score_id: str) -> Score:
-        """Return the score with this id, superseded or not. Raises `NotFound`."""
-        return self._one_as(
-            Score.of, sql.GET, {"id": valid.sought("score_id", score_id)}, kind=models.SCORE, key=score_id
-        )
+        """Return the score, superseded or not. Raises `NotFound`."""
+        return self._one(sql.GET, {"id": valid.sought("score_id", score_id)}, kind=models.SCORE, key=score_id)
 
     def list(
         self, *, where: ScoreFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ScoreSummary]:
-        """Return a page of scores, the latest ``scored_at`` first, without inputs, outputs and the scorer's notes."""
-        return self._page_as(sql.LIST, ScoreSummary.of, filters(where), limit, page_token)
+        """Return a page of scores, the newest ``scored_at`` first, without inputs, outputs and notes of the scorer."""
+        return self._page(sql.LIST, filters(where), limit, page_token)
 
     def aggregate(
         self, *, where: ScoreFilter | None = None, group_by: models.ScoreGroups = "scorer"
@@ -189,14 +187,14 @@ def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
     Two transactions may look before either has stored. Then one inserts; the other inserts nothing and looks again.
     """
     while True:
-        for known in sorted(unit.rows(sql.KNOWN, row), key=lambda known: known["id"] != row["id"]):
-            has_its_id = known["id"] == row["id"]
-            if (has_its_id or not own_id) and _told(known) == _told(row, is_stored=False):
-                return Score.of(known)
+        for known in sorted(unit.rows(sql.KNOWN, row), key=lambda known: known.id != row["id"]):
+            has_its_id = known.id == row["id"]
+            if (has_its_id or not own_id) and _told(vars(known)) == _told(row, is_stored=False):
+                return known
             if has_its_id:
                 raise AlreadyExists(models.SCORE, row["id"], problem="already exists with other content")
-            unit.change(sql.SUPERSEDE, {"id": known["id"], "superseded_at": at})
-        stored = unit.find(Score.of, sql.ADD, row)
+            unit.change(sql.SUPERSEDE, {"id": known.id, "superseded_at": at})
+        stored = unit.row(sql.ADD, row)
         if stored is not None:
             return stored
 

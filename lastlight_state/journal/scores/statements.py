@@ -10,20 +10,28 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import AnyOf, Statement, bind, number, padded, prepared, size_for
+from lastlight_state.db.rows.statements import (
+    AnyOf,
+    Row,
+    Statement,
+    bind,
+    columns_of,
+    every_column_of,
+    number,
+    padded,
+    prepared,
+    size_for,
+)
 from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal.models import GROUPS, SCORED_RUNS, SCORES
-from lastlight_state.journal.projections import FiguresRow, ScoreSummaryRow
-from lastlight_state.journal.records import ScoreAggregate
-from lastlight_state.journal.rows import ScoreRow
+from lastlight_state.journal.records import Score, ScoreAggregate, ScoreSummary
 
 _c = SCORES.c
-_LARGE = ("meta", "input", "output", "expected")
 _WRITTEN = [column.name for column in SCORES.columns if column.name != "superseded_at"]
 _ATTEMPT = ("run_id", "node_id", "iteration", "attempt", "scorer_id", "source")
 
-_SUMMARY = tuple(column for column in SCORES.columns if column.name not in _LARGE)
+_COLUMNS, _SUMMARY = every_column_of(Score, SCORES), columns_of(ScoreSummary, SCORES)
 _this_id = _c.id == bind("id", _c.id)
 _current = sa.and_(*(_c[name] == bind(name, _c[name]) for name in _ATTEMPT), _c.superseded_at.is_(None))
 
@@ -33,14 +41,13 @@ def _adding() -> sa.Executable:
     there = SCORES.alias()
     same = sa.and_(*(there.c[name] == bind(name, _c[name]) for name in _ATTEMPT), there.c.superseded_at.is_(None))
     row = sa.select(*(bind(name, _c[name]) for name in _WRITTEN)).where(~sa.exists().where(same))
-    return insert(SCORES).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*SCORES.columns)
+    return insert(SCORES).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*_COLUMNS)
 
 
-ADD = prepared(_adding(), ScoreRow)
-GET = prepared(sa.select(*SCORES.columns).where(_this_id), ScoreRow)
-#: The score with this id, and the attempt's current score. Both are locked, so that no other transaction supersedes
-#: them.
-KNOWN = prepared(sa.select(*SCORES.columns).where(sa.or_(_this_id, _current)).with_for_update(), ScoreRow)
+ADD = prepared(_adding(), Score)
+GET = prepared(sa.select(*_COLUMNS).where(_this_id), Score)
+#: The score of this id, and the current one of the attempt: locked, so that nobody else supersedes it.
+KNOWN = prepared(sa.select(*_COLUMNS).where(sa.or_(_this_id, _current)).with_for_update(), Score)
 SUPERSEDE = prepared(sa.update(SCORES).where(_this_id).values(superseded_at=bind("superseded_at", _c.superseded_at)))
 
 #: The filters of lists and aggregates that compare with one value.
@@ -58,7 +65,7 @@ LIST = Listing(
     filters={**FILTERS, "current": _c.superseded_at.is_(None)},
     spread={"run_ids": _c.run_id},
     most=SCORED_RUNS,
-    row=ScoreSummaryRow,
+    row=ScoreSummary,
 )
 
 
@@ -92,7 +99,7 @@ def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[
 
 
 @shaped
-def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) -> Statement[FiguresRow]:
+def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) -> Statement:
     """Return the statement for these filters, and for ``runs`` run ids (0 for all runs)."""
     conditions = [_c.superseded_at.is_(None), *(FILTERS[name] for name in sorted(filters))]
     if runs:
@@ -111,7 +118,7 @@ def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) ->
         sa.func.avg(sa.case((middle, scored.c.scaled))).label("p50"),
         sa.func.avg(_square(scored.c.scaled - scored.c.mean)).label("variance"),
     )
-    return prepared(sa.select(*by, *figures).group_by(*by).order_by(*by).limit(number(GROUPS + 1)), FiguresRow)
+    return prepared(sa.select(*by, *figures).group_by(*by).order_by(*by).limit(number(GROUPS + 1)))
 
 
 def _scaled(group: list[Any], conditions: list[Any]) -> sa.Subquery:
@@ -156,7 +163,7 @@ def _real(value: float) -> sa.ColumnElement[float]:
     return sa.literal_column(f"{value:.17e}" if value else "0e0", sa.Double)
 
 
-def _figures(row: FiguresRow) -> ScoreAggregate:
+def _figures(row: Row) -> ScoreAggregate:
     scale = 2.0 ** row["exponent"]
     least, greatest = row["min"], row["max"]
     return ScoreAggregate.of(

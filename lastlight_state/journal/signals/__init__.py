@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
@@ -18,7 +18,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.news.watch import Arrivals, TimeLimit, arrivals, refuse_in_transaction
 from lastlight_state.db.repository import Context
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row
+from lastlight_state.db.rows.statements import Row, Values
 from lastlight_state.db.runs import Waking
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -27,9 +27,7 @@ from lastlight_state.journal import models
 from lastlight_state.journal.arguments import ANY, AnyType, SignalFilter
 from lastlight_state.journal.kernel import Key, Numbered, watch_for
 from lastlight_state.journal.models import SIGNALS
-from lastlight_state.journal.projections import SentRow
 from lastlight_state.journal.records import Signal, SignalSent
-from lastlight_state.journal.rows import RunSignalRow
 from lastlight_state.journal.signals import statements as sql
 
 # Checks of arguments about signals, which become the parameters of statements.
@@ -211,7 +209,7 @@ class Signals(Numbered):
             "consumed_at": self._now(),
         }
 
-        def look(unit: Unit) -> tuple[RunSignalRow | None, bool]:
+        def look(unit: Unit) -> tuple[Signal | None, bool]:
             taken = unit.row(sql.TAKEN, values)
             return taken, taken is not None or unit.row(sql.oldest(names), values) is not None
 
@@ -225,17 +223,17 @@ class Signals(Numbered):
     def find_taken(self, run_id: str, consumer: str) -> Signal | None:
         """Return the signal of the run that this consumer took, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "consumer": valid.sought("consumer", consumer)}
-        return self._find_as(Signal.of, sql.TAKEN, values)
+        return self._find(sql.TAKEN, values)
 
     def get(self, run_id: str, seq: int) -> Signal:
         """Return the signal with this number. Raises `NotFound`."""
         values = {"run_id": valid.sought("run_id", run_id), "seq": valid.number("seq", seq)}
-        return self._one_as(Signal.of, sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
+        return self._one(sql.GET, values, kind=models.SIGNAL, key=(run_id, seq))
 
     def find(self, run_id: str, signal_id: str) -> Signal | None:
         """Return the signal with this ``signal_id``, or None."""
         values = {"run_id": valid.sought("run_id", run_id), "signal_id": valid.sought("signal_id", signal_id)}
-        return self._find_as(Signal.of, sql.FIND, values)
+        return self._find(sql.FIND, values)
 
     def latest_seq(self, run_id: str) -> int | None:
         """Return the number of the run's last signal, or None for a run without signals."""
@@ -254,7 +252,7 @@ class Signals(Numbered):
     ) -> Page[Signal]:
         """Return a page of a run's signals, taken or not, in the order they arrived. An unknown run has no signals."""
         listing = sql.LISTS[valid.word("order", order, models.ORDERS)]
-        return self._page_as(listing, Signal.of, filters(run_id, where, after_seq, page_token), limit, page_token)
+        return self._page(listing, filters(run_id, where, after_seq, page_token), limit, page_token)
 
     def count(self, run_id: str, *, where: SignalFilter | None = None) -> int:
         """Return how many of the run's signals pass these filters."""
@@ -272,19 +270,19 @@ class Signals(Numbered):
         taken = unit.row(sql.TAKEN, values)
         if taken is not None:
             return _same(taken, values)
-        return unit.find(Signal.of, sql.take(names), values)
+        return unit.row(sql.take(names), values)
 
 
-def _same(taken: RunSignalRow, values: Row) -> Signal:
-    """Return the signal that the consumer has taken. Raises `AlreadyExists` if it asks for another name."""
-    if taken["signal_name"] != values["signal_name"]:
-        problem = f"has taken a signal of another name, {taken['signal_name']!r}"
-        raise AlreadyExists("consumer", values["consumer"], problem=problem, seq=taken["seq"])
-    return Signal.of(taken)
+def _same(taken: Signal, values: Row) -> Signal:
+    """Return the signal that the consumer has, if it is of the name that it asks for."""
+    if taken.signal_name != values["signal_name"]:
+        problem = f"has taken a signal of another name, {taken.signal_name!r}"
+        raise AlreadyExists("consumer", values["consumer"], problem=problem, seq=taken.seq)
+    return taken
 
 
 def _send(unit: Unit, row: SignalDraft) -> SignalSent:
-    return _sent(cast(SentRow, sql.STREAM.stored(unit, sql.SEND, row)), created=True)
+    return SignalSent.of({"created": True, **sql.STREAM.stored(unit, sql.SEND, row)})
 
 
 def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
@@ -292,25 +290,20 @@ def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
     sql.STREAM.locked(unit, row["run_id"])
     if row["signal_id"] is not None:
         stored = unit.row(sql.FIND, row)
-        if stored is not None and _told(stored) != _told(row, given=True):
+        if stored is not None and _told(vars(stored)) != _told(row, given=True):
             problem = "already exists with other content"
-            raise AlreadyExists(models.SIGNAL, row["signal_id"], problem=problem, seq=stored["seq"])
+            raise AlreadyExists(models.SIGNAL, row["signal_id"], problem=problem, seq=stored.seq)
     else:
         known = unit.rows(sql.REPLAYED[row["correlation_id"] is not None], row)
-        equal = (one for one in known if _told(one) == _told(row, given=True))
+        equal = (one for one in known if _told(vars(one)) == _told(row, given=True))
         stored = next(equal, None)
-    return _send(unit, row) if stored is None else _sent(stored, created=False)
+    if stored is None:
+        return _send(unit, row)
+    told = {"seq": stored.seq, "signal_id": stored.signal_id, "received_at": stored.received_at}
+    return SignalSent.of({"created": False, **told})
 
 
-def _sent(row: SentRow, *, created: bool) -> SignalSent:
-    told = {"seq": row["seq"], "signal_id": row["signal_id"], "received_at": row["received_at"]}
-    return SignalSent.of({"created": created, **told})
-
-
-def _told(row: SignalDraft, *, given: bool = False) -> Any:
-    """Return the values that two equal signals have in common, apart from their time.
-
-    ``given`` is True if the payload is still JSON text.
-    """
+def _told(row: Values, *, given: bool = False) -> Any:
+    """Return what two equal signals have in common, apart from their time. ``given``: the payload is text."""
     payload = codec.decode(row["payload"]) if given else row["payload"]
     return row["signal_name"], row["correlation_id"], row["received_by"], codec.canonical(payload)

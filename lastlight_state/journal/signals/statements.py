@@ -5,37 +5,37 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import SIGNALS
-from lastlight_state.journal.rows import RunSignalRow
+from lastlight_state.journal.records import Signal
 
 _c = SIGNALS.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)
 
-COLUMNS = tuple(SIGNALS.columns)
+COLUMNS = every_column_of(Signal, SIGNALS)
 GIVEN = ("signal_name", "correlation_id", "received_at", "received_by", "signal_id", "payload")
 
 STREAM = Stream("signals", SIGNALS)
 SEND = STREAM.chains(GIVEN, returning=(_c.seq, _c.signal_id, _c.received_at))
 
-GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), RunSignalRow)
-FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id", _c.signal_id)), RunSignalRow)
+GET = prepared(sa.select(*COLUMNS).where(_RUN, _c.seq == bind("seq", _c.seq)), Signal)
+FIND = prepared(sa.select(*COLUMNS).where(_RUN, _c.signal_id == bind("signal_id", _c.signal_id)), Signal)
 LATEST = prepared(sa.select(_c.seq).where(_RUN).order_by(_c.seq.desc()).limit(number(1)))
-TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consumer", _c.consumed_by)), RunSignalRow)
+TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consumer", _c.consumed_by)), Signal)
 
 
-def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[RunSignalRow]:
-    """Return the query for signals of this name, correlation id and time.
+def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[Signal]:
+    """Return signals of this name, correlation id and time.
 
     Names its index: on its own SQLite walks the whole run to avoid a sort.
     """
     same = (_RUN, _c.signal_name == bind("signal_name", _c.signal_name), correlated)
     found = through(sa.select(*COLUMNS), SIGNALS, "ix_run_signals_name")
     then = _c.received_at == bind("received_at", _c.received_at)
-    return prepared(found.where(*same, then).order_by(_c.seq), RunSignalRow)
+    return prepared(found.where(*same, then).order_by(_c.seq), Signal)
 
 
 #: By whether a correlation id is given. One condition for both cases would use no index.
@@ -54,9 +54,9 @@ FILTERS = {
 }
 
 
-def _listing(*, descending: bool) -> Listing[RunSignalRow]:
+def _listing(*, descending: bool) -> Listing[Signal]:
     name = "run_signals" if descending else "run_signals.oldest_first"
-    return Listing(name, COLUMNS, order=(_c.seq,), filters=FILTERS, descending=descending, row=RunSignalRow)
+    return Listing(name, COLUMNS, order=(_c.seq,), filters=FILTERS, descending=descending, row=Signal)
 
 
 LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(descending=True)}
@@ -69,14 +69,14 @@ def oldest(given: frozenset[str]) -> Statement:
 
 
 @shaped
-def take(given: frozenset[str]) -> Statement[RunSignalRow]:
-    """Return an UPDATE that marks the signal found by `oldest` as taken by ``:consumer``."""
+def take(given: frozenset[str]) -> Statement[Signal]:
+    """Mark that signal as taken by ``:consumer``."""
     return prepared(
         sa.update(SIGNALS)
         .where(_RUN, _c.seq == _oldest(given).scalar_subquery())
         .values(consumed_at=bind("consumed_at", _c.consumed_at), consumed_by=bind("consumer", _c.consumed_by))
         .returning(*COLUMNS),
-        RunSignalRow,
+        Signal,
     )
 
 
