@@ -18,16 +18,14 @@ from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, prepared
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.outputs import models
 from lastlight_state.outputs.catalog.definitions import Targeted
 from lastlight_state.outputs.checks import content_for
 from lastlight_state.outputs.models import CACHE
-from lastlight_state.outputs.projections import CacheSummaryRow, HitRow
 from lastlight_state.outputs.records import CachedOutput, CacheSummary, with_table
-from lastlight_state.outputs.rows import OutputCacheRow
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import data_from_json, instance_of
 
@@ -36,8 +34,8 @@ _MOST = limits_of(CACHE)
 M = TypeVar("M")
 
 _PREFIX = "lastlight-output-cache-1"
-_SUMMARY = tuple(column for column in CACHE.c if column.name not in ("payload", "model_digest"))
-_HIT = (CACHE.c.cache_key, CACHE.c.source_run_id, CACHE.c.created_at, CACHE.c.expires_at, CACHE.c.payload)
+_SUMMARY = every_column_of(CacheSummary, CACHE, hidden={"payload", "model_digest"})
+_HIT = (*columns_of(CachedOutput, CACHE), CACHE.c.payload)
 _now = bind("now", CACHE.c.expires_at)
 _expired = sa.and_(CACHE.c.expires_at.is_not(None), CACHE.c.expires_at <= _now)
 _by_name = {name: CACHE.c[name] == bind(name, CACHE.c[name]) for name in ("workflow_name", "node_id", "output_key")}
@@ -59,27 +57,26 @@ class CacheKey:
     agent_signature: str | None = None
 
 
-FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired), HitRow)
+FIND = prepared(sa.select(*_HIT).where(_this_entry, _this_schema, ~_expired))
 
 
-def _ensuring() -> Statement[HitRow]:
-    """Return the upsert of an entry. An entry that is there already stays, unless it has expired."""
+def _ensuring() -> Statement:
+    """Store an entry; the first one wins, unless it has expired."""
     row = insert(CACHE).values({column.name: bind(column.name, column) for column in CACHE.c})
     replaced = {name: row.excluded[name] for name in ("source_run_id", "created_at", "expires_at", "payload")}
     return prepared(
-        row.on_conflict_do_update(index_elements=[CACHE.c.cache_key], set_=replaced, where=_expired).returning(*_HIT),
-        HitRow,
+        row.on_conflict_do_update(index_elements=[CACHE.c.cache_key], set_=replaced, where=_expired).returning(*_HIT)
     )
 
 
 ENSURE = _ensuring()
-GET = prepared(sa.select(*_HIT).where(_this_entry), HitRow)
+GET = prepared(sa.select(*_HIT).where(_this_entry))
 LIST = Listing(
     "output_cache",
     _SUMMARY,
     order=(CACHE.c.created_at, CACHE.c.cache_key),
     filters=_by_name,
-    row=CacheSummaryRow,
+    row=CacheSummary,
 )
 _CLEARED = {**_by_name, "expired": _expired}
 CLEAR = {
@@ -131,7 +128,7 @@ class Cache(Targeted):
         """
         table = self._writable(target)
         now = self._now()
-        row: OutputCacheRow = {
+        row: Row = {
             "cache_key": _digest(key, table),
             "workflow_name": key.workflow_name,
             "node_id": key.node_id,
@@ -163,7 +160,7 @@ class Cache(Targeted):
     ) -> Page[CacheSummary]:
         """Return a page of cache entries without their payloads, newest first."""
         given = _given(workflow_name=workflow_name, node_id=node_id, output_key=output_key)
-        return self._page_as(LIST, CacheSummary.of, given, limit, page_token)
+        return self._page(LIST, given, limit, page_token)
 
     def clear(
         self, *, workflow_name: str | None = None, node_id: str | None = None, which: models.Which = "all"
@@ -198,19 +195,12 @@ def _digest(key: Any, table: OutputTable[Any]) -> str:
     )
 
 
-def _hit(table: OutputTable[Any], row: HitRow) -> CachedOutput[Any]:
-    """Return the record of a cache entry. Raises `InvalidValue` if its content no longer fits the table."""
-    data = data_from_json(table.domain, row["payload"], payload=table.is_payload)
+def _hit(table: OutputTable[Any], row: Row) -> CachedOutput[Any]:
+    """Return the record of an entry. Raises `InvalidValue` where the content does not fit the table any more."""
+    data = data_from_json(table.domain, row.pop("payload"), payload=table.is_payload)
     if table.shape is not None:
         instance_of(table.shape, data)
-    facts = {
-        "cache_key": row["cache_key"],
-        "source_run_id": row["source_run_id"],
-        "created_at": row["created_at"],
-        "expires_at": row["expires_at"],
-        "data": data,
-    }
-    made: CachedOutput[Any] = with_table(CachedOutput.of(facts), table)
+    made: CachedOutput[Any] = with_table(CachedOutput.of({**row, "data": data}), table)
     return made
 
 

@@ -19,16 +19,14 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, number, prepared
 from lastlight_state.db.runs import of_known_run
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import AlreadyExists, InvalidValue, StaleVersion
 from lastlight_state.outputs import checks, models
 from lastlight_state.outputs.column_types import has_sets
 from lastlight_state.outputs.models import INPUTS
-from lastlight_state.outputs.projections import InputRow, InputSummaryRow
 from lastlight_state.outputs.records import RunInput, RunInputSummary
-from lastlight_state.outputs.rows import RunInputRow
 from lastlight_state.outputs.shapes import adapter_of
 from lastlight_state.outputs.strict import refuse_unordered, written
 from lastlight_state.outputs.values import bare, invalid
@@ -60,21 +58,21 @@ def _cell(value: Any) -> Any:
 
 _MOST = limits_of(INPUTS)
 
-FULL = tuple(column for column in INPUTS.c if column.name != "given")
-_SUMMARY = tuple(column for column in FULL if column.name != "payload")
+FULL = every_column_of(RunInput, INPUTS, hidden={"given"})
+_SUMMARY = columns_of(RunInputSummary, INPUTS)
 _of_run = INPUTS.c.run_id == bind("run_id", INPUTS.c.run_id)
 _this_one = INPUTS.c.revision == bind("revision", INPUTS.c.revision)
 _WRITTEN = ("run_id", "revision", "created_at", "created_by", "reason", "payload", "given")
 
 
-def _adding(*conditions: sa.ColumnElement[bool]) -> Statement[InputRow]:
-    """Return the INSERT of a revision. It inserts nothing if the revision exists or a condition is false."""
+def _adding(*conditions: sa.ColumnElement[bool]) -> Statement[RunInput]:
+    """Store a revision that is not there."""
     there = INPUTS.alias()
     same = sa.and_(
         there.c.run_id == bind("run_id", INPUTS.c.run_id), there.c.revision == bind("revision", INPUTS.c.revision)
     )
     row = sa.select(*(bind(name, INPUTS.c[name]) for name in _WRITTEN)).where(~sa.exists().where(same), *conditions)
-    return prepared(insert(INPUTS).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*FULL), InputRow)
+    return prepared(insert(INPUTS).from_select(_WRITTEN, row).on_conflict_do_nothing().returning(*FULL), RunInput)
 
 
 def _after_expected() -> sa.ColumnElement[bool]:
@@ -87,10 +85,10 @@ def _after_expected() -> sa.ColumnElement[bool]:
 
 ADD = _adding()
 OVERRIDE = _adding(_after_expected())
-CURRENT = prepared(sa.select(*FULL).where(_of_run).order_by(INPUTS.c.revision.desc()).limit(number(1)), InputRow)
-REVISION = prepared(sa.select(*FULL).where(_of_run, _this_one), InputRow)
-EVERY = prepared(sa.select(*INPUTS.c).where(_of_run).order_by(INPUTS.c.revision), RunInputRow)
-LIST = Listing("run_inputs", _SUMMARY, order=(INPUTS.c.revision,), filters={"run_id": _of_run}, row=InputSummaryRow)
+CURRENT = prepared(sa.select(*FULL).where(_of_run).order_by(INPUTS.c.revision.desc()).limit(number(1)), RunInput)
+REVISION = prepared(sa.select(*FULL).where(_of_run, _this_one), RunInput)
+EVERY = prepared(sa.select(*INPUTS.c).where(_of_run).order_by(INPUTS.c.revision))
+LIST = Listing("run_inputs", _SUMMARY, order=(INPUTS.c.revision,), filters={"run_id": _of_run}, row=RunInputSummary)
 
 
 class NewInput(TypedDict):
@@ -126,7 +124,7 @@ class Inputs(Repository):
         `NotFound` for an unknown run.
         """
         row: InputDraft = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
-        stored = of_known_run(run_id, lambda: self._changed_as(RunInput.of, ADD, row, repeatable=True))
+        stored = of_known_run(run_id, lambda: self._changed(ADD, row, repeatable=True))
         return stored if stored is not None else self._found_again(run_id, payload, row)
 
     def override(
@@ -148,7 +146,7 @@ class Inputs(Repository):
         expected = valid.number("expected_revision", expected_revision, most=models.LAST_ITERATION)
         row: InputDraft = {**given, "revision": expected + 1, "reason": why}
         values = {**row, "expected": expected}
-        stored = of_known_run(run_id, lambda: self._changed_as(RunInput.of, OVERRIDE, values))
+        stored = of_known_run(run_id, lambda: self._changed(OVERRIDE, values))
         if stored is not None:
             return stored
         found = self.get(run_id)
@@ -160,19 +158,19 @@ class Inputs(Repository):
             found = self.find(run_id)
         else:
             values = {"run_id": valid.sought("run_id", run_id), "revision": valid.number("revision", revision)}
-            found = self._find_as(RunInput.of, REVISION, values)
+            found = self._find(REVISION, values)
         if found is None:
             raise valid.not_found(models.INPUT_KIND, run_id)
         return found
 
     def find(self, run_id: str) -> RunInput | None:
-        """Return the run's current input, or None."""
-        return self._find_as(RunInput.of, CURRENT, {"run_id": valid.sought("run_id", run_id)})
+        """Return the input in force, or None."""
+        return self._find(CURRENT, {"run_id": valid.sought("run_id", run_id)})
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunInputSummary]:
         """Return a page of the revisions of a run's input, newest first, without payloads."""
         given = {"run_id": valid.sought("run_id", run_id)}
-        return self._page_as(LIST, RunInputSummary.of, given, limit, page_token)
+        return self._page(LIST, given, limit, page_token)
 
     def _row(self, run_id: Any, payload: Any, model: Any, created_by: Any) -> NewInput:
         given = payload if model is None else bare(payload)
@@ -195,7 +193,7 @@ class Inputs(Repository):
         for revision in known:
             held = {_canonical(one) for one in (revision["payload"], revision["given"]) if one is not None}
             if asked & held or (revision["reason"] == REASON and _as_columns(row, revision)):
-                return RunInput.of(_without_given(known[-1]))
+                return RunInput.of({column.name: known[-1][column.name] for column in FULL})
         raise AlreadyExists(
             models.INPUT_KIND,
             run_id,
@@ -204,19 +202,8 @@ class Inputs(Repository):
         )
 
 
-def _without_given(row: RunInputRow) -> InputRow:
-    return {
-        "run_id": row["run_id"],
-        "revision": row["revision"],
-        "created_at": row["created_at"],
-        "created_by": row["created_by"],
-        "reason": row["reason"],
-        "payload": row["payload"],
-    }
-
-
-def _as_columns(row: InputDraft, revision: RunInputRow) -> bool:
-    """Return whether a revision from typed columns equals a payload, either as it was passed or as it is stored."""
+def _as_columns(row: InputDraft, revision: Row) -> bool:
+    """Return whether a revision of typed columns says the same as a payload, as passed or as stored."""
     asked = [codec.decode(text) for text in (row["payload"], row["given"]) if text is not None]
     held = folded(revision["payload"])
     return any(isinstance(one, dict) and folded(one) == held for one in asked)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from lastlight_state.db.rows.records import Record
 from lastlight_state.errors import MisuseError, NotFound
 from lastlight_state.outputs import models
-from lastlight_state.outputs.projections import CacheSummaryRow, InputRow, InputSummaryRow, OutputTableSummaryRow
-from lastlight_state.outputs.rows import OutputHistoryRow
 from lastlight_state.outputs.table import OutputTable
 from lastlight_state.outputs.values import instance_of
 
@@ -29,19 +27,11 @@ class RunInputSummary(Record):
     created_by: str | None
     reason: str | None
 
-    @classmethod
-    def of(cls, values: InputSummaryRow) -> Self:
-        return super().of(values)
-
 
 class RunInput(RunInputSummary):
     """A revision of a run's input, validated if a model was given when it was stored."""
 
     payload: dict[str, Any]
-
-    @classmethod
-    def of(cls, values: InputRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
     def parse(self, model: type[B]) -> B:
         """Return the payload as an instance of the model. Raises pydantic's own error if it does not fit."""
@@ -58,10 +48,6 @@ class OutputTableSummary(Record):
     model_digest: str | None
     created_at: datetime
     updated_at: datetime
-
-    @classmethod
-    def of(cls, values: OutputTableSummaryRow) -> Self:
-        return super().of(values)
 
 
 class OutputPlan(Record):
@@ -95,6 +81,8 @@ class _Typed(Record, Generic[M]):
     """A record whose content can be read by its table's model."""
 
     data: Any
+
+    _computed = frozenset({"data"})
 
     def __getstate__(self) -> dict[Any, Any]:
         """Return the state without the table's model: another process reads the record by ``data``."""
@@ -141,10 +129,6 @@ class OutputRevision(Record):
     removed_at: datetime
     value: Any
 
-    @classmethod
-    def of(cls, values: OutputHistoryRow) -> Self:
-        return super().of(values)
-
 
 class CacheSummary(Record):
     """An entry of the cache, without its payload."""
@@ -159,10 +143,6 @@ class CacheSummary(Record):
     source_run_id: str | None
     created_at: datetime
     expires_at: datetime | None
-
-    @classmethod
-    def of(cls, values: CacheSummaryRow) -> Self:
-        return super().of(values)
 
 
 class CachedOutput(_Typed[M], Generic[M]):

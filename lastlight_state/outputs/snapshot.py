@@ -32,7 +32,6 @@ from lastlight_state.outputs import inputs, models, results
 from lastlight_state.outputs.catalog import definitions
 from lastlight_state.outputs.catalog.definitions import Definitions, Registered, Targeted, missing_table
 from lastlight_state.outputs.models import REGISTRY
-from lastlight_state.outputs.projections import PackRow
 from lastlight_state.outputs.records import Output, RunInput, RunSnapshot
 from lastlight_state.outputs.results.statements import statements_of
 from lastlight_state.outputs.table import OutputTable
@@ -120,19 +119,23 @@ def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
     return sa.select(packs.c.source, sa.case((few, packs.c.data)).label("data"), packs.c.size)
 
 
-def sizes_of(packs: Sequence[PackRow], seen: RegistrySnapshot) -> dict[str, int]:
+#: Rows of a table as one list of texts: of which table, the list, and its size.
+Pack = tuple[int, Any, int]
+
+
+def sizes_of(packs: Sequence[Pack], seen: RegistrySnapshot) -> dict[str, int]:
     sizes: Counter[str] = Counter()
-    for pack in packs:
-        if pack["source"] >= 0:
-            sizes[seen.handles[pack["source"]].table_name] += pack["size"]
+    for source, _, size in packs:
+        if source >= 0:
+            sizes[seen.handles[source].table_name] += size
     return dict(sizes)
 
 
-def _statement(seen: RegistrySnapshot, wanted: frozenset[str] | None) -> Statement[PackRow]:
-    """Return the statement that reads the registry, the input, and the rows of the wanted tables."""
+def _statement(seen: RegistrySnapshot, wanted: frozenset[str] | None) -> Statement[Pack]:
+    """Return the statement that brings the registry, the input, and the rows of the tables that are asked for."""
     shape = seen, wanted
-    found: Statement[PackRow] = SHAPES.get(shape) or SHAPES.put(
-        shape, Shaped(shape, partial(_compiled, seen, wanted), row=PackRow)
+    found: Statement[Pack] = SHAPES.get(shape) or SHAPES.put(
+        shape, Shaped(shape, partial(_compiled, seen, wanted), row=tuple)
     )
     return found
 
@@ -193,10 +196,10 @@ class Snapshot(Targeted):
         tables: list[OutputTable[Any]] = []
 
         def read(unit: Unit) -> tuple[RunInput | None, Found]:
-            tables[:] = self._handles(unit.all(Registered.of, definitions.ALL), wanted)
+            tables[:] = self._handles(unit.rows(definitions.ALL), wanted)
             sizes = {table.table_name: unit.value(statements_of(table).size, {"run_id": run_id}) for table in tables}
             _refuse_large(limit, sizes)
-            given = unit.find(RunInput.of, inputs.CURRENT, {"run_id": run_id})
+            given = unit.row(inputs.CURRENT, {"run_id": run_id})
             return given, {table.key: _rows_of(unit, table, run_id) for table in tables}
 
         given, found = self._meeting_gone(lambda: self._viewing(read), tables)
@@ -210,26 +213,25 @@ class Snapshot(Targeted):
             seen = known.latest
             statement = _statement(seen, wanted)
             packs = self._meeting_gone(partial(self._packs, statement, run_id, limit), seen.handles)
-            stamps = tuple(tuple(pack["data"]) for pack in packs if pack["source"] == REGISTRY_ROWS)
+            stamps = tuple(tuple(data) for source, data, _ in packs if source == REGISTRY_ROWS)
             if stamps == seen.stamps:
                 return self._unpacked(packs, seen, wanted, limit)
             known.latest = RegistrySnapshot(stamps)
         raise LostRace(f"output tables were registered {_ATTEMPTS} times while the snapshot was read")
 
-    def _packs(self, statement: Statement[PackRow], run_id: str, limit: int) -> list[PackRow]:
+    def _packs(self, statement: Statement[Pack], run_id: str, limit: int) -> list[Pack]:
         return self._reading(lambda unit: unit.rows(statement, {"run_id": run_id, "max_bytes": limit}))
 
     def _unpacked(
-        self, packs: Sequence[PackRow], seen: RegistrySnapshot, wanted: frozenset[str] | None, limit: int
+        self, packs: Sequence[Pack], seen: RegistrySnapshot, wanted: frozenset[str] | None, limit: int
     ) -> tuple[RunInput | None, list[OutputTable[Any]], Found]:
         _refuse_large(limit, sizes_of(packs, seen))
-        given = next((input_of(pack["data"]) for pack in packs if pack["source"] == INPUT_ROWS), None)
+        given = next((input_of(data) for source, data, _ in packs if source == INPUT_ROWS), None)
         tables = self._handles(seen.registered, None)
         rows_of: dict[int, list[Output[Any]]] = {}
-        for pack in packs:
-            source = pack["source"]
+        for source, data, _ in packs:
             if source >= 0:
-                row = row_of(seen.handles[source], pack["data"])
+                row = row_of(seen.handles[source], data)
                 rows_of.setdefault(source, []).append(results.output(tables[source], row))
         shown = [table for table in tables if wanted is None or table.key in wanted]
         return given, shown, {table.key: _ordered(rows_of.get(i, ())) for i, table in enumerate(tables)}

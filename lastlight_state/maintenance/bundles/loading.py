@@ -265,7 +265,7 @@ class Loading:
         if REGISTRY.name not in self._bundle.tables:
             return []
         rows = list(self._rows(REGISTRY))
-        there = {found.key: found.table_name for found in view.all(Registered.of, ALL)}
+        there = {found.key: found.table_name for found in view.rows(ALL)}
         for row in rows:
             if there.get(row.get("key", ""), row.get("table_name")) != row.get("table_name"):
                 raise AlreadyExists(REGISTRY.name, row["key"], problem="is registered with another table")

@@ -29,7 +29,7 @@ from lastlight_state.maintenance.copy.tables import SEEDED, Row, Subject, batche
 from lastlight_state.metrics import Metrics
 from lastlight_state.migrations import migrate, read_state, verify
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.outputs.catalog.definitions import ALL, Registered
+from lastlight_state.outputs.catalog.definitions import ALL
 from lastlight_state.receipts import Receipt, steps
 from lastlight_state.receipts.models import CopyProgressModel, State
 from lastlight_state.settings import Settings
@@ -208,7 +208,7 @@ def numbers(source: Unit, subjects: Iterable[Subject]) -> dict[str, int | None]:
 
 def output_tables(unit: Unit) -> list[sa.Table]:
     """Return the registered output tables, ordered by name."""
-    tables = [Registered.of(row).handle().table for row in unit.rows(ALL)]
+    tables = [found.handle().table for found in unit.rows(ALL)]
     return sorted(tables, key=lambda table: table.name)
 
 

@@ -19,7 +19,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import MisuseError, NotMigrated, ReservedName
 from lastlight_state.outputs import column_types, models
 from lastlight_state.outputs.catalog import definitions, plans
-from lastlight_state.outputs.catalog.definitions import DefinitionRequest, Definitions, Registered, refuse_collisions
+from lastlight_state.outputs.catalog.definitions import DefinitionRequest, Definitions, refuse_collisions
 from lastlight_state.outputs.catalog.plans import attach_request, checked_names, request_of
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.outputs.records import OutputPlan, OutputTableSummary
@@ -91,16 +91,16 @@ class Catalog(Repository):
         if found is not None:
             return found
         values = {"name": valid.sought("name", name)}
-        return self._one_as(Registered.of, definitions.FIND, values, kind=models.OUTPUT_TABLE, key=name).handle()
+        return self._one(definitions.FIND, values, kind=models.OUTPUT_TABLE, key=name).handle()
 
     def entry(self, name: str) -> OutputTableSummary:
         """Return the registry's entry for this key or table name. Raises `NotFound`."""
         values = {"name": valid.sought("name", name)}
-        return self._one_as(OutputTableSummary.of, definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
+        return self._one(definitions.ENTRY, values, kind=models.OUTPUT_TABLE, key=name)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[OutputTableSummary]:
-        """Return a page of the registered output tables, ordered by key."""
-        return self._page_as(definitions.LIST, OutputTableSummary.of, None, limit, page_token)
+        """Return a page of the registered tables, by key."""
+        return self._page(definitions.LIST, None, limit, page_token)
 
     def plan(self, key: str, model: Any, *, table: str | None = None) -> OutputPlan:
         """Return the plan of a `define` call, with the statements to do it by hand. Writes nothing."""
@@ -120,10 +120,8 @@ class Catalog(Repository):
         return [definitions.keep(_told(_handle(wish, columns[wish.key]))) for wish in wishes]
 
     def _brought(self, wishes: Sequence[DefinitionRequest]) -> dict[str, tuple[OutputColumn, ...]]:
-        """Add missing tables and columns, and return the columns that each table has then, by key."""
-        registered = {
-            found.key: found for found in self._reading(lambda unit: unit.all(Registered.of, definitions.ALL))
-        }
+        """Return the columns that each table has, after what was missing has been added."""
+        registered = {found.key: found for found in self._all(definitions.ALL)}
         others = [(found.key, found.table_name) for found in registered.values()]
         for wish in wishes:
             refuse_collisions(wish.made, others)
@@ -180,7 +178,7 @@ class Catalog(Repository):
 
         def first_free(unit: Unit) -> str:
             taken = {key, *reconcile.present(unit, candidates)}
-            for found in unit.all(Registered.of, definitions.ALL):
+            for found in unit.rows(definitions.ALL):
                 taken |= {found.key, found.table_name}
             return next(name for name in candidates if name not in taken)
 

@@ -17,36 +17,27 @@ from lastlight_state.db import reconcile, valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.reconcile import Difference
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, prepared
 from lastlight_state.errors import AlreadyExists, BackendError, InvalidValue, MisuseError, SchemaMismatch
 from lastlight_state.outputs import models
 from lastlight_state.outputs.models import REGISTRY, Kind
-from lastlight_state.outputs.projections import OutputTableSummaryRow, RegisteredRow
+from lastlight_state.outputs.records import OutputTableSummary
 from lastlight_state.outputs.shapes import OutputColumn, Shape
 from lastlight_state.outputs.table import OutputTable, sql_table
 
 # The registry of output tables in the database, so that copies, grants and lists need no model.
 
-_SUMMARY = tuple(column for column in REGISTRY.c if column.name not in ("columns", "json_schema"))
-_KNOWN = (*_SUMMARY, REGISTRY.c.columns)
 _CHANGING = ("signature", "model_digest", "updated_at", "columns", "json_schema")
 
 
-class Registered(Record):
-    """An output table as its registry row describes it."""
+class Registered(OutputTableSummary):
+    """An output table as the registry has it."""
 
-    key: str
-    table_name: str
     kind: Kind
-    signature: str
-    model_digest: str | None
-    created_at: datetime
-    updated_at: datetime
     columns: tuple[OutputColumn, ...]
 
     @classmethod
-    def of(cls, values: RegisteredRow) -> Self:
+    def of(cls, values: Any) -> Self:
         values["columns"] = tuple(OutputColumn(**column) for column in values["columns"])
         return super().of(values)
 
@@ -78,12 +69,15 @@ def with_extras(made: OutputTable[Any], columns: Sequence[OutputColumn]) -> Outp
     return replace(made, table=table, extra_columns=extra)
 
 
-ALL = prepared(sa.select(*_KNOWN).order_by(REGISTRY.c.key), RegisteredRow)
+_SUMMARY = columns_of(OutputTableSummary, REGISTRY)
+_KNOWN = every_column_of(Registered, REGISTRY, hidden={"json_schema"})
+
+ALL = prepared(sa.select(*_KNOWN).order_by(REGISTRY.c.key), Registered)
 _sought = bind("name", REGISTRY.c.key)
 _named = sa.or_(REGISTRY.c.key == _sought, REGISTRY.c.table_name == _sought)
-FIND = prepared(sa.select(*_KNOWN).where(_named), RegisteredRow)
-ENTRY = prepared(sa.select(*_SUMMARY).where(_named), OutputTableSummaryRow)
-LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=False, row=OutputTableSummaryRow)
+FIND = prepared(sa.select(*_KNOWN).where(_named), Registered)
+ENTRY = prepared(sa.select(*_SUMMARY).where(_named), OutputTableSummary)
+LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=False, row=OutputTableSummary)
 
 
 def union(declared: Iterable[OutputColumn], known: Iterable[OutputColumn]) -> tuple[OutputColumn, ...]:
@@ -258,7 +252,7 @@ class Targeted(Repository):
         known = self._remember(Definitions).named(target)
         if known is not None:
             return known
-        found = self._find_as(Registered.of, FIND, {"name": valid.sought("target", target)})
+        found = self._find(FIND, {"name": valid.sought("target", target)})
         if found is None:
             raise valid.not_found(models.OUTPUT_TABLE, target)
         return found.handle()

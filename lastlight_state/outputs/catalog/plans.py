@@ -161,8 +161,8 @@ def is_complete(wish: DefinitionRequest, known: Registered | None) -> bool:
 
 
 def all_steps(unit: Unit, wishes: Sequence[DefinitionRequest], at: datetime) -> list[Steps]:
-    """Return the steps of these definitions on the database in its present state."""
-    known = {found.key: found for found in unit.all(Registered.of, definitions.ALL)}
+    """Return what these definitions would do to the database as it is now."""
+    known = {found.key: found for found in unit.rows(definitions.ALL)}
     for wish in wishes:
         others = [(found.key, found.table_name) for found in known.values()]
         refuse_collisions(wish.made, others + [(other.key, other.table_name) for other in wishes])
@@ -188,7 +188,7 @@ def attachable(unit: Unit, wish: DefinitionRequest) -> Registered | None:
 
     Raises `SchemaMismatch` for a table that cannot hold outputs.
     """
-    known = unit.all(Registered.of, definitions.ALL)
+    known = unit.rows(definitions.ALL)
     refuse_collisions(wish.made, [(found.key, found.table_name) for found in known])
     found = reconcile.present(unit, [wish.table_name]).get(wish.table_name)
     wrong = tuple(_unattachable(wish, found))

@@ -19,7 +19,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, Conflict, CorruptData, InvalidValue, LostRace
 from lastlight_state.outputs import checks, models
 from lastlight_state.outputs.catalog import definitions
-from lastlight_state.outputs.catalog.definitions import Registered, Targeted
+from lastlight_state.outputs.catalog.definitions import Targeted
 from lastlight_state.outputs.checks import Place, content_for
 from lastlight_state.outputs.records import Output, OutputRevision, OutputSummary
 from lastlight_state.outputs.results.statements import ARCHIVE, HISTORY_LIST, TableStatements, statements_of
@@ -127,7 +127,7 @@ def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableSta
 def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
     """Return statements that include columns added by other processes since this one defined the table."""
     known = {column.name for column in table.columns}
-    found = unit.find(Registered.of, definitions.FIND, {"name": table.table_name})
+    found = unit.row(definitions.FIND, {"name": table.table_name})
     extra = () if found is None else tuple(column for column in found.columns if column.name not in known)
     return TableStatements(table, extra) if extra else statements_of(table)
 
@@ -297,7 +297,7 @@ class Results(Targeted):
     ) -> Page[OutputRevision]:
         """Return a page of the row's earlier contents, newest first."""
         given = {**checks.sought(run_id, node_id, iteration), "table_name": self._target(target).table_name}
-        return self._page_as(HISTORY_LIST, OutputRevision.of, given, limit, page_token)
+        return self._page(HISTORY_LIST, given, limit, page_token)
 
     def _put(self, table: OutputTable[Any], place: Place, content: Content, at: Any) -> Output[Any]:
         insert, row = statements_of(table).insert, parameters(place, content, at)

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Row, Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import insert_computed
 from lastlight_state.db.schema.columns import ExactNumeric, Real, SpelledTimestamp, Timestamp, in_code_points
 from lastlight_state.outputs.models import HISTORY
-from lastlight_state.outputs.rows import OutputHistoryRow
+from lastlight_state.outputs.records import OutputRevision
 from lastlight_state.outputs.shapes import OutputColumn
 from lastlight_state.outputs.table import OutputTable, sql_table
 
@@ -213,8 +213,8 @@ ARCHIVE = prepared(
 )
 HISTORY_LIST = Listing(
     "output_history",
-    tuple(HISTORY.c),
-    row=OutputHistoryRow,
+    every_column_of(OutputRevision, HISTORY),
+    row=OutputRevision,
     order=(HISTORY.c.revision,),
     filters=dict(zip(_HISTORY_KEY, _of_key, strict=True)),
 )

@@ -51,7 +51,7 @@ def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
 
     Such a table is defined here with all columns of its rows, or it is a table for any object.
     """
-    known = {one.table_name: one for one in view.all(Registered.of, ALL)} if any(outputs.values()) else {}
+    known = {one.table_name: one for one in view.rows(ALL)} if any(outputs.values()) else {}
     there = {name: known[name] for name, rows in outputs.items() if rows and name in known}
     return {name: table for name, table in there.items() if _fits(table, outputs[name]) or _is_open(view, table)}
 
