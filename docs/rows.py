@@ -16,7 +16,7 @@ from lastlight_state.migrations.metadata import METADATA
 ROOT = Path(__file__).parents[1]
 
 #: The domains whose statements say what rows they return.
-DOMAINS = "conversations receipts workflows checkpoints states".split()
+DOMAINS = "conversations workflows checkpoints states".split()
 
 _TYPES = (
     (columns.Timestamp, "datetime"),

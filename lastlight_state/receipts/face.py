@@ -50,11 +50,11 @@ class Receipts(Repository):
     def get(self, receipt_id: str) -> Receipt:
         """Return the receipt with this id. Raises `NotFound`."""
         values = {"receipt_id": valid.sought("receipt_id", receipt_id)}
-        return self._one_as(Receipt.of, sql.GET, values, kind=models.RECEIPT, key=receipt_id)
+        return self._one(sql.GET, values, kind=models.RECEIPT, key=receipt_id)
 
     def find(self, receipt_id: str) -> Receipt | None:
-        """Return the receipt with this id, or None."""
-        return self._find_as(Receipt.of, sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
+        """Return the receipt, or None."""
+        return self._find(sql.GET, {"receipt_id": valid.sought("receipt_id", receipt_id)})
 
     def list(
         self,
@@ -69,7 +69,7 @@ class Receipts(Repository):
             "kind": None if kind is None else valid.word("kind", kind, models.KINDS),
             "state": None if state is None else valid.word("state", state, models.STATES),
         }
-        return self._page_as(sql.LIST, ReceiptSummary.of, given, limit, page_token)
+        return self._page(sql.LIST, given, limit, page_token)
 
     def begin(
         self,
@@ -106,12 +106,11 @@ class Receipts(Repository):
             if rival is not None:
                 if steps.is_alive(rival, now):
                     raise steps.under_way(row["kind"], row["scope"], rival, now)
-                said = {"error": f"silent since {rival['updated_at'].isoformat()}"}
-                unit.row(sql.INTERRUPT, {"receipt_id": rival["id"], "at_epoch": rival["epoch"], **said})
-            begun = unit.find(Receipt.of, sql.INSERT, row)
-            if begun is None:  # other work began after the query above
-                unknown: sql.Rival = {"id": "?", "owner": "?", "epoch": 0, "updated_at": now}
-                rival = unit.row(sql.RIVAL, row) or unknown
+                said = {"error": f"silent since {rival.updated_at.isoformat()}"}
+                unit.row(sql.INTERRUPT, {"receipt_id": rival.id, "at_epoch": rival.epoch, **said})
+            begun = unit.row(sql.INSERT, row)
+            if begun is None:  # another one began after the look above
+                rival = unit.row(sql.RIVAL, row) or steps.Rival("?", "?", 0, now)
                 raise steps.under_way(row["kind"], row["scope"], rival, now)
             return begun
 

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self, TypedDict
+from typing import Any
 
 from lastlight_state.db.rows.records import Record
-from lastlight_state.receipts.rows import MaintenanceReceiptRow
-
-
-class ReceiptSummaryRow(TypedDict):
-    """The columns of a `ReceiptSummary`."""
-
-    id: str
-    kind: str
-    scope: str
-    state: str
-    owner: str
-    epoch: int
-    actor: str | None
-    library_version: str
-    started_at: datetime
-    updated_at: datetime
-    finished_at: datetime | None
-    counts: Any
 
 
 class ReceiptSummary(Record):
@@ -46,10 +28,6 @@ class ReceiptSummary(Record):
     finished_at: datetime | None
     counts: dict[str, Any]
 
-    @classmethod
-    def of(cls, values: ReceiptSummaryRow) -> Self:
-        return super().of(values)
-
 
 class Receipt(ReceiptSummary):
     """A piece of maintenance work with its ``policy``, its progress (``cursor``), and the ``error`` that stopped it."""
@@ -57,7 +35,3 @@ class Receipt(ReceiptSummary):
     cursor: Any
     error: str | None
     policy: Any
-
-    @classmethod
-    def of(cls, values: MaintenanceReceiptRow) -> Self:  # type: ignore[override]
-        return super().of(values)

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -16,19 +16,18 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state import codec, progress
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, Values, bind, constant, prepared
+from lastlight_state.db.rows.statements import Statement, Values, bind, columns_of, constant, every_column_of, prepared
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, Conflict
 from lastlight_state.receipts import models
 from lastlight_state.receipts.models import RECEIPTS
-from lastlight_state.receipts.records import Receipt, ReceiptSummary, ReceiptSummaryRow
-from lastlight_state.receipts.rows import MaintenanceReceiptRow
+from lastlight_state.receipts.records import Receipt, ReceiptSummary
 
 # The statements of receipts. A write by the work's owner has the receipt's epoch among its conditions.
 
 
-class Rival(TypedDict):
+class Rival(NamedTuple):
     """The receipt of work that is under way."""
 
     id: str
@@ -38,6 +37,7 @@ class Rival(TypedDict):
 
 
 _c = RECEIPTS.c
+_COLUMNS = every_column_of(Receipt, RECEIPTS)
 
 _THIS = _c.id == bind("receipt_id", _c.id)
 _RUNNING = _c.state == constant("running")
@@ -46,9 +46,9 @@ _OWN = sa.and_(_THIS, _c.epoch == bind("at_epoch", _c.epoch), _RUNNING)
 _NEW = ("id", "kind", "scope", "state", "owner", "actor", "library_version", "started_at", "updated_at", "counts")
 _LARGE = ("cursor", "policy")
 
-GET = prepared(sa.select(*_c).where(_THIS), MaintenanceReceiptRow)
+GET = prepared(sa.select(*_COLUMNS).where(_THIS), Receipt)
 
-LOCK = prepared(sa.select(*_c).where(_THIS).with_for_update(), MaintenanceReceiptRow)
+LOCK = prepared(sa.select(*_COLUMNS).where(_THIS).with_for_update(), Receipt)
 
 #: The running receipt of a kind and scope. There is at most one.
 RIVAL = prepared(
@@ -63,15 +63,15 @@ INSERT = prepared(
     insert(RECEIPTS)
     .values({name: bind(name, _c[name]) for name in (*_NEW, *_LARGE)})
     .on_conflict_do_nothing()
-    .returning(*_c),
-    MaintenanceReceiptRow,
+    .returning(*_COLUMNS),
+    Receipt,
 )
 
 
-def _changed(condition: sa.ColumnElement[bool], *names: str, **values: Any) -> Statement[MaintenanceReceiptRow]:
+def _changed(condition: sa.ColumnElement[bool], *names: str, **values: Any) -> Statement[Receipt]:
     given = {name: bind(name, _c[name]) for name in names}
-    changed = sa.update(RECEIPTS).where(condition).values(**given, **values).returning(*_c)
-    return prepared(changed, MaintenanceReceiptRow)
+    changed = sa.update(RECEIPTS).where(condition).values(**given, **values).returning(*_COLUMNS)
+    return prepared(changed, Receipt)
 
 
 #: Gives a locked receipt to a new owner. Holders of an earlier epoch have lost the work.
@@ -86,10 +86,10 @@ FINISH = _changed(_OWN, "state", "updated_at", "finished_at", "error")
 
 LIST = Listing(
     "receipts",
-    [_c[name] for name in ReceiptSummary.model_fields],
+    columns_of(ReceiptSummary, RECEIPTS),
     order=(_c.started_at, _c.id),
     filters={"kind": _c.kind == bind("kind", _c.kind), "state": _c.state == bind("state", _c.state)},
-    row=ReceiptSummaryRow,
+    row=ReceiptSummary,
 )
 
 
@@ -153,7 +153,7 @@ _MOST = limits_of(RECEIPTS)
 
 def confirm(unit: Unit, receipt: Receipt) -> None:
     """Lock the receipt, so that nobody takes its work over before this unit ends. Raises `ClaimLost`."""
-    found = unit.find(Receipt.of, LOCK, {"receipt_id": receipt.id})
+    found = unit.row(LOCK, {"receipt_id": receipt.id})
     if found is None or found.epoch != receipt.epoch or found.state != "running":
         raise _lost(receipt, found)
 
@@ -179,34 +179,31 @@ def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
 
     Raises `NotFound`, and `Conflict` for work that has ended or is being done.
     """
-    found = unit.find(Receipt.of, LOCK, {"receipt_id": receipt_id})
+    found = unit.row(LOCK, {"receipt_id": receipt_id})
     if found is None:
         raise valid.not_found(models.RECEIPT, receipt_id)
     if found.state not in ("running", "interrupted"):
         raise Conflict(f"receipt {receipt_id!r} is {found.state}: nothing is left to do", code="receipt_finished")
-    held: Rival = {"id": found.id, "owner": found.owner, "epoch": found.epoch, "updated_at": found.updated_at}
-    if found.state == "running" and is_alive(held, at):
-        raise under_way(found.kind, found.scope, held, at)
+    if found.state == "running" and is_alive(found, at):
+        raise under_way(found.kind, found.scope, found, at)
     rival = unit.row(RIVAL, {"kind": found.kind, "scope": found.scope})
-    if rival is not None and rival["id"] != receipt_id:
+    if rival is not None and rival.id != receipt_id:
         raise under_way(found.kind, found.scope, rival, at)
     values = {"receipt_id": receipt_id, "owner": owner, "updated_at": at}
-    return _sure(receipt_id, unit.find(Receipt.of, TAKE, values))
+    return _sure(receipt_id, unit.row(TAKE, values))
 
 
-def is_alive(running: Rival, now: datetime) -> bool:
+def is_alive(running: Rival | Receipt, now: datetime) -> bool:
     """True if the owner of a running receipt may still be at work."""
-    return bool(now - running["updated_at"] < models.SILENCE) and not has_ended(running["owner"])
+    return bool(now - running.updated_at < models.SILENCE) and not has_ended(running.owner)
 
 
-def under_way(kind: str, scope: str, running: Rival, now: datetime) -> Conflict:
-    """Return the error for work that is running already, with its receipt, owner and silence."""
-    silent = int((now - running["updated_at"]).total_seconds())
+def under_way(kind: str, scope: str, running: Rival | Receipt, now: datetime) -> Conflict:
+    """Return the error for work that somebody is doing."""
+    silent = int((now - running.updated_at).total_seconds())
     what = f"{kind} of {scope}" if scope else kind
-    text = f"a {what} is running already: receipt {running['id']!r} of {running['owner']!r}, last step {silent} s ago"
-    return Conflict(
-        text, code="already_running", receipt_id=running["id"], owner=running["owner"], silent_seconds=silent
-    )
+    text = f"a {what} is running already: receipt {running.id!r} of {running.owner!r}, last step {silent} s ago"
+    return Conflict(text, code="already_running", receipt_id=running.id, owner=running.owner, silent_seconds=silent)
 
 
 def optional_json(where: str, value: Any, max_bytes: int) -> str | None:
@@ -214,10 +211,10 @@ def optional_json(where: str, value: Any, max_bytes: int) -> str | None:
     return None if value is None else codec.encode(where, value, max_bytes=max_bytes)
 
 
-def _own(unit: Unit, statement: Statement[MaintenanceReceiptRow], receipt: Receipt, values: Values) -> Receipt:
-    changed = unit.find(Receipt.of, statement, {"receipt_id": receipt.id, "at_epoch": receipt.epoch, **values})
+def _own(unit: Unit, statement: Statement[Receipt], receipt: Receipt, values: Values) -> Receipt:
+    changed = unit.row(statement, {"receipt_id": receipt.id, "at_epoch": receipt.epoch, **values})
     if changed is None:
-        raise _lost(receipt, unit.find(Receipt.of, GET, {"receipt_id": receipt.id}))
+        raise _lost(receipt, unit.row(GET, {"receipt_id": receipt.id}))
     return changed
 
 
