@@ -287,7 +287,7 @@ def _change(common: Row, key: Any, value: Any, expected: Any, *, where: str = "v
 def _removable(expected: Any) -> Any:
     """Check the version that a state to remove must have, and return it. UNSET means any version."""
     if expected is None:
-        raise InvalidValue("expected", "must be a version: what is not there cannot be removed")
+        raise InvalidValue("expected", "must be a version: a state that does not exist cannot be removed")
     return expected if expected is UNSET else valid.identifier("expected", expected)
 
 

@@ -89,7 +89,7 @@ def test_a_wrong_value_among_many_rows_is_refused_as_in_a_single_one(
 
 def test_a_value_that_no_column_has_is_named() -> None:
     """journal E-8: rather than left out with its column."""
-    with pytest.raises(TypeError, match="no column has values of list"):
+    with pytest.raises(TypeError, match="values of type list cannot be stored"):
         bulk._lines([["a"], [[]]])
 
 

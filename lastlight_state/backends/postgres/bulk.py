@@ -155,7 +155,7 @@ def _text(value: Any) -> str:
         return _NULL
     write = _WRITTEN.get(type(value)) or next((_WRITTEN[kind] for kind in _WRITTEN if isinstance(value, kind)), None)
     if write is None:
-        raise TypeError(f"no column has values of {type(value).__name__}")
+        raise TypeError(f"values of type {type(value).__name__} cannot be stored in any column")
     return write(value)
 
 

@@ -124,5 +124,5 @@ def _reason(ask: Ask) -> str:
 
 def _person(ask: Ask) -> str:
     if ask.person is None:
-        raise InvalidValue("person", "must be given: the inspector was opened without a person who acts")
+        raise InvalidValue("person", "must be given: the function that names the sender found nobody for this request")
     return ask.person

@@ -81,7 +81,7 @@ def new_execution(
 def in_a_run(trigger: Trigger | None) -> None:
     """Raise `InvalidValue` for a trigger given with a run: the execution copies the run's trigger."""
     if trigger is not None:
-        raise InvalidValue("trigger", "must be None together with run_id: the trigger is that of the run")
+        raise InvalidValue("trigger", "must be None when run_id is given: the trigger of the run is used")
 
 
 def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> TriggerColumns:
