@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 #: How a repository runs a work that may be several statements.
 UNITS = {"_writing", "_chained"}
 #: How it runs a lone statement that writes, and how it reads.
-LONE = {"_once", "_apart", "_changed"}
-READS = {"_reading", "_viewing", "_find", "_one", "_all", "_value", "get", "find"}
+LONE = {"_once", "_apart", "_changed", "_changed_as"}
+READS = {"_reading", "_viewing", "_find", "_find_as", "_one", "_one_as", "_all", "_all_as", "_value", "get", "find"}
 #: Where the tests are that let somebody come in between. They name the call, as an id of a parameter or in words.
 RACES = ("test_locked_looks.py", "test_second_looks.py", "test_lost_races.py", "looks.py")
 
