@@ -225,8 +225,10 @@ class Alarm:
         else:
             return None
         self.abandoned += 1
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # asyncio's own may still hold the task
-        gc.collect()  # without the error, whose frames hold the loop and its task
+        # What may still hold the loop and its task: asyncio's handler of SIGINT, its policy, the frames of the error.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        asyncio.set_event_loop(None)
+        gc.collect()
         return AbandonedLoop()
 
     def ring(self, number: int, frame: FrameType | None) -> None:
