@@ -189,7 +189,7 @@ class Chats(Repository):
     def get(self, trigger_id: str) -> ChatThread:
         """Return the thread. Raises `NotFound`."""
         statement, values = TURNS.of([valid.sought("trigger_id", trigger_id)])
-        turns = self._find_as(ThreadUsage, statement, values)
+        turns = self._find(statement, values)
         found = self._joined([turns]) if turns else ()
         if not found:
             raise NotFound(KIND, trigger_id)

@@ -27,7 +27,6 @@ from lastlight_state.workflows.executions.statements import SAVE_OUTPUT
 from lastlight_state.workflows.kernel import loops, rows
 from lastlight_state.workflows.kernel.loops import COLUMNS, FIND, THIS_RUN, TOUCHED, upsert
 from lastlight_state.workflows.records import Loop
-from lastlight_state.workflows.rows import RunLoopRow
 from lastlight_state.workflows.tables import LOOPS
 
 _c = LOOPS.c
@@ -40,7 +39,7 @@ FINISH = upsert(
     done=sa.true(),
     updated_at=sa.case((_c.done == sa.true(), _c.updated_at), else_=TOUCHED["updated_at"]),
 )
-LIST = Listing("loops", COLUMNS, order=(_c.loop_id,), descending=False, filters={"run_id": THIS_RUN}, row=RunLoopRow)
+LIST = Listing("loops", COLUMNS, order=(_c.loop_id,), descending=False, filters={"run_id": THIS_RUN}, row=Loop)
 
 
 class Loops(Repository):
@@ -56,7 +55,7 @@ class Loops(Repository):
             "iteration": valid.number("iteration", iteration),
             "done": valid.flag("done", done),
         }
-        return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, PUT, values), repeatable=True)
+        return rows.decide(self._scope, run_id, claim, lambda unit: unit.row(PUT, values), repeatable=True)
 
     def advance(self, run_id: str, loop_id: str, *, expected: int, claim: Claim | None = None) -> Loop:
         """Move a loop from iteration ``expected`` to the next. A loop without a row is at iteration 0.
@@ -77,16 +76,16 @@ class Loops(Repository):
         Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``.
         """
         values = loops.parameters(run_id, loop_id, self._now(), claim)
-        return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Loop.of, FINISH, values), repeatable=True)
+        return rows.decide(self._scope, run_id, claim, lambda unit: unit.row(FINISH, values), repeatable=True)
 
     def find(self, run_id: str, loop_id: str) -> Loop | None:
         """Return a loop of a run, or None if the loop has no row."""
         values = {"run_id": valid.sought("run_id", run_id), "loop_id": valid.sought("loop_id", loop_id)}
-        return self._find_as(Loop.of, FIND, values)
+        return self._find(FIND, values)
 
     def list(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Loop]:
         """Return a page of a run's loops by id, ascending. Raises `NotFound` for an unknown run."""
-        return self._reading(rows.page_of(LIST, Loop.of, limit, page_token, run_id=run_id))
+        return self._reading(rows.page_of(LIST, limit, page_token, run_id=run_id))
 
     def carry(
         self,

@@ -12,17 +12,16 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import prepared
+from lastlight_state.db.rows.statements import Row, every_column_of, prepared
 from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.workflows.records import WorkflowOverride
-from lastlight_state.workflows.rows import WorkflowOverrideRow
 from lastlight_state.workflows.tables import OVERRIDES
 
 _MOST = limits_of(OVERRIDES)
 
-_COLUMNS = tuple(OVERRIDES.c)
+_COLUMNS = every_column_of(WorkflowOverride, OVERRIDES)
 _this = OVERRIDES.c.name == sa.bindparam("name")
 
 PUT = prepared(
@@ -37,12 +36,12 @@ PUT = prepared(
             "reason": new.reason,
         },
     ),
-    WorkflowOverrideRow,
+    WorkflowOverride,
 )
-FIND = prepared(sa.select(*_COLUMNS).where(_this), WorkflowOverrideRow)
+FIND = prepared(sa.select(*_COLUMNS).where(_this), WorkflowOverride)
 IS_ENABLED = prepared(sa.select(OVERRIDES.c.enabled).where(_this))
 CLEAR = prepared(sa.delete(OVERRIDES).where(_this))
-LIST = Listing("workflow_overrides", _COLUMNS, order=(OVERRIDES.c.name,), descending=False, row=WorkflowOverrideRow)
+LIST = Listing("workflow_overrides", _COLUMNS, order=(OVERRIDES.c.name,), descending=False, row=WorkflowOverride)
 
 
 class Overrides(Repository):
@@ -59,23 +58,23 @@ class Overrides(Repository):
         Runs of a workflow that is off are neither created nor restarted, and `Queue.admit_next` leaves them in the
         queue; other runs go on. Names are compared exactly.
         """
-        row: WorkflowOverrideRow = {
+        row: Row = {
             "name": valid.identifier("name", name, _MOST.name),
             "enabled": valid.flag("enabled", enabled),
             "updated_at": self._now(),
             "updated_by": valid.optional("by", by, _MOST.updated_by),
             "reason": valid.optional_content("reason", reason, _MOST.reason),
         }
-        return WorkflowOverride.of(self._once(lambda unit: unit.rows(PUT, row), repeatable=True)[0])
+        return self._once(lambda unit: unit.rows(PUT, row), repeatable=True)[0]
 
     def find(self, name: str) -> WorkflowOverride | None:
         """Return the override of a workflow, or None if it has none."""
         values = {"name": valid.sought("name", name)}
-        return self._find_as(WorkflowOverride.of, FIND, values)
+        return self._find(FIND, values)
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkflowOverride]:
-        """Return a page of overrides, ordered by the names of their workflows."""
-        return self._page_as(LIST, WorkflowOverride.of, None, limit, page_token)
+        """Return a page of overrides, by name."""
+        return self._page(LIST, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
         """Delete a workflow's override, so that the workflow is enabled. Returns false if it had none."""

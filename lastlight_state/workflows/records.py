@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Self, TypedDict
+from typing import Any, ClassVar, Self
 
 from lastlight_state.db.rows.records import Record, make_record
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.workflows.arguments import NodeRef
 from lastlight_state.workflows.repos import split_legacy
-from lastlight_state.workflows.rows import RunLoopRow, RunNodeRow, WorkflowOverrideRow
 
 # The record of `nodes`.
 
@@ -33,10 +32,6 @@ class Node(Record):
     correlation_id: str | None
     updated_at: datetime
 
-    @classmethod
-    def of(cls, values: RunNodeRow) -> Self:
-        return super().of(values)
-
     @property
     def ref(self) -> NodeRef:
         """Return the `NodeRef` of the node, to pass to other calls."""
@@ -52,10 +47,6 @@ class Loop(Record):
     done: bool
     updated_at: datetime
 
-    @classmethod
-    def of(cls, values: RunLoopRow) -> Self:
-        return super().of(values)
-
 
 class Totals(Record):
     """Sums over a run's executions: the tokens reported so far, and the cost, exact to a micro-dollar."""
@@ -69,29 +60,6 @@ class Totals(Record):
 
 
 NO_TOTALS = Totals()
-
-
-class RunSummaryRow(TypedDict):
-    """The columns of a `RunSummary`."""
-
-    id: str
-    workflow_name: str
-    status: str
-    status_reason: str | None
-    trigger_id: str
-    trigger_type: str | None
-    owner: str | None
-    repo: str | None
-    issue_number: int | None
-    current_phase: str
-    phase_count: int
-    started_at: datetime
-    updated_at: datetime
-    finished_at: datetime | None
-    restart_count: int
-    parent_run_id: str | None
-    triggered_by: str | None
-    cancel_requested_at: datetime | None
 
 
 class RunSummary(Record):
@@ -117,10 +85,14 @@ class RunSummary(Record):
     cancel_requested_at: datetime | None
     totals: Totals = NO_TOTALS
 
+    _computed: ClassVar[frozenset[str]] = frozenset({"totals"})
+
     @classmethod
-    def of(cls, values: RunSummaryRow) -> Self:
+    def of(cls, values: Any) -> Self:
+        """Return the summary of a row, without totals: `runs.lists.summaries` adds them."""
         if values["owner"] is None:
             values["owner"], values["repo"] = split_legacy(None, values["repo"])
+        values["totals"] = NO_TOTALS
         return make_record(cls, values)
 
 
@@ -146,67 +118,6 @@ class CompletedPhase(Record):
                 "at": _time_of(entry.get("timestamp")),
             },
         )
-
-
-class RunRow(TypedDict):
-    """The columns of a `WorkflowRun`."""
-
-    id: str
-    workflow_name: str
-    trigger_id: str
-    repo: str | None
-    issue_number: int | None
-    current_phase: str
-    phase_history: Any
-    status: str
-    context: Any
-    scratch: Any
-    node_statuses: Any
-    restart_count: int
-    started_at: datetime
-    updated_at: datetime
-    finished_at: datetime | None
-    owner: str | None
-    trigger_type: str | None
-    triggered_by: str | None
-    trigger_actor_type: str | None
-    run_key: str | None
-    parent_run_id: str | None
-    max_restarts: int
-    transition_seq: int
-    status_reason: str | None
-    phase_count: int
-    queued_at: datetime | None
-    admitted_at: datetime | None
-    wake_at: datetime | None
-    pause_reason: str | None
-    waiting_for: str | None
-    correlation_id: str | None
-    cancel_requested_at: datetime | None
-    cancel_requested_by: str | None
-    cancel_reason: str | None
-    deadline_at: datetime | None
-    claim_owner: str | None
-    claim_epoch: int
-    claimed_at: datetime | None
-    heartbeat_at: datetime | None
-    lease_expires_at: datetime | None
-    workflow_path: str | None
-    workflow_hash: str | None
-    vcs_type: str | None
-    vcs_root: str | None
-    vcs_revision: str | None
-    app_version: str | None
-    trace_id: str | None
-    span_id: str | None
-    error: str | None
-    error_detail: Any
-
-
-class RunDetailRow(RunRow, total=False):
-    """A run's columns with the states of its nodes."""
-
-    node_states: Any
 
 
 class WorkflowRun(Record):
@@ -270,17 +181,22 @@ class WorkflowRun(Record):
     error_detail: Any
 
     @classmethod
-    def of_detail(cls, values: RunDetailRow) -> Self:
-        """Return the record of a run whose row includes the states of its nodes."""
-        values["node_statuses"] = values.pop("node_states") or values["node_statuses"]
-        return cls.of(values)
-
-    @classmethod
-    def of(cls, values: RunRow) -> Self:
+    def of(cls, values: Any) -> Self:
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
         history = values["phase_history"]
         values["phase_history"] = tuple(map(CompletedPhase.of_entry, history if isinstance(history, list) else ()))
         return super().of(values)
+
+
+class RunDetail(WorkflowRun):
+    """The row of a run that was read with the states of its nodes. It becomes a `WorkflowRun`."""
+
+    _consumed: ClassVar[frozenset[str]] = frozenset({"node_states"})
+
+    @classmethod
+    def of(cls, values: Any) -> Any:
+        values["node_statuses"] = values.pop("node_states") or values["node_statuses"]
+        return WorkflowRun.of(values)
 
 
 class EnsuredRun(Record):
@@ -307,10 +223,6 @@ class WorkflowOverride(Record):
     updated_at: datetime
     updated_by: str | None
     reason: str | None
-
-    @classmethod
-    def of(cls, values: WorkflowOverrideRow) -> Self:
-        return super().of(values)
 
 
 def _time_of(text: Any) -> datetime | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
 
+from lastlight_state.db.rows.records import Record
 from lastlight_state.db.schema.base import table_of
 from lastlight_state.workflows.models import (
     ExecutionModel,
@@ -42,8 +43,31 @@ RECORD_NAMES = {
 }
 
 
-def shown(columns: Iterable[sa.Column[Any]]) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return the columns to select for a record, under the names of the record."""
+def columns_for(
+    record: type[Record], table: sa.Table, **instead: sa.ColumnElement[Any]
+) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return the columns of the table that the record shows, under the names of the record.
+
+    ``instead`` are expressions to select in place of columns, by the names of the record.
+    """
+    shown = record.needed_columns()
+    names = [(column, RECORD_NAMES.get(column.name, column.name)) for column in table.columns]
     return tuple(
-        column.label(RECORD_NAMES[column.name]) if column.name in RECORD_NAMES else column for column in columns
+        instead.get(name, column).label(name) if name in instead or name != column.name else column
+        for column, name in names
+        if name in shown
     )
+
+
+def every_column_for(
+    record: type[Record], table: sa.Table, *, hidden: Collection[str] = ()
+) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return `columns_for`, of the record that shows the whole table.
+
+    Raises TypeError if the table has a column that neither the record shows nor ``hidden`` names.
+    """
+    names = {RECORD_NAMES.get(column.name, column.name) for column in table.columns}
+    missing = names - record.needed_columns() - {*hidden}
+    if missing:
+        raise TypeError(f"{record.__name__} has no field for {', '.join(sorted(missing))} of {table.name}")
+    return columns_for(record, table)

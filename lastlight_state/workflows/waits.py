@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import sqlalchemy as sa
 
@@ -22,7 +22,7 @@ from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import bind, constant, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, prepared
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion, StateError
@@ -30,7 +30,7 @@ from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, Wait
 from lastlight_state.workflows.kernel import questions, rows, transitions
 from lastlight_state.workflows.kernel.transitions import TransitionReason
-from lastlight_state.workflows.records import RunSummary, RunSummaryRow, WorkflowRun
+from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS, TRANSITIONS
@@ -79,22 +79,16 @@ def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, c
     return Pause(gates=tuple(ids), wait=wait)
 
 
-class QuestionRow(TypedDict):
-    """The kind and status of a question."""
-
-    kind: str
-    status: str
-
-
-def _not_open(question: QuestionRow | None, question_id: str) -> StateError:
-    """Return the error for a question that is no longer pending, or that is not a question of this run."""
+def _not_open(question: tuple[str, str] | None, question_id: str) -> StateError:
+    """Return the error for a question that the run cannot wait for: already closed, or not a question of this run."""
     if question is None:
         return valid.not_found("approval", question_id)
-    return StaleVersion(question["kind"], question_id, expected="pending", found=question["status"])
+    kind, status = question
+    return StaleVersion(kind, question_id, expected="pending", found=status)
 
 
-#: Reads the kind and status of one question of a run.
-QUESTION = prepared(
+#: The kind and status of a question of a run.
+QUESTION: Statement[tuple[str, str]] = prepared(
     sa.union_all(
         *(
             sa.select(constant(kind).label("kind"), table.c.status).where(
@@ -106,14 +100,19 @@ QUESTION = prepared(
             )
         )
     ),
-    QuestionRow,
+    tuple,
 )
 
 
-class WaitingRow(RunSummaryRow):
-    """A run that waits for a signal."""
+class WaitingRun(RunSummary):
+    """The row of a run that waits for a signal. It becomes a `RunSummary`."""
 
-    waiting_for: str
+    _consumed: ClassVar[frozenset[str]] = frozenset({"waiting_for"})
+
+    @classmethod
+    def of(cls, values: Any) -> Any:
+        del values["waiting_for"]
+        return RunSummary.of(values)
 
 
 class LockedWait(rows.LockedRun):
@@ -123,10 +122,10 @@ class LockedWait(rows.LockedRun):
     correlation_id: str | None
 
 
-LOCK_WAIT = rows.locking(LockedWait, RUNS.c.waiting_for, RUNS.c.correlation_id)
+LOCK_WAIT = rows.locking(LockedWait)
 
 #: Paused runs that wait for a signal.
-WAITING = Listing(
+WAITING: Listing[RunSummary] = Listing(
     "waiting",
     (*SUMMARY, RUNS.c.waiting_for),
     order=(RUNS.c.waiting_for, RUNS.c.id),
@@ -147,7 +146,7 @@ WAITING = Listing(
             )
         },
     ),
-    row=WaitingRow,
+    row=WaitingRun,
 )
 
 
@@ -193,7 +192,7 @@ class Waits(Repository):
             row = rows.lock(unit, run_id)
             rows.expect(row, ("paused",))
             _expect_unblocked(unit, run_id)
-            why = row["pause_reason"] or "gate"
+            why = row.pause_reason or "gate"
             return transitions.move(
                 unit, transitions.RESUME, row, "running", reason=f"run.resumed.{why}", at=now, source="operator", **said
             )
@@ -221,9 +220,9 @@ class Waits(Repository):
         A pause locks the run, too. So either the run is paused before this check, or the pause finds the stored signal.
         """
         row = unit.row(LOCK_WAIT, {"run_id": run_id})
-        if row is None or (row["status"], row["waiting_for"]) != ("paused", signal):
+        if row is None or (row.status, row.waiting_for) != ("paused", signal):
             return None
-        if row["correlation_id"] not in (None, correlation_id):
+        if row.correlation_id not in (None, correlation_id):
             return None
         return partial(
             transitions.move, unit, transitions.RESUME, row, "running", reason="run.resumed.signal", at=at,

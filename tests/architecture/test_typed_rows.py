@@ -64,7 +64,7 @@ def incomplete() -> Draft:
     return {"role": "user", "content": "x"}
 
 def misspelt_in_a_locked_run(unit: Unit) -> str:
-    return lock(unit, "r")["state"]
+    return lock(unit, "r").state
 
 def incomplete_beside_others(row: RunFacts) -> NewRun:
     return {**row, "phase_history": "[]"}

@@ -48,6 +48,11 @@ def make_record(kind: type[R], values: Any, private: dict[str, Any] | None = Non
     return record
 
 
+def with_values(record: R, **values: Any) -> R:
+    """Return a record like this one, with other values in these fields."""
+    return make_record(type(record), {**record.__dict__, **values})
+
+
 def _make_built(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
     """Return the same as `make_record`, for a record class that pydantic has already built."""
     if not kind.__pydantic_complete__:

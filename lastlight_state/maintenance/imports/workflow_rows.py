@@ -24,7 +24,7 @@ from lastlight_state.schedules.models import FIRES, OVERRIDES as CRON_OVERRIDES
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.kernel import transitions
-from lastlight_state.workflows.kernel.rows import StatusRow
+from lastlight_state.workflows.kernel.rows import StatusOfRun
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, RUNS
 
 # How an imported run follows its source: its status changes by the same transitions as that of any run.
@@ -57,7 +57,7 @@ def move(view: Unit, into: ImportTarget, growth: Growth, stored: Row, row: Row, 
     at = (row["finished_at"] if ended else None) or row["updated_at"]
     how = transitions.END if ended else _MOVES[to]
     reason = row.get("status_reason") or "run.imported"
-    here: StatusRow = {"id": stored["id"], "status": stored["status"]}
+    here = StatusOfRun(stored["id"], stored["status"])
     moved = transitions.move(view, how, here, to, reason=reason, at=at, source="system", **sets)
     if ended:
         view.after_commit(lambda: into.listeners.notify(TERMINAL_TOPIC, moved))

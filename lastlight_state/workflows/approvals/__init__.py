@@ -122,7 +122,7 @@ class Approvals(QuestionRepository[Approval]):
             "gate": valid.identifier("gate", gate, _MOST.gate),
             **shared.node_columns(node),
         }
-        found = self._find_as(Approval.of, sql.NEWEST_OF_GATE, values)
+        found = self._find(sql.NEWEST_OF_GATE, values)
         return None if found is None else self._seen(found)
 
     def list_for_run(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ApprovalSummary]:
@@ -130,7 +130,7 @@ class Approvals(QuestionRepository[Approval]):
 
         Raises `NotFound` for an unknown run.
         """
-        return self._page_of_run(sql.OF_RUN, ApprovalSummary.of, run_id, limit, page_token)
+        return self._page_of_run(sql.OF_RUN, run_id, limit, page_token)
 
     def list(
         self,
@@ -149,8 +149,7 @@ class Approvals(QuestionRepository[Approval]):
         or kind may read every gate.
         """
         given = checks.list_filters(statuses, trigger_id, artifact, gate, kind)
-        read = self._as_of(ApprovalSummary.of)
-        return self._page_as(sql.LIST, read, given, limit, page_token, also={"now": self._now()})
+        return self._page_as(sql.LIST, self._as_of_now(), given, limit, page_token, also={"now": self._now()})
 
     def list_pending(
         self,
@@ -166,7 +165,7 @@ class Approvals(QuestionRepository[Approval]):
         Overdue gates are expired first. In a view or a read-only store they are left out instead.
         """
         given = checks.inbox_filters(run_id, kind)
-        return self._page_of_inbox(sql.INBOX, PendingApproval.of, given, order, limit, page_token)
+        return self._page_of_inbox(sql.INBOX, given, order, limit, page_token)
 
     def count_pending(self) -> int:
         """Return the number of gates in the inbox."""
@@ -183,14 +182,14 @@ class Approvals(QuestionRepository[Approval]):
     ) -> Page[ApprovalSummary]:
         """Return a page of a workflow's answered gates, newest first; ``answered_via`` says how each was answered."""
         given = checks.history_filters(workflow_name, gate, node_id)
-        return self._page_as(sql.HISTORY, ApprovalSummary.of, given, limit, page_token)
+        return self._page(sql.HISTORY, given, limit, page_token)
 
 
 def _opening(gate: checks.NewApproval) -> Opening[Approval]:
     """Return the `Opening` of a gate, which raises `AlreadyExists` for a request key that is pending in the run."""
 
     def refuse(unit: Unit) -> None:
-        pending = unit.find(Approval.of, sql.FIND_PENDING_KEY, gate)
+        pending = unit.row(sql.FIND_PENDING_KEY, gate)
         if pending is not None:
             raise AlreadyExists(
                 "approval", pending.id, problem="is pending with the same request key in this run", approval=pending

@@ -59,13 +59,13 @@ def record(unit: Unit, listeners: Listeners, limits: Limits, answer: ApprovalAns
     row, approval = QUESTIONS.locked(unit, answer.approval_id)
     _check_kind(approval, answer)
     if not QUESTIONS.takes(approval, answer.at, repeated=lambda: _is_same(approval, answer)):
-        return Answered.of({"approval": approval, "run": rows.get(unit, row["id"]), "repeated": True})
+        return Answered.of({"approval": approval, "run": rows.get(unit, row.id), "repeated": True})
     rows.expect(row, words.LIVE)
     _check_digest(approval, answer)
     facts = {"by": answer.by, "response": answer.response, "via": answer.via}
     answered = QUESTIONS.close(unit, approval, answer.status, at=answer.at, **facts)
     if answer.patch is not None:
-        progress.take_unfenced(unit, Step(row["id"], answer.at, patch=answer.patch), limits)
+        progress.take_unfenced(unit, Step(row.id, answer.at, patch=answer.patch), limits)
     told = QUESTIONS.told(approval, "replied" if answer.decision == "replied" else answer.status)
     said: TransitionParameters = {"at": answer.at, "source": "responder", "actor": answer.by, "detail": told}
     if answer.status == "rejected" and approval.on_reject == "fail":
@@ -130,10 +130,8 @@ def consume(unit: Unit, use: Use, claim: Claim | None) -> Approval:
         raise StaleVersion("approval", approval.id, expected=use.action_digest, found=approval.action_digest)
     if approval.consumed_by is not None:
         return _used(approval, use)
-    _check_execution(unit, use, row["id"])
-    return unit.all(
-        Approval.of, sql.CONSUME, {"approval_id": approval.id, "execution_id": use.execution_id, "at": use.at}
-    )[0]
+    _check_execution(unit, use, row.id)
+    return unit.rows(sql.CONSUME, {"approval_id": approval.id, "execution_id": use.execution_id, "at": use.at})[0]
 
 
 def _used(approval: Approval, use: Use) -> Approval:
@@ -147,10 +145,10 @@ def _used(approval: Approval, use: Use) -> Approval:
 
 
 def _check_execution(unit: Unit, use: Use, run_id: str) -> None:
-    execution = unit.row(sql.RUN_OF_EXECUTION, {"execution_id": use.execution_id})
-    if execution is None:
+    found = unit.row(sql.RUN_OF_EXECUTION, {"execution_id": use.execution_id})
+    if found is None:
         raise valid.not_found("execution", use.execution_id)
-    if execution["workflow_run_id"] != run_id:
+    if found != (run_id,):
         raise InvalidValue("execution_id", "must be an execution of this run")
 
 

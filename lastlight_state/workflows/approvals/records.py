@@ -3,57 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self, TypedDict
+from typing import Any
 
 from lastlight_state.db.rows.records import Record
-from lastlight_state.workflows.questions.records import AskedQuestion, AskedRow
+from lastlight_state.workflows.questions.records import AskedQuestion
 from lastlight_state.workflows.records import WorkflowRun
-
-
-class ApprovalSummaryRow(AskedRow):
-    """The columns of an `ApprovalSummary`."""
-
-    gate: str
-    summary: str
-    requested_by: str | None
-    artifact: str | None
-    request_key: str | None
-    on_reject: str
-    action_digest: str | None
-    response: str | None
-    answered_via: str | None
-    consumed_at: datetime | None
-    consumed_by: str | None
-
-
-class WholeApprovalRow(ApprovalSummaryRow):
-    """The columns of an `Approval`."""
-
-    action: Any
-
-
-class PendingApprovalRow(TypedDict):
-    """The columns of a `PendingApproval`."""
-
-    id: str
-    run_id: str
-    workflow_name: str
-    run_status: str
-    trigger_id: str
-    gate: str
-    summary: str
-    kind: str
-    requested_by: str | None
-    asked_at: datetime
-    artifact: str | None
-    node_id: str | None
-    iteration: int
-    label: str | None
-    on_reject: str
-    blocks_run: bool
-    expires_at: datetime | None
-    action_digest: str | None
-    action: Any
 
 
 class ApprovalSummary(AskedQuestion):
@@ -74,19 +28,11 @@ class ApprovalSummary(AskedQuestion):
     consumed_at: datetime | None
     consumed_by: str | None
 
-    @classmethod
-    def of(cls, values: ApprovalSummaryRow) -> Self:
-        return super().of(values)
-
 
 class Approval(ApprovalSummary):
     """A gate with its full texts and the action that it asks about."""
 
     action: Any
-
-    @classmethod
-    def of(cls, values: WholeApprovalRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class PendingApproval(Record):
@@ -115,10 +61,6 @@ class PendingApproval(Record):
     expires_at: datetime | None
     action_digest: str | None
     action: Any
-
-    @classmethod
-    def of(cls, values: PendingApprovalRow) -> Self:
-        return super().of(values)
 
 
 class Answered(Record):

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 import sqlalchemy as sa
 
 from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import bind, constant, number, prepared
-from lastlight_state.workflows.approvals.records import (
-    Approval,
-    ApprovalSummaryRow,
-    PendingApprovalRow,
-    WholeApprovalRow,
-)
-from lastlight_state.workflows.indexes import ASKED_APPROVAL
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
+from lastlight_state.workflows.approvals.records import Approval, ApprovalSummary, PendingApproval
 from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.repos import preview, short
-from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, shown
+from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, RUNS, columns_for, every_column_for
 
-
-class OfRunRow(TypedDict):
-    """An execution, and its run."""
-
-    id: str
-    workflow_run_id: str | None
-
-
-COLUMNS = shown(APPROVALS.c)
+COLUMNS = every_column_for(Approval, APPROVALS)
 
 #: The columns that are set when a gate is opened. Its answer sets the others.
 _GIVEN = (
@@ -56,8 +40,7 @@ _now = bind("now", APPROVALS.c.expires_at)
 
 #: The statements that all questions share, for gates. Actions of two openings are compared by their digests.
 QUESTIONS = QuestionRows(
-    Approval.of,
-    WholeApprovalRow,
+    Approval,
     Shape(
         name="approval",
         code="approval",
@@ -89,7 +72,7 @@ FIND_PENDING_KEY = prepared(
         APPROVALS.c.request_key == sa.bindparam("request_key"),
         _pending,
     ),
-    WholeApprovalRow,
+    Approval,
 )
 
 #: Marks an approved gate as used by an execution.
@@ -98,21 +81,18 @@ CONSUME = prepared(
     .where(APPROVALS.c.id == sa.bindparam("approval_id"), APPROVALS.c.consumed_by.is_(None))
     .values(consumed_at=bind("at", APPROVALS.c.consumed_at), consumed_by=sa.bindparam("execution_id"))
     .returning(*COLUMNS),
-    WholeApprovalRow,
+    Approval,
 )
 
-RUN_OF_EXECUTION = prepared(
-    sa.select(EXECUTIONS.c.id, EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id == sa.bindparam("execution_id")),
-    OfRunRow,
+RUN_OF_EXECUTION: Statement[tuple[str | None]] = prepared(
+    sa.select(EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id == sa.bindparam("execution_id")), tuple
 )
 
 _SUMMARY = "ix_approvals_summary"
 
-#: The columns of an `ApprovalSummary`.
-_SHOWN = tuple(
-    preview(APPROVALS.c[column.name]).label(column.name) if column.name in ("summary", "response") else column
-    for column in COLUMNS
-    if column.name != "action"
+#: What an `ApprovalSummary` shows.
+_SHOWN = columns_for(
+    ApprovalSummary, APPROVALS, summary=preview(APPROVALS.c.summary), response=preview(APPROVALS.c.response)
 )
 
 
@@ -132,7 +112,7 @@ OF_RUN = Listing(
     descending=False,
     filters={"run_id": _of_run},
     covering=_covered(run_id=NarrowIndex("ix_approvals_run", ("workflow_run_id",))),
-    row=ApprovalSummaryRow,
+    row=ApprovalSummary,
 )
 
 LIST = Listing(
@@ -154,7 +134,7 @@ LIST = Listing(
     walked=("statuses",),
     through=_SUMMARY,
     covering=_covered(artifact=NarrowIndex("ix_approvals_artifact", ("artifact",))),
-    row=ApprovalSummaryRow,
+    row=ApprovalSummary,
 )
 
 _any_node = bind("node_id", APPROVALS.c.node_id).is_(None)
@@ -164,7 +144,7 @@ _this_node = sa.and_(
 )
 #: The newest gate of a run with a given name. A run has few gates, so all of them are read and sorted.
 NEWEST_OF_GATE = prepared(
-    sa.select(*shown(APPROVALS.c))
+    sa.select(*COLUMNS)
     .where(
         APPROVALS.c.workflow_run_id == bind("run_id", APPROVALS.c.workflow_run_id),
         APPROVALS.c.gate == bind("gate", APPROVALS.c.gate),
@@ -172,7 +152,7 @@ NEWEST_OF_GATE = prepared(
     )
     .order_by(APPROVALS.c.created_at.desc(), APPROVALS.c.id.desc())
     .limit(number(1)),
-    WholeApprovalRow,
+    Approval,
 )
 
 #: Gates of the runs of one workflow.
@@ -192,20 +172,16 @@ HISTORY = Listing(
     },
     walked=("statuses",),
     through=_SUMMARY,
-    row=ApprovalSummaryRow,
+    row=ApprovalSummary,
 )
 
-#: The columns of a gate that the inbox shows.
-_ASKED = (
-    *shown(APPROVALS.c[name] for name in ("id", "created_at", *ASKED_APPROVAL)),
-    preview(APPROVALS.c.summary).label("summary"),
-    short(APPROVALS.c.action).label("action"),
-)
+#: What the inbox shows of a gate.
+_ASKED = columns_for(PendingApproval, APPROVALS, summary=preview(APPROVALS.c.summary), action=short(APPROVALS.c.action))
 
 INBOX = Inbox(
     "inbox",
     _ASKED,
-    PendingApprovalRow,
+    PendingApproval,
     run_id=APPROVALS.c.workflow_run_id,
     order=(APPROVALS.c.created_at, APPROVALS.c.id),
     filters={"kind": APPROVALS.c.kind == bind("kind", APPROVALS.c.kind)},

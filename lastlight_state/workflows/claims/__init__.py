@@ -29,7 +29,7 @@ from lastlight_state.workflows.claims.driving import B, ClaimCallbacks, D, Drive
 from lastlight_state.workflows.claims.ending import ENDING
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
 from lastlight_state.workflows.kernel import overdue, rows
-from lastlight_state.workflows.kernel.claims import RenewedRow
+from lastlight_state.workflows.kernel.claims import RenewedRun
 from lastlight_state.workflows.kernel.overdue import Overdue
 from lastlight_state.workflows.tables import TRANSITIONS
 
@@ -106,7 +106,7 @@ class Claims(Repository, Generic[W]):
         self._overdue.expire_of(run_id)
         contested: OneAttempt = {**values, **lists.moment(now)}
         taken = self._writing(lambda unit: takes.take(unit, contested), repeatable=True)
-        return takes.claim_of(taken, lease, taken["left_in_flight"])
+        return takes.claim_of(taken[0], lease, taken[1])
 
     def try_take(
         self, run_id: str, *, owner: str, lease: timedelta = LEASE, expected_epoch: int | None = None
@@ -141,7 +141,7 @@ class Claims(Repository, Generic[W]):
         valid.page_limit(limit)
         self._overdue.expire(names)
         taken = self._writing(lambda unit: takes.take_next(unit, values, given, limit)) if names != [] else []
-        return tuple(takes.claim_of(row, lease, row["left_in_flight"]) for row in taken)
+        return tuple(takes.claim_of(row, lease, left) for row, left in taken)
 
     def wait(
         self,
@@ -180,7 +180,7 @@ class Claims(Repository, Generic[W]):
         values = takes.together(held, self._now())
         renewing = sql.HEARTBEAT_MANY_IN_CTE if self._backend.writes_in_ctes else sql.HEARTBEAT_MANY
         found = self._once(lambda unit: unit.rows(renewing, values), repeatable=True)
-        renewed = {row["id"]: row for row in found}
+        renewed = {row.id: row for row in found}
         lost = {run_id: claim for run_id, claim in held.items() if run_id not in renewed}
         why = self._reading(lambda unit: takes.why_lost(unit, lost)) if lost else {}
         return {
@@ -295,7 +295,7 @@ class Claims(Repository, Generic[W]):
     def find(self, run_id: str) -> ClaimHolder | None:
         """Return the holder of a run, or None if nobody holds the run or it does not exist."""
         values = {"run_id": valid.sought("run_id", run_id)}
-        return self._find_as(ClaimHolder.of, sql.FIND, values)
+        return self._find(sql.FIND, values)
 
     def list_ending(self, *, within: timedelta, limit: int = 50) -> tuple[EndingClaim, ...]:
         """Return at most ``limit`` (1 to 500) claims whose lease ends ``within`` this time from now, soonest first.
@@ -306,8 +306,7 @@ class Claims(Repository, Generic[W]):
         """
         now, length = self._now(), valid.duration("within", within, most=checks.LONGEST)
         values, most = {"now": now, "at": to_millis(now + length)}, valid.page_limit(limit)
-        ending = self._reading(lambda unit: unit.first_sound(ENDING, values, most))
-        return tuple(map(EndingClaim.of, ending))
+        return tuple(self._reading(lambda unit: unit.first_sound(ENDING, values, most)))
 
     def _awaited(
         self,
@@ -320,8 +319,8 @@ class Claims(Repository, Generic[W]):
         sought = lists.Claimable(shared.frozen_workflows(workflow_names), shared.frozen_versions(app_versions))
         return overdue.WorkWait(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 
-    def _holding(self, statement: Statement[RenewedRow], claim: Claim, values: Values, lease: timedelta) -> Claim:
-        """Run a statement that changes a claim. Raises `ClaimLost` or `NotFound` if the claim does not hold its run."""
+    def _holding(self, statement: Statement[RenewedRun], claim: Claim, values: Values, lease: timedelta) -> Claim:
+        """Run a statement that changes the claim. Raises `ClaimLost` or `NotFound` if it does not hold the run."""
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:
             raise self._lost(claim)

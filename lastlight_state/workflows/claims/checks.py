@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
@@ -15,6 +15,8 @@ from lastlight_state.workflows.arguments import Claim, Provenance
 from lastlight_state.workflows.tables import RUNS
 
 # The records of `claims`, besides `Claim` itself.
+
+_PROVENANCE = tuple(Provenance.__dataclass_fields__)
 
 
 class ClaimableRun(Record):
@@ -38,16 +40,33 @@ class ClaimableRun(Record):
     cancel_requested: bool
     provenance: Provenance
 
+    _computed: ClassVar[frozenset[str]] = frozenset(
+        "run_id epoch last_owner restarts_left at_limit cancel_requested provenance".split()
+    )
+    _consumed: ClassVar[frozenset[str]] = frozenset(
+        ("id", "claim_epoch", "claim_owner", "previous_owner", "max_restarts", "cancel_requested_at", *_PROVENANCE)
+    )
 
-class ClaimHolderRow(TypedDict):
-    """The columns of a `ClaimHolder`."""
-
-    run_id: str
-    owner: str
-    epoch: int
-    claimed_at: datetime | None
-    heartbeat_at: datetime | None
-    lease_expires_at: datetime | None
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        left = max(values["max_restarts"] - values["restart_count"], 0)
+        asked = values["cancel_requested_at"] is not None
+        return super().of(
+            {
+                "run_id": values["id"],
+                "workflow_name": values["workflow_name"],
+                "kind": values["kind"],
+                "epoch": values["claim_epoch"],
+                "last_owner": values["claim_owner"] or values["previous_owner"],
+                "heartbeat_at": values["heartbeat_at"],
+                "seen_at": values["seen_at"],
+                "restart_count": values["restart_count"],
+                "restarts_left": left,
+                "at_limit": values["kind"] == "abandoned" and not left and not asked,
+                "cancel_requested": asked,
+                "provenance": Provenance(**{name: values[name] for name in _PROVENANCE}),
+            }
+        )
 
 
 class ClaimHolder(Record):
@@ -60,20 +79,6 @@ class ClaimHolder(Record):
     heartbeat_at: datetime | None
     lease_expires_at: datetime | None
 
-    @classmethod
-    def of(cls, values: ClaimHolderRow) -> Self:
-        return super().of(values)
-
-
-class EndingClaimRow(TypedDict):
-    """The columns of an `EndingClaim`."""
-
-    run_id: str
-    workflow_name: str
-    owner: str
-    epoch: int
-    lease_expires_at: datetime
-
 
 class EndingClaim(Record):
     """A run whose lease ends soon unless its holder renews it. For display."""
@@ -83,10 +88,6 @@ class EndingClaim(Record):
     owner: str
     epoch: int
     lease_expires_at: datetime
-
-    @classmethod
-    def of(cls, values: EndingClaimRow) -> Self:
-        return super().of(values)
 
 
 _MOST = limits_of(RUNS)

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.rows.statements import Statement, bind
 from lastlight_state.db.schema.indexes import through
-from lastlight_state.workflows.claims.checks import EndingClaimRow
+from lastlight_state.workflows.claims.checks import EndingClaim
 from lastlight_state.workflows.claims.lists import RUNNING
 from lastlight_state.workflows.kernel import claims, rows
 from lastlight_state.workflows.tables import LEASES, RUNS
@@ -38,4 +38,4 @@ def _ending_beside() -> sa.Select[Any]:
     return _ending(found, claims.present("lease_expires_at", LEASES))
 
 
-ENDING = Statement(_ending_apart(), _ending_beside(), row=EndingClaimRow)
+ENDING = Statement(_ending_apart(), _ending_beside(), row=EndingClaim)

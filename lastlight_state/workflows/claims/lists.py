@@ -19,15 +19,14 @@ from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.pages import KeyedRows, Window, keyed_rows, split_damaged, window
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import RowT, bind, constant, number
+from lastlight_state.db.rows.statements import RowT, bind, columns_of, constant, number
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
-from lastlight_state.workflows.arguments import Provenance
 from lastlight_state.workflows.claims.checks import ClaimableRun
 from lastlight_state.workflows.kernel import claims, overdue, questions, rows
-from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, KEPT, LEASE_END, KeptRow
+from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, KEPT, LEASE_END
 from lastlight_state.workflows.tables import LEASES, RUNS
 from lastlight_state.workflows.words import GRACE
 
@@ -105,56 +104,12 @@ def moment(now: datetime, grace: timedelta = timedelta(0)) -> MomentParameters:
     return {"at": now, "lease_over": to_millis(now - grace), "foreign_silent": to_millis(now - GRACE - grace)}
 
 
-class CandidateRow(TypedDict):
-    """A run that may be taken, and its last sign of life."""
+#: The id of a run that may be taken, and its last sign of life.
+Candidate: TypeAlias = tuple[str, datetime]
 
-    id: str
-    seen_at: datetime
-
-
-class SoundRow(KeptRow):
-    """The same with what a take reads."""
-
-    seen_at: datetime
-
-
-class ClaimableRow(TypedDict):
-    """The columns that a `ClaimableRun` is made of."""
-
-    id: str
-    workflow_name: str
-    claim_epoch: int
-    claim_owner: str | None
-    previous_owner: str | None
-    restart_count: int
-    max_restarts: int
-    cancel_requested_at: datetime | None
-    workflow_path: str | None
-    workflow_hash: str | None
-    vcs_type: str | None
-    vcs_root: str | None
-    vcs_revision: str | None
-    app_version: str | None
-    trace_id: str | None
-    span_id: str | None
-    heartbeat_at: datetime | None
-    kind: str
-    seen_at: datetime
-
-
-_PROVENANCE = tuple(Provenance.__dataclass_fields__)
-_SHOWN = (
-    RUNS.c.id,
-    RUNS.c.workflow_name,
-    RUNS.c.claim_epoch,
-    RUNS.c.claim_owner,
-    RUNS.c.previous_owner,
-    RUNS.c.restart_count,
-    RUNS.c.max_restarts,
-    RUNS.c.cancel_requested_at,
-    *(RUNS.c[name] for name in _PROVENANCE),
-)
-#: The columns by which pages of claimable runs are ordered and continued.
+#: What a `ClaimableRun` shows of the run itself.
+_SHOWN = tuple(column for column in columns_of(ClaimableRun, RUNS) if column.name != "heartbeat_at")
+#: The key of a claimable run.
 _KEY = ("seen_at", "id")
 _DUE = "ix_run_leases_due"
 _WAKE = NarrowIndex("ix_workflow_runs_wake", ("workflow_name", "wake_at"), only=PAUSED)
@@ -177,13 +132,13 @@ def page(
     found = _window(unit, LISTED, now, {"workflow_name": names}, pages.key(asked, page_token, (datetime, str)), limit)
     items, damaged = split_damaged(found.rows)
     token = None if found.last is None else pages.encode_token(asked, found.last)
-    return Page(items=tuple(map(_claimable, items)), next_page_token=token, damaged=damaged)
+    return Page(items=items, next_page_token=token, damaged=damaged)
 
 
 def candidates(
     unit: Unit, now: MomentParameters, given: Given, after: list[Any] | None, limit: int
-) -> Window[CandidateRow]:
-    """Return the next ``limit`` runs that may be taken, after the key ``after`` or from the start."""
+) -> Window[Candidate]:
+    """Return the next ``limit`` runs that may be taken, after this key."""
     return _window(unit, TAKEN_NEXT, now, given, after, limit)
 
 
@@ -191,7 +146,7 @@ def spent(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdu
     """Return the ids of runs that `give_up` may end, the longest silent first."""
     statement, given = SPENT.of({"workflow_name": names}, False, limit)
     rows, in_all = unit.sound(statement, {**now, **given})
-    return overdue.DueRuns([row["id"] for row in rows], in_all)
+    return overdue.DueRuns([run_id for run_id, _ in rows], in_all)
 
 
 @dataclass(frozen=True)
@@ -294,14 +249,14 @@ def _merged(running: sa.Select[Any], waiting: sa.Select[Any], limit: int) -> sa.
 
 
 LISTED = Ranges(
-    ClaimableRow,
+    ClaimableRun,
     lambda judged, heartbeat_at: (*_SHOWN, heartbeat_at, judged.kind),
     lambda judged: sa.or_(OFFERED, judged.abandoned),
 )
-TAKEN_NEXT = Ranges(CandidateRow, lambda *_: (RUNS.c.id,), lambda judged: judged.takeable)
-#: `TAKEN_NEXT` with the columns that a take reads: a run with damage in one of them is not taken.
-SOUND_NEXT = Ranges(SoundRow, lambda *_: KEPT, lambda judged: judged.takeable)
-SPENT = Ranges(CandidateRow, lambda *_: (RUNS.c.id,), lambda judged: judged.spent, due=False)
+TAKEN_NEXT: Ranges[Candidate] = Ranges(tuple, lambda *_: (RUNS.c.id,), lambda judged: judged.takeable)
+#: The same with what a take reads: a run in which that is damaged is not taken.
+SOUND_NEXT: Ranges[tuple[Any, ...]] = Ranges(tuple, lambda *_: KEPT, lambda judged: judged.takeable)
+SPENT: Ranges[Candidate] = Ranges(tuple, lambda *_: (RUNS.c.id,), lambda judged: judged.spent, due=False)
 
 
 def _window(
@@ -314,27 +269,3 @@ def _window(
         return keyed_rows(unit.readable(statement, {**now, **after, **given}), _KEY)
 
     return window(read, limit)
-
-
-def _claimable(row: ClaimableRow) -> ClaimableRun:
-    left = max(row["max_restarts"] - row["restart_count"], 0)
-    return ClaimableRun.of(
-        {
-            "run_id": row["id"],
-            "workflow_name": row["workflow_name"],
-            "kind": row["kind"],
-            "epoch": row["claim_epoch"],
-            "last_owner": row["claim_owner"] or row["previous_owner"],
-            "heartbeat_at": row["heartbeat_at"],
-            "seen_at": row["seen_at"],
-            "restart_count": row["restart_count"],
-            "restarts_left": left,
-            "at_limit": row["kind"] == "abandoned" and not left and row["cancel_requested_at"] is None,
-            "cancel_requested": row["cancel_requested_at"] is not None,
-            "provenance": _provenance(row),
-        }
-    )
-
-
-def _provenance(row: Mapping[str, Any]) -> Provenance:
-    return Provenance(**{name: row[name] for name in _PROVENANCE})

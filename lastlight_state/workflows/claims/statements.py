@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import elements_of, member_of
-from lastlight_state.db.rows.statements import Family, bind, constant, prepared
+from lastlight_state.db.rows.statements import Family, bind, columns_of, constant, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import unindexed
-from lastlight_state.workflows.claims.checks import ClaimHolderRow
+from lastlight_state.workflows.claims.checks import ClaimHolder
 from lastlight_state.workflows.claims.lists import ASKED_TO_CANCEL, DUE, FREE, LOOKED_UP, PAUSED, RUNNING, Judged
 from lastlight_state.workflows.kernel.claims import (
     CLAIMED,
@@ -24,12 +24,11 @@ from lastlight_state.workflows.kernel.claims import (
     LEASE_END,
     SAVED_ONCE,
     TAKEN,
-    ClaimedRow,
-    KeptRow,
-    RenewedRow,
+    ClaimedRun,
+    RenewedRun,
 )
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT
-from lastlight_state.workflows.kernel.rows import STATE, LockedRun, locking, through_live_index
+from lastlight_state.workflows.kernel.rows import LockedRun, locking, through_live_index
 from lastlight_state.workflows.kernel.transitions import WAKE_REASON, recorded
 from lastlight_state.workflows.tables import EXECUTIONS, LEASES, RUNS, TRANSITIONS
 
@@ -42,9 +41,14 @@ class JudgedRun(LockedRun):
     kind: str | None
 
 
-class FreeRun(KeptRow):
-    """A locked run that nobody else was locking, and its last sign of life."""
+class FreeRun(NamedTuple):
+    """A locked run that nobody else was locking: what a take keeps or counts up, and its last sign of life."""
 
+    id: str
+    claim_epoch: int
+    restart_count: int
+    cancel_requested_at: datetime | None
+    transition_seq: int
     seen_at: datetime
 
 
@@ -52,13 +56,6 @@ class TakenRun(LockedRun):
     """A locked run that is to be put back as it was before it was taken."""
 
     previous_status: str | None
-
-
-class LeftRow(TypedDict):
-    """The number of a run's executions in flight."""
-
-    workflow_run_id: str
-    left_in_flight: int
 
 
 _expected = bind("expected_epoch", RUNS.c.claim_epoch)
@@ -73,7 +70,7 @@ _this_claim = (
 
 #: Takes a run that nobody holds. Changes no counter, writes no transition.
 TAKE_FREE = prepared(
-    sa.update(RUNS).where(_this_run, _as_expected, FREE).values(**FIRST_TAKEN).returning(*CLAIMED), ClaimedRow
+    sa.update(RUNS).where(_this_run, _as_expected, FREE).values(**FIRST_TAKEN).returning(*CLAIMED), ClaimedRun
 )
 
 
@@ -102,9 +99,9 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     )
 
 
-#: Takes locked runs: offered, new, abandoned or due. The same statement counts the take of an abandoned run as a
-#: restart, unless somebody has asked to cancel the run.
-TAKE = Family("run", _take, ClaimedRow)
+#: Takes locked runs of every kind. The statement that decides a takeover also counts it as a restart, unless somebody
+#: has asked to cancel the run.
+TAKE = Family("run", _take, ClaimedRun)
 
 
 def _left_in_flight(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
@@ -112,8 +109,8 @@ def _left_in_flight(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return left.where(EXECUTIONS.c.workflow_run_id.in_(ids), IN_FLIGHT).group_by(EXECUTIONS.c.workflow_run_id)
 
 
-#: Counts each run's executions in flight. Runs without an execution in flight are absent.
-LEFT_IN_FLIGHT = Family("run", _left_in_flight, LeftRow)
+#: How many executions of each run are in flight. Runs without one are absent.
+LEFT_IN_FLIGHT: Family[tuple[str, int]] = Family("run", _left_in_flight, tuple)
 
 #: Takes a run again for its own holder. A release still restores the run as it was before the first take.
 RETAKE = prepared(
@@ -126,11 +123,11 @@ RETAKE = prepared(
     )
     .values(**HELD, **SAVED_ONCE)
     .returning(*CLAIMED),
-    ClaimedRow,
+    ClaimedRun,
 )
 
-LOCK = locking(JudgedRun, LEASE_END.label("lease_expires_at"), RUNS.c.wake_at, LOOKED_UP.kind)
-#: Locks the lease row of a locked run, so that nobody renews the lease.
+LOCK = locking(JudgedRun, LEASE_END.label("lease_expires_at"), LOOKED_UP.kind)
+#: Locks the lease of a locked run, after which nobody renews it.
 LOCK_LEASE = prepared(
     sa.select(LEASES.c.run_id).where(LEASES.c.run_id == sa.bindparam("run_id")).with_for_update(key_share=True)
 )
@@ -156,7 +153,7 @@ def _of_run(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
 
 
 _OF_RUN = (RUNS.c.claim_owner, RUNS.c.claimed_at, RUNS.c.restart_count, RUNS.c.cancel_requested_at)
-#: The columns that a renewal returns. They are those of `CLAIMED`, although the run's own row is not written.
+#: What a renewal returns: a `RenewedRun`, which it does not write.
 _RENEWED = (
     LEASES.c.run_id.label("id"),
     LEASES.c.epoch.label("claim_epoch"),
@@ -187,7 +184,7 @@ HEARTBEAT = prepared(
         **_renewed(bind("lease_expires_at", LEASES.c.lease_expires_at), bind("move_due_before", LEASES.c.due_at)),
     )
     .returning(*_RENEWED),
-    RenewedRow,
+    RenewedRun,
 )
 #: Hands a run to ``:claim_owner`` and records a transition.
 TRANSFER = recorded(
@@ -199,7 +196,7 @@ TRANSFER = recorded(
         updated_at=later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at)),
     )
     .returning(*CLAIMED),
-    ClaimedRow,
+    ClaimedRun,
     from_status=constant("running"),
 )
 
@@ -229,17 +226,20 @@ _renewing = (
 )
 _of_leases = _renewing.returning(*_RENEWED[:3]).cte("renewed")
 #: Renews any number of claims. The rows are locked in ascending id, so that two such statements never deadlock.
-HEARTBEAT_MANY = prepared(_renewing.returning(*_RENEWED), RenewedRow)
-#: `HEARTBEAT_MANY` for databases that permit writes in a WITH: each run is looked up once, not once for each column.
+HEARTBEAT_MANY = prepared(_renewing.returning(*_RENEWED), RenewedRun)
+#: The same where writes may stand in a WITH: each run is looked up once, and not for each of its columns.
 HEARTBEAT_MANY_IN_CTE = prepared(
     sa.select(*_of_leases.c, *_OF_RUN).join_from(_of_leases, RUNS, RUNS.c.id == _of_leases.c.id, isouter=True),
-    RenewedRow,
+    RenewedRun,
 )
 
-#: The state of the runs of lost claims, for the errors to raise.
-LOOK = prepared(sa.select(*STATE).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)), LockedRun)
+#: The state of the runs of lost claims, for their errors.
+LOOK = prepared(
+    sa.select(*columns_of(LockedRun, RUNS)).join_from(_presented, RUNS, RUNS.c.id == _member("run_id", RUNS.c.id)),
+    LockedRun,
+)
 
-LOCK_HELD = locking(TakenRun, RUNS.c.previous_status)
+LOCK_HELD = locking(TakenRun)
 
 FIND = prepared(
     sa.select(
@@ -250,7 +250,7 @@ FIND = prepared(
         HEARTBEAT_AT.label("heartbeat_at"),
         LEASE_END.label("lease_expires_at"),
     ).where(_this_run, RUNS.c.claim_owner.is_not(None)),
-    ClaimHolderRow,
+    ClaimHolder,
 )
 
 #: Finds a transition with this epoch to another status than ``running``: the holder has then paused, ended or requeued

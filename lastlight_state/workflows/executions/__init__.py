@@ -68,7 +68,7 @@ class Executions(Repository):
             checks.in_a_run(trigger)
             return self._insert(row, lambda: self._insert_into_run(run_id, row, claim))
         alone: AloneExecution = {**row, **checks.alone(skill, trigger, node, claim)}
-        return self._insert(alone, lambda: self._changed_as(Execution.of, sql.START_ALONE, alone))
+        return self._insert(alone, lambda: self._changed(sql.START_ALONE, alone))
 
     def skip(
         self, skill: str, *, run_id: str, reason: str, node: NodeRef | None = None, claim: Claim | None = None
@@ -264,12 +264,12 @@ class Executions(Repository):
         Raises `NotFound`, or `CorruptData` if its JSON cannot be read.
         """
         values = {"execution_id": execution_id}
-        return self._one_as(Execution.of, sql.GET, values, kind="execution", key=execution_id)
+        return self._one(sql.GET, values, kind="execution", key=execution_id)
 
     def find_by_session(self, session_id: str) -> Execution | None:
         """Return the newest execution with this session id, which names its agent log, or None."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._find_as(Execution.of, sql.FIND_SESSION, values)
+        return self._find(sql.FIND_SESSION, values)
 
     def list(
         self,
@@ -296,7 +296,7 @@ class Executions(Repository):
         if outcomes is not None and not outcomes:
             return Page(items=())
         listing = lists.listing_of(given)
-        return self._page_as(listing, ExecutionSummary.of, given, limit, page_token)
+        return self._page(listing, given, limit, page_token)
 
     def save_output(self, execution_id: str, text: str, *, loop: str | None = None, claim: Claim | None = None) -> None:
         """Store a text of at most 1 MiB for later steps. Records do not hold it; `find_output` returns it.
@@ -334,14 +334,14 @@ class Executions(Repository):
         """Insert an execution with one statement, or two for a node's attempt. Retry once under the run's lock."""
         if row["node_id"] is not None:
             return self._writing(lambda unit: changes.insert_attempt(unit, run_id, row, claim))
-        made = self._changed_as(Execution.of, sql.START, row)
+        made = self._changed(sql.START, row)
         return made or self._writing(lambda unit: changes.insert(unit, run_id, row, claim))
 
     def _change(self, change: Change) -> Execution:
         return self._once(change.attempt, repeatable=True) or self._writing(change.look_again, repeatable=True)
 
     def _report(self, values: Update) -> Execution:
-        reported = self._changed_as(Execution.of, sql.REPORT, values, repeatable=True)
+        reported = self._changed(sql.REPORT, values, repeatable=True)
         if reported is None:
             raise valid.not_found("execution", values["execution_id"])
         return reported

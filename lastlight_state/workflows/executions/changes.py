@@ -16,10 +16,10 @@ from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, NodeRef, PhaseEntry
 from lastlight_state.workflows.checks import FenceParameters, NodeColumns, TriggerColumns
 from lastlight_state.workflows.executions import statements as sql
-from lastlight_state.workflows.executions.records import Execution, WholeExecutionRow
+from lastlight_state.workflows.executions.records import Execution
 from lastlight_state.workflows.kernel import executions, rows
 from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.kernel.rows import HeldRow
+from lastlight_state.workflows.kernel.rows import LockedRun
 from lastlight_state.workflows.kernel.transitions import first_line
 from lastlight_state.workflows.words import NodeState
 
@@ -143,15 +143,15 @@ class Change:
     change.
     """
 
-    statement: Statement[WholeExecutionRow]
+    statement: Statement[Execution]
     values: ChangeParameters
     claim: Claim | None
     judge: Callable[[Execution], Execution | None] = _no_objection
     then: Callable[[Unit, Execution], None] | None = None
 
     def attempt(self, unit: Unit) -> Execution | None:
-        """Run the statement. Returns the changed execution, or None if a condition does not hold."""
-        changed = unit.find(Execution.of, self.statement, self.values)
+        """Return the changed execution, or None if a condition does not hold."""
+        changed = unit.row(self.statement, self.values)
         if changed is not None and self.then is not None:
             self.then(unit, changed)
         return changed
@@ -170,7 +170,7 @@ class Change:
 def insert(unit: Unit, run_id: str, row: NewExecution, claim: Claim | None) -> Execution | None:
     """Insert an execution under its run's lock. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``."""
     _permit(unit, run_id, claim)
-    return unit.find(Execution.of, sql.START, row)
+    return unit.row(sql.START, row)
 
 
 def insert_attempt(unit: Unit, run_id: str, row: NewExecution, claim: Claim | None) -> Execution | None:
@@ -179,12 +179,12 @@ def insert_attempt(unit: Unit, run_id: str, row: NewExecution, claim: Claim | No
     if attempt is None:
         _permit(unit, run_id, claim)
         attempt = unit.value(sql.COUNT_ATTEMPT, row)
-    return unit.find(Execution.of, sql.START, {**row, "attempt": attempt})
+    return unit.row(sql.START, {**row, "attempt": attempt})
 
 
 def get(unit: Unit, execution_id: str) -> Execution:
-    """Return the execution without its output text. Raises `NotFound`."""
-    execution = unit.find(Execution.of, sql.GET, {"execution_id": execution_id})
+    """Return the execution without its text. Raises `NotFound`."""
+    execution = unit.row(sql.GET, {"execution_id": execution_id})
     if execution is None:
         raise valid.not_found("execution", execution_id)
     return execution
@@ -269,7 +269,7 @@ def _permit(unit: Unit, run_id: str, claim: Claim | None) -> None:
     rows.expect(run, ("running",))
 
 
-def _fence(run: HeldRow | None, execution: Execution, claim: Claim | None) -> None:
+def _fence(run: LockedRun | None, execution: Execution, claim: Claim | None) -> None:
     if run is not None:
         rows.check(run, claim)
     elif claim is not None:

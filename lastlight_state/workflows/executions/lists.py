@@ -20,7 +20,7 @@ from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Limits
 from lastlight_state.workflows.executions import changes, statements as sql
 from lastlight_state.workflows.executions.changes import Change
-from lastlight_state.workflows.executions.records import Execution, ExecutionSummaryRow
+from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel import progress, rows
 from lastlight_state.workflows.kernel.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, covered
@@ -110,7 +110,7 @@ def _store(unit: Unit, row: LockedScratch, output: LoopOutput, limits: Limits) -
     rows.check(row, output.save.claim)
     rows.expect(row, LIVE)
     members = {output.key: {**output.state, POINTER: output.execution_id}}
-    progress.add(unit, row, Step(row["id"], output.at, members=members), limits)
+    progress.add(unit, row, Step(row.id, output.at, members=members), limits)
     output.save.attempt(unit)
 
 
@@ -133,8 +133,8 @@ _filters = {
 }
 
 
-def _newest_first(name: str, narrow: NarrowIndex | None = None, *, few: bool = False) -> Listing[ExecutionSummaryRow]:
-    """Return a list of executions, newest first, that finds its rows by this index."""
+def _newest_first(name: str, narrow: NarrowIndex | None = None, *, few: bool = False) -> Listing[ExecutionSummary]:
+    """Return a list that is found by this index."""
     through, covering = (narrow.index, covered(narrow)) if narrow else (None, None)
     order = (_c.started_at, _c.id)
     return Listing(
@@ -145,7 +145,7 @@ def _newest_first(name: str, narrow: NarrowIndex | None = None, *, few: bool = F
         through=through,
         covering=covering,
         few=few,
-        row=ExecutionSummaryRow,
+        row=ExecutionSummary,
     )
 
 
@@ -157,7 +157,7 @@ _ATTEMPTS = Listing(
     filters=_filters,
     descending=False,
     covering=covered(NarrowIndex("uq_executions_attempt", ("workflow_run_id", "node_id", "iteration", "attempt"))),
-    row=ExecutionSummaryRow,
+    row=ExecutionSummary,
 )
 #: Lists by their leading filter, the narrowest first. They name their index: SQLite would otherwise scan all rows to
 #: avoid a small sort. The lists of a run and of a trigger read all of its rows and sort them.
@@ -179,7 +179,7 @@ _NARROWER = {
 }
 
 
-def listing_of(given: Mapping[str, Any]) -> Listing[ExecutionSummaryRow]:
+def listing_of(given: Mapping[str, Any]) -> Listing[ExecutionSummary]:
     """Return the list that reads the fewest rows for these filters."""
     if given["node"] is not None:
         return _ATTEMPTS

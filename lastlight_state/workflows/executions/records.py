@@ -4,68 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Self, TypedDict
+from typing import Any, ClassVar, Self
 
 from lastlight_state.db.rows.records import Record
 from lastlight_state.workflows.kernel.executions import outcome_of
 from lastlight_state.workflows.repos import split_legacy
 from lastlight_state.workflows.words import stored_cost
-
-
-class _Costs(TypedDict, total=False):
-    """The exact cost as it is stored, which a record has in ``cost_usd``."""
-
-    cost_micros: int | None
-    cost_picos: int | None
-
-
-class ExecutionSummaryRow(_Costs):
-    """The columns of an `ExecutionSummary`. ``cost_usd`` is a float as it is stored, and exact in the record."""
-
-    id: str
-    trigger_type: str
-    trigger_id: str
-    skill: str
-    owner: str | None
-    repo: str | None
-    issue_number: int | None
-    run_id: str | None
-    node_id: str | None
-    iteration: int
-    attempt: int | None
-    started_at: datetime
-    finished_at: datetime | None
-    outcome: str | None
-    success: bool | None
-    error: str | None
-    stop_reason: str | None
-    session_id: str | None
-    cached: bool
-    model: str | None
-    turns: int | None
-    duration_ms: int | None
-    api_duration_ms: int | None
-    input_tokens: int | None
-    output_tokens: int | None
-    cache_creation_input_tokens: int | None
-    cache_read_input_tokens: int | None
-    input_includes_cache_reads: bool
-    cost_usd: Any
-
-
-class WholeExecutionRow(ExecutionSummaryRow):
-    """The columns of an `Execution`."""
-
-    triggered_by: str | None
-    trigger_actor_type: str | None
-    heartbeat_at: datetime | None
-    claim_epoch: int | None
-    price_table: str | None
-    vcs_pointer: str | None
-    work_dir: str | None
-    checkpoint: Any
-    error_detail: Any
-    details: Any
 
 
 class ExecutionSummary(Record):
@@ -106,8 +50,10 @@ class ExecutionSummary(Record):
     input_includes_cache_reads: bool
     cost_usd: Decimal | None
 
+    _consumed: ClassVar[frozenset[str]] = frozenset({"cost_micros", "cost_picos"})
+
     @classmethod
-    def of(cls, values: ExecutionSummaryRow) -> Self:
+    def of(cls, values: Any) -> Self:
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
         values["outcome"] = outcome_of(values)
         values["cost_usd"] = stored_cost(values.pop("cost_micros"), values.pop("cost_picos"), values["cost_usd"])
@@ -127,7 +73,3 @@ class Execution(ExecutionSummary):
     checkpoint: Any
     error_detail: Any
     details: Any
-
-    @classmethod
-    def of(cls, values: WholeExecutionRow) -> Self:  # type: ignore[override]
-        return super().of(values)

@@ -10,10 +10,9 @@ from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.schema.indexes import unindexed
-from lastlight_state.workflows.executions.records import ExecutionSummary, WholeExecutionRow
+from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.kernel.executions import (
     AT,
-    COLUMNS,
     HERE,
     IN_FLIGHT,
     KEY,
@@ -27,17 +26,16 @@ from lastlight_state.workflows.kernel.executions import (
 )
 from lastlight_state.workflows.kernel.progress import LockedScratch
 from lastlight_state.workflows.kernel.rows import FENCE, RUN_FENCE, LockedRun, locking
-from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS
+from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS, columns_for, every_column_for
 from lastlight_state.workflows.words import UNKNOWN_TRIGGER
 
 _c = EXECUTIONS.c
 
-#: The columns of an `ExecutionSummary`: those before ``output_text``, and later ones that an index holds.
-SUMMARY = tuple(
-    sa.func.substr(_c.error, 1, 500).label("error") if column.name == "error" else column
-    for column in COLUMNS
-    if column.name in (*ExecutionSummary.model_fields, "cost_micros", "cost_picos")
-)
+#: The columns of an `Execution`.
+COLUMNS = every_column_for(Execution, EXECUTIONS, hidden={"output_text"})
+
+#: The columns of an `ExecutionSummary`: those before ``output_text``, and those behind it that an index holds.
+SUMMARY = columns_for(ExecutionSummary, EXECUTIONS, error=sa.func.substr(_c.error, 1, 500))
 
 _SIBLING = EXECUTIONS.alias("sibling")
 
@@ -109,7 +107,7 @@ START = prepared(
     sa.insert(EXECUTIONS)
     .from_select([*GIVEN, *_copied], _of_running_run(*_given, *_copied.values()))
     .returning(*COLUMNS),
-    WholeExecutionRow,
+    Execution,
 )
 
 _attempt_row = {
@@ -142,7 +140,7 @@ COUNT_ATTEMPT = prepared(_counted())
 
 START_ALONE = prepared(
     sa.insert(EXECUTIONS).values({name: _param(name) for name in (*GIVEN, *TRIGGER)}).returning(*COLUMNS),
-    WholeExecutionRow,
+    Execution,
 )
 
 
@@ -177,9 +175,9 @@ USAGE: dict[str, sa.ColumnElement[Any]] = {
 }
 
 
-def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[WholeExecutionRow]:
+def _changing(*conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[Execution]:
     changed = sa.update(EXECUTIONS).where(HERE, *conditions).values(**sets)
-    return prepared(changed.returning(*COLUMNS), WholeExecutionRow)
+    return prepared(changed.returning(*COLUMNS), Execution)
 
 
 _STILL_IN_FLIGHT = unindexed(IN_FLIGHT)
@@ -238,9 +236,9 @@ _run_here = sa.select(_c.workflow_run_id).where(HERE).scalar_subquery()
 
 #: Locks the run of an execution. Returns no row for an execution without a run.
 LOCK_RUN = locking(LockedRun, run=_run_here)
-LOCK_SCRATCH = locking(LockedScratch, RUNS.c.scratch, run=_run_here)
+LOCK_SCRATCH = locking(LockedScratch, run=_run_here)
 
-GET = prepared(sa.select(*COLUMNS).where(HERE), WholeExecutionRow)
+GET = prepared(sa.select(*COLUMNS).where(HERE), Execution)
 FIND_OUTPUT = prepared(sa.select(_c.output_text).where(HERE))
 
 FIND_SESSION = prepared(
@@ -248,7 +246,7 @@ FIND_SESSION = prepared(
     .where(_c.session_id == _param("session_id"))
     .order_by(_c.started_at.desc(), _c.id.desc())
     .limit(number(1)),
-    WholeExecutionRow,
+    Execution,
 )
 
 

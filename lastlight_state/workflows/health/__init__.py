@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,7 +14,7 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.lists.pages import damaged_row
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Family, RowT, constant, number, prepared
+from lastlight_state.db.rows.statements import Family, Row, RowT, constant, number, prepared
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import FoundRows, Unit
 from lastlight_state.errors import CorruptData
@@ -37,55 +37,6 @@ from lastlight_state.workflows.kernel.workers import UNSERVED, Workforce, read_w
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
 
 # The statements of `health`: they read the facts from which the state of one run or a page of runs is derived.
-
-
-class JudgedRow(TypedDict):
-    """A run with what its state is derived from."""
-
-    id: str
-    trigger_id: str
-    status: str
-    workflow_name: str
-    started_at: datetime
-    updated_at: datetime | None
-    transition_seq: int
-    restart_count: int
-    max_restarts: int
-    claim_owner: str | None
-    lease_expires_at: datetime | None
-    wake_at: datetime | None
-    pause_reason: str | None
-    waiting_for: str | None
-    correlation_id: str | None
-    cancel_requested_at: datetime | None
-    deadline_at: datetime | None
-    queued_at: datetime | None
-    app_version: str | None
-    status_since: datetime | None
-    disabled_since: datetime | None
-
-
-class EarliestRow(TypedDict):
-    """The first pending question of one kind of a run, and the number of all."""
-
-    run_id: str
-    kind: str
-    id: str
-    node_id: str | None
-    iteration: int
-    expires_at: datetime | None
-    label: str | None
-    name: str | None
-    asked_at: datetime
-    count: int
-    first_expiry: datetime | None
-
-
-class SilentRow(TypedDict):
-    """The oldest last sign of life among the executions in flight of a run."""
-
-    run_id: str
-    silent_since: datetime
 
 
 #: The columns of a run that its state is derived from.
@@ -136,9 +87,9 @@ _READ = {
 _STORED = (_READ.get(name, RUNS.c[name]) for name in STORED)
 _SHOWN: tuple[sa.ColumnElement[Any], ...] = (RUNS.c.id, RUNS.c.trigger_id, *_STORED, _status_since, _disabled_since)
 
-ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")), JudgedRow)
-MANY = Family("run", lambda ids: sa.select(*_SHOWN).where(RUNS.c.id.in_(ids)), JudgedRow)
-#: Live runs. Each live status is one range of an index, so that ended runs cost nothing.
+ONE = prepared(sa.select(*_SHOWN).where(RUNS.c.id == sa.bindparam("run_id")))
+MANY = Family("run", lambda ids: sa.select(*_SHOWN).where(RUNS.c.id.in_(ids)))
+#: Live runs: one range of an index for each live status, so ended runs cost nothing.
 LIVE = Listing(
     "live_runs",
     _SHOWN,
@@ -147,13 +98,10 @@ LIVE = Listing(
     worded=("statuses",),
     leading="statuses",
     covering=live_covering(BY_LIVE_STATUS),
-    row=JudgedRow,
 )
 
 
-def _earliest(
-    kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], name: sa.Column[Any], index: str
-) -> Family[EarliestRow]:
+def _earliest(kind: str, run_id: sa.Column[str], asked_at: sa.Column[Any], name: sa.Column[Any], index: str) -> Family:
     table = run_id.table
     of_run: Mapping[str, Any] = {"partition_by": run_id}
 
@@ -173,7 +121,7 @@ def _earliest(
         shown = (column for column in found.c if column.name != "place")
         return sa.select(*shown).where(found.c.place == number(1))
 
-    return Family("run", select, EarliestRow)
+    return Family("run", select)
 
 
 #: The first pending question of each run and the number of all, by kind.
@@ -194,7 +142,7 @@ def _silent(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 
 #: The oldest last sign of life among the executions in flight of each run: a heartbeat, or else the start.
-SILENT = Family("run", _silent, SilentRow)
+SILENT: Family[tuple[str, datetime]] = Family("run", _silent, tuple)
 
 
 _LIVE = {"statuses": list(words.LIVE)}
@@ -266,8 +214,8 @@ class Health(Repository):
         return self._viewing(work)
 
 
-def _facts(unit: Unit, rows: Sequence[JudgedRow], now: datetime) -> list[Facts | CorruptData]:
-    """Return the facts of at most 500 runs, read by a few statements, or the error for a run that cannot be read."""
+def _facts(unit: Unit, rows: Sequence[Row], now: datetime) -> list[Facts | CorruptData]:
+    """Return the facts of at most 500 runs, in few statements for all; for a run that cannot be read, why."""
     if not rows:
         return []
     ids = [row["id"] for row in rows]
@@ -277,7 +225,7 @@ def _facts(unit: Unit, rows: Sequence[JudgedRow], now: datetime) -> list[Facts |
         for found in _sound(unit.readable(*family.of(ids)), damaged):
             run_id = found["run_id"]
             questions[run_id] = (*questions.get(run_id, ()), _questions(found))
-    silent = {row["run_id"]: row["silent_since"] for row in _sound(unit.readable(*SILENT.of(ids)), damaged)}
+    silent = dict(_sound(unit.readable(*SILENT.of(ids)), damaged))
     facts = [
         damaged.get(row["id"]) or _facts_of(row, silent.get(row["id"]), questions.get(row["id"], ())) for row in rows
     ]
@@ -296,30 +244,9 @@ def _with_shortage(facts: Facts, force: Workforce, now: datetime) -> Facts:
     return replace(facts, shortage=short) if waits else facts
 
 
-def _facts_of(row: JudgedRow, silent_since: datetime | None, questions: tuple[PendingQuestions, ...]) -> Facts:
-    return Facts(
-        status=row["status"],
-        workflow_name=row["workflow_name"],
-        started_at=row["started_at"],
-        updated_at=row["updated_at"],
-        transition_seq=row["transition_seq"],
-        restart_count=row["restart_count"],
-        max_restarts=row["max_restarts"],
-        claim_owner=row["claim_owner"],
-        lease_expires_at=row["lease_expires_at"],
-        wake_at=row["wake_at"],
-        pause_reason=row["pause_reason"],
-        waiting_for=row["waiting_for"],
-        correlation_id=row["correlation_id"],
-        cancel_requested_at=row["cancel_requested_at"],
-        deadline_at=row["deadline_at"],
-        queued_at=row["queued_at"],
-        status_since=row["status_since"],
-        disabled_since=row["disabled_since"],
-        silent_since=silent_since,
-        app_version=row["app_version"],
-        questions=questions,
-    )
+def _facts_of(row: Row, silent_since: datetime | None, questions: tuple[PendingQuestions, ...]) -> Facts:
+    stored = {name: row[name] for name in (*STORED, "status_since", "disabled_since")}
+    return Facts(**stored, silent_since=silent_since, questions=questions)
 
 
 def _sound(found: FoundRows[RowT], damaged: dict[str, CorruptData]) -> Iterator[RowT]:
@@ -332,7 +259,7 @@ def _sound(found: FoundRows[RowT], damaged: dict[str, CorruptData]) -> Iterator[
             yield row
 
 
-def _questions(found: EarliestRow) -> PendingQuestions:
+def _questions(found: Row) -> PendingQuestions:
     return PendingQuestions(
         kind=found["kind"],
         id=found["id"],
@@ -345,7 +272,7 @@ def _questions(found: EarliestRow) -> PendingQuestions:
     )
 
 
-def _judged(row: JudgedRow, facts: Facts, now: datetime) -> UnhealthyRun:
+def _judged(row: Row, facts: Facts, now: datetime) -> UnhealthyRun:
     return UnhealthyRun(
         id=row["id"],
         workflow_name=row["workflow_name"],

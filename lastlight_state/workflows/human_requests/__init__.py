@@ -114,7 +114,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
 
         Raises `NotFound` for an unknown run.
         """
-        return self._page_of_run(sql.OF_RUN, HumanRequestSummary.of, run_id, limit, page_token)
+        return self._page_of_run(sql.OF_RUN, run_id, limit, page_token)
 
     def list_pending(
         self,
@@ -127,7 +127,7 @@ class HumanRequests(QuestionRepository[HumanRequest]):
     ) -> Page[PendingRequest]:
         """Return a page of the inbox: pending requests of live runs, without overdue ones, with the run's status."""
         given = checks.inbox_filters(run_id, kind)
-        return self._page_of_inbox(sql.INBOX, PendingRequest.of, given, order, limit, page_token)
+        return self._page_of_inbox(sql.INBOX, given, order, limit, page_token)
 
     def count_pending(self) -> int:
         """Return the number of requests in the inbox."""

@@ -4,49 +4,11 @@ from __future__ import annotations
 
 import warnings
 from datetime import datetime
-from typing import Any, Self, TypedDict
+from typing import Any, ClassVar, Self
 
 from lastlight_state.db.rows.records import Record
-from lastlight_state.workflows.questions.records import AskedQuestion, AskedRow
+from lastlight_state.workflows.questions.records import AskedQuestion
 from lastlight_state.workflows.records import WorkflowRun
-
-
-class HumanRequestSummaryRow(AskedRow):
-    """The columns of a `HumanRequestSummary`."""
-
-    on_expiry: str
-    reopened: int
-    prompt: str
-
-
-class WholeRequestRow(HumanRequestSummaryRow):
-    """The columns of a `HumanRequest`."""
-
-    options: Any
-    schema: Any
-    response: Any
-
-
-class PendingRequestRow(TypedDict):
-    """The columns of a `PendingRequest`."""
-
-    id: str
-    run_id: str
-    workflow_name: str
-    run_status: str
-    trigger_id: str
-    node_id: str
-    iteration: int
-    label: str | None
-    kind: str
-    blocks_run: bool
-    on_expiry: str
-    asked_at: datetime
-    expires_at: datetime | None
-    closed_reason: str | None
-    reopened: int
-    prompt: str
-    options: Any
 
 
 class HumanRequestSummary(AskedQuestion):
@@ -61,10 +23,6 @@ class HumanRequestSummary(AskedQuestion):
     reopened: int
     prompt: str
 
-    @classmethod
-    def of(cls, values: HumanRequestSummaryRow) -> Self:
-        return super().of(values)
-
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # the field schema hides an old method of pydantic
@@ -75,10 +33,6 @@ with warnings.catch_warnings():
         options: Any
         schema: Any
         response: Any
-
-        @classmethod
-        def of(cls, values: WholeRequestRow) -> Self:  # type: ignore[override]
-            return super().of(values)
 
 
 class PendingRequest(Record):
@@ -108,11 +62,12 @@ class PendingRequest(Record):
     options: Any
     has_schema: bool
 
+    _computed: ClassVar[frozenset[str]] = frozenset({"has_schema"})
+
     @classmethod
-    def of(cls, values: PendingRequestRow) -> Self:
-        shown: Any = values
-        shown["has_schema"] = values["kind"] == "form"
-        return super().of(shown)
+    def of(cls, values: Any) -> Self:
+        values["has_schema"] = values["kind"] == "form"
+        return super().of(values)
 
 
 class AnsweredRequest(Record):

@@ -18,18 +18,16 @@ from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.human_requests.records import (
     AnsweredRequest,
     HumanRequest,
-    HumanRequestSummaryRow,
-    PendingRequestRow,
-    WholeRequestRow,
+    HumanRequestSummary,
+    PendingRequest,
 )
-from lastlight_state.workflows.indexes import ASKED_REQUEST, REQUEST_SUMMARY
 from lastlight_state.workflows.kernel import rows, transitions
 from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.questions import repository
 from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.repos import preview, short
-from lastlight_state.workflows.tables import REQUESTS, shown
+from lastlight_state.workflows.tables import REQUESTS, columns_for, every_column_for
 
 _SUMMARY = "ix_human_requests_summary"
 
@@ -52,8 +50,7 @@ _GIVEN = (
 )
 
 QUESTIONS = QuestionRows(
-    HumanRequest.of,
-    WholeRequestRow,
+    HumanRequest,
     Shape(
         name="human_request",
         code="request",
@@ -82,34 +79,27 @@ REOPEN = prepared(
         reopened=REQUESTS.c.reopened + 1,
         **dict.fromkeys(_ANSWER),
     )
-    .returning(*shown(REQUESTS.c)),
-    WholeRequestRow,
+    .returning(*every_column_for(HumanRequest, REQUESTS)),
+    HumanRequest,
 )
 
 OF_RUN = Listing(
     "human_requests_of_run",
-    (
-        *shown(REQUESTS.c[name] for name in ("id", "run_id", "requested_at", *REQUEST_SUMMARY)),
-        preview(REQUESTS.c.prompt).label("prompt"),
-    ),
+    columns_for(HumanRequestSummary, REQUESTS, prompt=preview(REQUESTS.c.prompt)),
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     descending=False,
     filters={"run_id": REQUESTS.c.run_id == bind("run_id", REQUESTS.c.run_id)},
     through=_SUMMARY,
-    row=HumanRequestSummaryRow,
+    row=HumanRequestSummary,
 )
 
-#: The columns of a request that the inbox shows.
-_ASKED = (
-    *shown(REQUESTS.c[name] for name in ("id", "run_id", "requested_at", *ASKED_REQUEST)),
-    preview(REQUESTS.c.prompt).label("prompt"),
-    short(REQUESTS.c.options).label("options"),
-)
+#: What the inbox shows of a request.
+_ASKED = columns_for(PendingRequest, REQUESTS, prompt=preview(REQUESTS.c.prompt), options=short(REQUESTS.c.options))
 
 INBOX = Inbox(
     "human_inbox",
     _ASKED,
-    PendingRequestRow,
+    PendingRequest,
     run_id=REQUESTS.c.run_id,
     order=(REQUESTS.c.requested_at, REQUESTS.c.id),
     filters={"kind": REQUESTS.c.kind == bind("kind", REQUESTS.c.kind)},
@@ -138,7 +128,7 @@ def record(unit: Unit, answer: RequestAnswer) -> AnsweredRequest:
     """Store an answer and let the run go on. A repeated answer changes nothing and returns the stored request."""
     row, request = QUESTIONS.locked(unit, answer.request_id)
     if not QUESTIONS.takes(request, answer.at, repeated=lambda: _is_same(request, answer)):
-        return AnsweredRequest.of({"request": request, "run": rows.get(unit, row["id"]), "repeated": True})
+        return AnsweredRequest.of({"request": request, "run": rows.get(unit, row.id), "repeated": True})
     rows.expect(row, words.LIVE)
     answered = QUESTIONS.close(unit, request, "answered", at=answer.at, by=answer.by, response=answer.response)
     said: TransitionParameters = {
@@ -163,10 +153,10 @@ def reopen(unit: Unit, request_id: str, reason: str, at: datetime, claim: Claim 
             found=request.status,
             allowed=("answered",),
         )
-    [reopened] = unit.all(HumanRequest.of, REOPEN, {"request_id": request.id, "reason": reason})
+    [reopened] = unit.rows(REOPEN, {"request_id": request.id, "reason": reason})
     QUESTIONS.hold_node(unit, reopened, at)
     transitions.move(
-        unit, transitions.QUESTION, row, row["status"], reason=words.QUESTION_ASKED, at=at, source="engine",
+        unit, transitions.QUESTION, row, row.status, reason=words.QUESTION_ASKED, at=at, source="engine",
         detail=_told(request, "asked again"), presented_epoch=claim.epoch if claim else None,
     )  # fmt: skip
     return reopened

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -55,8 +55,20 @@ def due(shown: Iterable[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[
     return sa.select(*shown).where(LEASES.c.due_at.between(first, last), *conditions)
 
 
-class RenewedRow(TypedDict):
-    """A claim as its renewal returns it."""
+class RenewedRun(NamedTuple):
+    """A run whose claim was renewed."""
+
+    id: str
+    claim_epoch: int
+    lease_expires_at: datetime | None
+    claim_owner: str | None
+    claimed_at: datetime | None
+    restart_count: int
+    cancel_requested_at: datetime | None
+
+
+class ClaimedRun(NamedTuple):
+    """A run that was claimed, and the number of the transition that recorded it."""
 
     id: str
     claim_owner: str | None
@@ -65,35 +77,11 @@ class RenewedRow(TypedDict):
     lease_expires_at: datetime | None
     restart_count: int
     cancel_requested_at: datetime | None
-
-
-class ClaimedRow(RenewedRow):
-    """A claim, and the number of the transition that recorded it."""
-
     transition_seq: int
 
 
-class KeptRow(TypedDict):
-    """What a take keeps or counts up."""
-
-    id: str
-    claim_epoch: int
-    restart_count: int
-    cancel_requested_at: datetime | None
-    transition_seq: int
-
-
-#: The columns that statements of claims return: those of a `ClaimedRow`.
-CLAIMED = (
-    RUNS.c.id,
-    RUNS.c.claim_owner,
-    RUNS.c.claim_epoch,
-    RUNS.c.claimed_at,
-    RUNS.c.lease_expires_at,
-    RUNS.c.restart_count,
-    RUNS.c.cancel_requested_at,
-    RUNS.c.transition_seq,
-)
+#: What statements return that claim a run.
+CLAIMED = tuple(RUNS.c[name] for name in ClaimedRun._fields)
 
 #: The columns that a take keeps or counts up. A run is taken only if they can be read.
 KEPT = (RUNS.c.id, RUNS.c.claim_epoch, RUNS.c.restart_count, RUNS.c.cancel_requested_at, RUNS.c.transition_seq)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -18,13 +17,14 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.expressions import millis_between, nearest
 from lastlight_state.backends.sql.json import object_of
 from lastlight_state.db.lists.covering import Covering, NarrowIndex, SelfJoin
-from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Row, among, bind, constant, every_column_of, number, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.arguments import NodeRef
-from lastlight_state.workflows.tables import EXECUTIONS, NODES, shown
+from lastlight_state.workflows.records import Node
+from lastlight_state.workflows.tables import EXECUTIONS, NODES
 from lastlight_state.workflows.words import (
     FINE,
     MILLION,
@@ -45,8 +45,8 @@ _ANY = NODES.alias("node")
 _LATER = NODES.alias("later")
 
 #: The columns of a `Node`.
-NODE_COLUMNS = tuple(NODES.c)
-#: The primary key columns of nodes.
+NODE_COLUMNS = every_column_of(Node, NODES)
+#: The columns of the primary key.
 KEY = (NODES.c.run_id, NODES.c.node_id, NODES.c.iteration)
 #: The columns that say what a waiting node waits for.
 WAIT = ("wake_at", "waiting_for", "correlation_id")
@@ -125,55 +125,13 @@ def close_all(unit: Unit, run_id: str, at: datetime) -> None:
     unit.change(NODE_CLOSE, {"run_id": run_id, "at": at})
 
 
-class _Key(TypedDict):
-    run_id: str
-    node_id: str
-    iteration: int
-
-
-def _key(run_id: str, node: NodeRef) -> _Key:
+def _key(run_id: str, node: NodeRef) -> Row:
     return {"run_id": run_id, "node_id": node.node_id, "iteration": node.iteration}
-
-
-class OutcomeRow(TypedDict):
-    """What the outcome of an execution is derived from."""
-
-    outcome: str | None
-    success: bool | None
-    finished_at: datetime | None
-    stop_reason: str | None
-
-
-class Tokens(TypedDict):
-    """The number of executions, and the tokens that they reported."""
-
-    executions: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_input_tokens: int
-    cache_creation_input_tokens: int
-
-
-class SumsRow(Tokens):
-    """The columns of `SUMS`."""
-
-    cost_micros: int
-    cost_picos: int
-    included_cache_reads: int
-
-
-class TotalsRow(Tokens):
-    """The sums of a row as totals have them."""
-
-    cost_usd: Decimal
 
 
 _c = EXECUTIONS.c
 
-#: The columns of an `Execution`: all but the output text.
-COLUMNS = shown(column for column in _c if column.name != "output_text")
-
-#: The condition on the execution with ``:execution_id``.
+#: The execution ``:execution_id``.
 HERE = _c.id == sa.bindparam("execution_id")
 
 #: The condition that an execution has not ended.
@@ -227,8 +185,8 @@ OUTCOME = sa.case(
 ).label("outcome")
 
 
-def outcome_of(row: OutcomeRow) -> str:
-    """Return the outcome of a row that was read, by the same rule as `OUTCOME`."""
+def outcome_of(row: Row) -> str:
+    """Return `OUTCOME` of a row that was read."""
     stored, success = row["outcome"], row["success"]
     if stored is not None and stored != "running":
         return str(stored)
@@ -327,19 +285,17 @@ SUMS = (
 COUNTED = ("executions", "cost_micros", "cost_picos", *TOKENS, INCLUDED)
 
 
-def summed(row: SumsRow) -> TotalsRow:
-    """Return the sums of a row for use in totals, with the cost in dollars."""
+def summed(row: Row) -> Row:
+    """Return the sums of a row as totals have them: the cost in dollars."""
+    micros, picos = int(row["cost_micros"]), int(row["cost_picos"])
     return {
         "executions": row["executions"],
-        "cost_usd": dollars_of(int(row["cost_micros"]), int(row["cost_picos"])),
-        "input_tokens": row["input_tokens"],
-        "output_tokens": row["output_tokens"],
-        "cache_read_input_tokens": row["cache_read_input_tokens"],
-        "cache_creation_input_tokens": row["cache_creation_input_tokens"],
+        "cost_usd": dollars_of(micros, picos),
+        **{name: row[name] for name in TOKENS},
     }
 
 
-def total_tokens(row: SumsRow) -> int:
-    """Return the total tokens of a row of sums. Cache reads that are part of the input count once."""
+def total_tokens(row: Row) -> int:
+    """Return the tokens of a row in all, each counted once."""
     read = row["input_tokens"] + row["output_tokens"] + row["cache_read_input_tokens"]
-    return read - row["included_cache_reads"]
+    return int(read - row[INCLUDED])

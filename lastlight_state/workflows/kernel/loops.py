@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, prepared
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -20,7 +20,6 @@ from lastlight_state.workflows.arguments import Claim, LoopStep
 from lastlight_state.workflows.checks import FenceParameters
 from lastlight_state.workflows.kernel.rows import PERMITTED, PERMITTED_RUN
 from lastlight_state.workflows.records import Loop
-from lastlight_state.workflows.rows import RunLoopRow
 from lastlight_state.workflows.tables import LOOPS, RUNS
 
 _MOST = limits_of(LOOPS)
@@ -29,7 +28,7 @@ _MOST = limits_of(LOOPS)
 _LAST = 2**63 - 1
 
 _c = LOOPS.c
-COLUMNS = tuple(_c)
+COLUMNS = every_column_of(Loop, LOOPS)
 _KEY = (_c.run_id, _c.loop_id)
 
 _at = bind("at", _c.updated_at)
@@ -39,14 +38,14 @@ THIS_RUN = _c.run_id == bind("run_id", _c.run_id)
 _this_loop = (THIS_RUN, _c.loop_id == _loop_id)
 
 
-def upsert(row: Mapping[str, Any], *conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[RunLoopRow]:
-    """Return the statement that inserts a loop of a live run, or sets these columns if the conditions hold."""
+def upsert(row: Mapping[str, Any], *conditions: sa.ColumnElement[bool], **sets: Any) -> Statement[Loop]:
+    """Insert a loop of a live run, or set these columns of it where the conditions hold."""
     columns = {"run_id": RUNS.c.id, "loop_id": _loop_id, **row, "updated_at": _at}
     permitted = sa.select(*columns.values()).where(PERMITTED).with_for_update(key_share=True)
     new = insert(LOOPS).from_select(list(columns), permitted)
     condition = sa.and_(*conditions) if conditions else None
     replaced = new.on_conflict_do_update(index_elements=_KEY, set_={**TOUCHED, **sets}, where=condition)
-    return prepared(replaced.returning(*COLUMNS), RunLoopRow)
+    return prepared(replaced.returning(*COLUMNS), Loop)
 
 
 _advanceable = (_c.iteration == bind("expected", _c.iteration), _c.done == sa.false())
@@ -57,9 +56,9 @@ ADVANCE = prepared(
     .where(_c.run_id == PERMITTED_RUN, _c.loop_id == _loop_id, *_advanceable)
     .values(iteration=_c.iteration + 1, **TOUCHED)
     .returning(*COLUMNS),
-    RunLoopRow,
+    Loop,
 )
-FIND = prepared(sa.select(*COLUMNS).where(*_this_loop), RunLoopRow)
+FIND = prepared(sa.select(*COLUMNS).where(*_this_loop), Loop)
 
 
 class LoopParameters(FenceParameters):
@@ -96,12 +95,12 @@ def of_step(step: LoopStep, at: datetime, claim: Claim | None) -> Advance:
 
 def advance(unit: Unit, values: Advance) -> Loop | None:
     """Move a loop to its next iteration, or return None if a condition does not hold."""
-    return unit.find(Loop.of, ADVANCE if values["expected"] else ADVANCE_FIRST, values)
+    return unit.row(ADVANCE if values["expected"] else ADVANCE_FIRST, values)
 
 
 def advance_refusal(unit: Unit, values: Advance) -> StateError:
-    """Return the error that says why a loop of a live run did not move to its next iteration."""
-    found = unit.find(Loop.of, FIND, values)
+    """Return why a loop of a live run did not move to its next iteration."""
+    found = unit.row(FIND, values)
     run_id, loop_id, expected = values["run_id"], values["loop_id"], values["expected"]
     if found is not None and found.done:
         return Conflict(f"loop {loop_id!r} is done", code="loop_done", found=found.iteration)

@@ -51,9 +51,9 @@ class LockedBoth(LockedPhases, LockedScratch):
     """A locked run with its history and scratch."""
 
 
-LOCK_PHASES = locking(LockedPhases, RUNS.c.phase_history)
-LOCK_SCRATCH = locking(LockedScratch, RUNS.c.scratch)
-LOCK_BOTH = locking(LockedBoth, RUNS.c.phase_history, RUNS.c.scratch)
+LOCK_PHASES = locking(LockedPhases)
+LOCK_SCRATCH = locking(LockedScratch)
+LOCK_BOTH = locking(LockedBoth)
 
 _this_run = RUNS.c.id == sa.bindparam("run_id")
 _updated = {"updated_at": later_of(RUNS.c.updated_at, bind("at", RUNS.c.updated_at))}
@@ -127,25 +127,25 @@ def _taken(unit: Unit, row: LockedRun, step: Step, limits: Limits) -> RunProgres
     if step.entry is not None:
         phases = cast(LockedPhases, row)
         values["phase_history"] = _history(phases, step.entry, limits)
-        values |= {"phase": step.entry["phase"], "phase_count": len(phases["phase_history"]) + 1}
+        values |= {"phase": step.entry["phase"], "phase_count": len(phases.phase_history) + 1}
     scratch = None if not step.parts[1] else _merged(cast(LockedScratch, row), step, limits)
     if scratch is not None:
         values["scratch"] = scratch
     unit.change(_PUTS[step.parts], values)
     return RunProgress.of(
         {
-            "phase": values.get("phase", row["current_phase"]),
-            "phase_count": values.get("phase_count", row["phase_count"]),
+            "phase": values.get("phase", row.current_phase),
+            "phase_count": values.get("phase_count", row.phase_count),
             "scratch_bytes": None if scratch is None else len(scratch.encode()),
-            "updated_at": max(row["updated_at"], step.at),
+            "updated_at": max(row.updated_at, step.at),
         }
     )
 
 
 def _history(row: LockedPhases, entry: dict[str, Any], limits: Limits) -> str:
-    history = row["phase_history"]
+    history = row.phase_history
     if not isinstance(history, list):
-        raise CorruptData("workflow_runs", row["id"], "phase_history", problem="must be an array")
+        raise CorruptData("workflow_runs", row.id, "phase_history", problem="must be an array")
     if len(history) >= limits.phase_entries:
         raise PayloadTooLarge("phase_history", limit=limits.phase_entries, actual=len(history) + 1, unit="entries")
     data = codec.encode_sound([*history, entry])
@@ -155,9 +155,9 @@ def _history(row: LockedPhases, entry: dict[str, Any], limits: Limits) -> str:
 
 
 def _merged(row: LockedScratch, step: Step, limits: Limits) -> str:
-    stored = row["scratch"]
+    stored = row.scratch
     if stored is not None and not isinstance(stored, dict):
-        raise CorruptData("workflow_runs", row["id"], "scratch", problem="must be an object")
+        raise CorruptData("workflow_runs", row.id, "scratch", problem="must be an object")
     merged = {**(stored or {}), **(step.patch or {})}
     for key, members in (step.members or {}).items():
         found = merged.get(key)

@@ -6,7 +6,7 @@ All code that looks for open questions of a run uses this module, so that neithe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,13 +14,6 @@ from lastlight_state.db.rows.statements import Family, bind, constant, number, p
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS
-
-
-class IdRow(TypedDict):
-    """The id of a row."""
-
-    id: str
-
 
 _KINDS = ((APPROVALS, APPROVALS.c.workflow_run_id), (REQUESTS, REQUESTS.c.run_id))
 _MOST_NAMED = 20
@@ -65,8 +58,8 @@ _blocking = sa.union_all(
         for table, run in _KINDS
     )
 ).subquery()
-#: Up to 20 of the questions that block ``:run_id``. Any row means that the run is blocked; errors name the rows.
-BLOCKING = prepared(sa.select(_blocking.c.id).order_by(_blocking.c.id).limit(number(_MOST_NAMED)), IdRow)
+#: Some of the questions that block ``:run_id``: whether there are any decides, and an error names these.
+BLOCKING = prepared(sa.select(_blocking.c.id).order_by(_blocking.c.id).limit(number(_MOST_NAMED)))
 
 
 def _named(ids: Sequence[sa.BindParameter[Any]]) -> sa.CompoundSelect[Any]:
@@ -75,7 +68,7 @@ def _named(ids: Sequence[sa.BindParameter[Any]]) -> sa.CompoundSelect[Any]:
     )
 
 
-_OPEN = Family("question", _named, IdRow)
+_OPEN: Family = Family("question", _named)
 
 _CLOSE = tuple(
     prepared(
@@ -88,14 +81,14 @@ _CLOSE = tuple(
 
 
 def blocking(unit: Unit, run_id: str) -> list[str]:
-    """Return the ids of at most 20 pending questions that block a locked run."""
-    return [row["id"] for row in unit.rows(BLOCKING, {"run_id": run_id})]
+    """Return the ids of questions that block a locked run, at most 20."""
+    return unit.values(BLOCKING, {"run_id": run_id})
 
 
 def open_among(unit: Unit, run_id: str, ids: Iterable[str]) -> set[str]:
     """Return the ids of those among the given questions (1 to 500) of a locked run that are pending."""
     statement, values = _OPEN.of(list(ids))
-    return {row["id"] for row in unit.rows(statement, {**values, "run_id": run_id})}
+    return {*unit.values(statement, {**values, "run_id": run_id})}
 
 
 def close_all(unit: Unit, run_id: str, reason: str) -> None:

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import sqlalchemy as sa
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists.covering import Covering, JoinedTable, NarrowIndex, SelfJoin
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import map_page
-from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import RowT, Statement, among, bind, constant, prepared
+from lastlight_state.db.rows.records import Page, Record
+from lastlight_state.db.rows.statements import (
+    RowT,
+    Statement,
+    among,
+    bind,
+    columns_of,
+    constant,
+    every_column_of,
+    prepared,
+)
 from lastlight_state.db.schema.indexes import RepeatedPredicate, through
 from lastlight_state.db.units.scope import Scope
 from lastlight_state.db.units.unit import Unit
@@ -25,31 +33,37 @@ from lastlight_state.errors import ClaimLost, Conflict, LostRace, StateError
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.kernel.executions import states_of
-from lastlight_state.workflows.kernel.questions import IdRow
-from lastlight_state.workflows.records import RunDetailRow, WorkflowRun
+from lastlight_state.workflows.records import RunDetail, WorkflowRun
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.words import LIVE, TERMINAL
 
 T = TypeVar("T")
 
 
-class StatusRow(TypedDict):
+class RunWithStatus(Protocol):
     """A run and its status."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def status(self) -> str: ...
+
+
+class StatusOfRun(NamedTuple):
+    """The status that a run must have, for a change that locks no row before."""
 
     id: str
     status: str
 
 
-class HeldRow(StatusRow):
-    """A run's status, and who holds the run."""
-
-    claim_owner: str | None
-    claim_epoch: int
-
-
-class LockedRun(HeldRow):
+class LockedRun(Record):
     """The columns that every lock of a run's row returns."""
 
+    id: str
+    status: str
+    claim_owner: str | None
+    claim_epoch: int
     transition_seq: int
     phase_count: int
     current_phase: str
@@ -63,44 +77,38 @@ class LockedRun(HeldRow):
 LockedT = TypeVar("LockedT", bound=LockedRun)
 
 #: Columns that only statements use: what a release restores, and the digest by which `ensure` compares calls.
-_INNER = ("previous_", "create_digest")
+_INNER = {
+    "previous_owner",
+    "previous_heartbeat_at",
+    "previous_lease_expires_at",
+    "previous_status",
+    "previous_restart_count",
+    "create_digest",
+}
 #: Columns that are read as they were last renewed.
 _RENEWED = {column.name: column for column in (HEARTBEAT_AT.label("heartbeat_at"), LEASE_END.label("lease_expires_at"))}
 #: The columns of a new `WorkflowRun`, which nobody has renewed.
-NEW_COLUMNS = tuple(column for column in RUNS.c if not column.name.startswith(_INNER))
+NEW_COLUMNS = every_column_of(WorkflowRun, RUNS, hidden=_INNER)
 #: The columns of a `WorkflowRun`.
 COLUMNS: tuple[sa.ColumnElement[Any], ...] = tuple(_RENEWED.get(column.name, column) for column in NEW_COLUMNS)
 
-#: The columns of a `LockedRun`.
-STATE = (
-    RUNS.c.id,
-    RUNS.c.status,
-    RUNS.c.claim_owner,
-    RUNS.c.claim_epoch,
-    RUNS.c.transition_seq,
-    RUNS.c.phase_count,
-    RUNS.c.current_phase,
-    RUNS.c.pause_reason,
-    RUNS.c.restart_count,
-    RUNS.c.max_restarts,
-    RUNS.c.cancel_requested_at,
-    RUNS.c.updated_at,
-)
 
+def locking(row: type[LockedT], *computed: Any, run: sa.ColumnElement[Any] | None = None) -> Statement[LockedT]:
+    """Return the statement that locks a run's row, of ``:run_id`` or ``run``, and returns a ``row`` of it.
 
-def locking(
-    row: type[LockedT], *more: sa.ColumnElement[Any], run: sa.ColumnElement[Any] | None = None
-) -> Statement[LockedT]:
-    """Return the statement that locks a run's row, of ``:run_id`` or ``run``, and returns `STATE` and ``more``."""
+    ``computed`` are the columns of ``row`` that are not those of the run.
+    """
     run_id = sa.bindparam("run_id") if run is None else run
-    return prepared(sa.select(*STATE, *more).where(RUNS.c.id == run_id).with_for_update(key_share=True), row)
+    names = {column.name for column in computed}
+    own = (column for column in columns_of(row, RUNS) if column.name not in names)
+    return prepared(sa.select(*own, *computed).where(RUNS.c.id == run_id).with_for_update(key_share=True), row)
 
 
 LOCK = locking(LockedRun)
 #: A whole run, with the states of its nodes.
 DETAIL = (*COLUMNS, states_of(RUNS.c.id))
-GET = prepared(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")), RunDetailRow)
-EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")), IdRow)
+GET: Statement[WorkflowRun] = prepared(sa.select(*DETAIL).where(RUNS.c.id == sa.bindparam("run_id")), RunDetail)
+EXISTS = prepared(sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")))
 
 
 @overload
@@ -126,14 +134,8 @@ def expect_one(unit: Unit, run_id: str) -> None:
 
 
 def page_of(
-    listing: Listing[RowT],
-    make: Callable[[RowT], T],
-    limit: int,
-    page_token: str | None,
-    *,
-    run_id: str,
-    **also: Any,
-) -> Callable[[Unit], Page[T]]:
+    listing: Listing[RowT], limit: int, page_token: str | None, *, run_id: str, **also: Any
+) -> Callable[[Unit], Page[RowT]]:
     """Return the work that reads a page of what belongs to one run. It raises `NotFound` for an unknown run.
 
     A ``run_id`` that is not text is `InvalidValue`; as a filter, None would mean "all runs".
@@ -141,8 +143,8 @@ def page_of(
     valid.page_limit(limit)
     given = {"run_id": valid.sought("run_id", run_id), **also}
 
-    def work(unit: Unit) -> Page[T]:
-        page = map_page(listing.page(unit, limit=limit, page_token=page_token, given=given), make)
+    def work(unit: Unit) -> Page[RowT]:
+        page = listing.page(unit, limit=limit, page_token=page_token, given=given)
         if not page.items:
             expect_one(unit, run_id)
         return page
@@ -152,16 +154,16 @@ def page_of(
 
 def get(unit: Unit, run_id: str) -> WorkflowRun:
     """Return the whole run. Raises `NotFound`."""
-    run = unit.find(WorkflowRun.of_detail, GET, {"run_id": run_id})
+    run = unit.row(GET, {"run_id": run_id})
     if run is None:
         raise valid.not_found("workflow_run", run_id)
     return run
 
 
-def expect(row: StatusRow, allowed: Sequence[str]) -> None:
+def expect(row: RunWithStatus, allowed: Sequence[str]) -> None:
     """Raise `Conflict` ``run_status`` unless the run has one of these statuses."""
-    if row["status"] not in allowed:
-        raise wrong_status(row["id"], row["status"], allowed)
+    if row.status not in allowed:
+        raise wrong_status(row.id, row.status, allowed)
 
 
 def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
@@ -176,9 +178,9 @@ def wrong_status(run_id: str, found: str, allowed: Sequence[str]) -> Conflict:
 
 def restart_limit(row: LockedRun) -> Conflict:
     """Return the error for a run that has used up its restarts."""
-    count, most = row["restart_count"], row["max_restarts"]
+    count, most = row.restart_count, row.max_restarts
     return Conflict(
-        f"run {row['id']!r} was restarted {count} times; its limit is {most}",
+        f"run {row.id!r} was restarted {count} times; its limit is {most}",
         code="restart_limit",
         restart_count=count,
         max_restarts=most,
@@ -218,23 +220,23 @@ PERMITTED = sa.and_(RUNS.c.id == bind("run_id", RUNS.c.id), among(RUNS.c.status,
 PERMITTED_RUN = sa.select(RUNS.c.id).where(PERMITTED).with_for_update(key_share=True).scalar_subquery()
 
 
-def check(row: HeldRow, claim: Claim | None) -> None:
+def check(row: LockedRun, claim: Claim | None) -> None:
     """Raise `ClaimLost` unless the claim holds the locked run ``row``, or nobody holds it and there is no claim."""
     presented = None if claim is None else valid.group("claim", claim, Claim).epoch
-    current = None if row["claim_owner"] is None else row["claim_epoch"]
-    of_another_run = claim is not None and claim.run_id != row["id"]
+    current = None if row.claim_owner is None else row.claim_epoch
+    of_another_run = claim is not None and claim.run_id != row.id
     if presented != current or of_another_run:
         raise claim_lost(row, presented)
 
 
-def claim_lost(row: HeldRow, presented: int | None) -> ClaimLost:
+def claim_lost(row: LockedRun, presented: int | None) -> ClaimLost:
     """Return the error for a claim that does not hold the run, or for a missing one."""
     return ClaimLost(
-        row["id"],
+        row.id,
         presented=presented,
-        current_epoch=row["claim_epoch"],
-        held_by=row["claim_owner"],
-        status=row["status"],
+        current_epoch=row.claim_epoch,
+        held_by=row.claim_owner,
+        status=row.status,
     )
 
 

@@ -24,8 +24,8 @@ from lastlight_state.errors import LostRace
 from lastlight_state.workflows.arguments import Claim, Wait
 from lastlight_state.workflows.kernel import executions, questions
 from lastlight_state.workflows.kernel.claims import END_CLAIM, PUT_BACK
-from lastlight_state.workflows.kernel.rows import COLUMNS, StatusRow
-from lastlight_state.workflows.records import RunRow, WorkflowRun
+from lastlight_state.workflows.kernel.rows import COLUMNS, RunWithStatus
+from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import TERMINAL, Outcome, RunStatus, Source
 
@@ -74,13 +74,13 @@ def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) 
     )
 
 
-def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
-    """Return the chain that changes ``:from_status`` to ``:to_status`` if the conditions hold."""
+def _moving(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[WorkflowRun]:
+    """Return a change from ``:from_status`` to ``:to_status``, if the conditions hold."""
     return _noting(*conditions, status=sa.bindparam("to_status"), status_reason=sa.bindparam("reason"), **sets)
 
 
-def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
-    """Return the chain that changes a run in ``:from_status`` and records it. Only ``sets`` may change the status."""
+def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[WorkflowRun]:
+    """Return a change that is recorded, from ``:from_status``, and leaves the status to ``sets``."""
     at = bind("at", RUNS.c.updated_at)
     head = (
         sa.update(RUNS)
@@ -92,7 +92,7 @@ def _noting(*conditions: sa.ColumnElement[bool], **sets: Any) -> Chain[RunRow]:
         )
         .returning(*COLUMNS)
     )
-    return recorded(head, RunRow, from_status=bind("from_status", TRANSITIONS.c.from_status))
+    return recorded(head, WorkflowRun, from_status=bind("from_status", TRANSITIONS.c.from_status))
 
 
 PAUSE = _moving(
@@ -193,8 +193,8 @@ _RECORD_TAKES = Family("run", _recorded_takes)
 
 def move(
     unit: Unit,
-    how: Chain[RunRow],
-    row: StatusRow,
+    how: Chain[WorkflowRun],
+    row: RunWithStatus,
     to: str,
     *,
     reason: str,
@@ -212,8 +212,8 @@ def move(
     changed = unit.chain(
         how,
         {
-            "run_id": row["id"],
-            "from_status": row["status"],
+            "run_id": row.id,
+            "from_status": row.status,
             "to_status": to,
             "reason": reason,
             "at": at,
@@ -225,14 +225,14 @@ def move(
         },
     )
     if changed is None:
-        raise LostRace(f"run {row['id']!r} is not {row['status']} any more", expected=row["status"])
-    return WorkflowRun.of(changed)
+        raise LostRace(f"run {row.id!r} is not {row.status} any more", expected=row.status)
+    return changed
 
 
 def end(
     unit: Unit,
     listeners: Listeners,
-    row: StatusRow,
+    row: RunWithStatus,
     to: RunStatus,
     *,
     error: str | None = None,
@@ -268,7 +268,7 @@ def record_takes(unit: Unit, run_ids: Sequence[str], at: datetime) -> None:
 
 def pause(
     unit: Unit,
-    row: StatusRow,
+    row: RunWithStatus,
     why: TransitionReason,
     *,
     at: datetime,

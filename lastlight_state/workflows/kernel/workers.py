@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import bind, constant, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.kernel.claims import LEASE_END
 from lastlight_state.workflows.kernel.rows import through_live_index
@@ -33,7 +33,7 @@ Reason = Literal["unserved", "version", "programs", "slots", "free"]
 UNSERVED: frozenset[str] = frozenset(("unserved", "version"))
 
 
-class LivingRow(TypedDict):
+class LivingWorker(NamedTuple):
     """A worker that was seen lately."""
 
     name: str
@@ -42,20 +42,12 @@ class LivingRow(TypedDict):
     app_versions: Any
 
 
-class HeldRow(TypedDict):
-    """How many runs of a workflow a worker holds; without a ``name`` those of all other programs."""
-
-    workflow_name: str
-    name: str | None
-    held: int
-
-
 _now = bind("at", WORKERS.c.expires_at)
 _lives = WORKERS.c.expires_at >= _now
 
 LIVING = prepared(
     sa.select(WORKERS.c.name, WORKERS.c.slots, WORKERS.c.workflow_names, WORKERS.c.app_versions).where(_lives),
-    LivingRow,
+    LivingWorker,
 )
 
 
@@ -71,8 +63,8 @@ def _held() -> sa.Select[Any]:
     )
 
 
-#: The number of runs that are held now, by workflow and worker.
-HELD = prepared(_held(), HeldRow)
+#: How many runs are held at this moment, by workflow and worker; without a worker those that all other programs hold.
+HELD: Statement[tuple[str, str | None, int]] = prepared(_held(), tuple)
 
 
 class Shortage(NamedTuple):
@@ -86,20 +78,20 @@ class Shortage(NamedTuple):
 class Workforce:
     """The workers seen lately, the number of runs that each holds, and by workflow the number others hold."""
 
-    living: Sequence[LivingRow]
+    living: Sequence[LivingWorker]
     held: Counter[str]
     held_by_others: Counter[str]
 
     def shortage(self, workflow_name: str, app_version: str | None) -> Shortage:
-        """Return the reason why no worker takes a run of this workflow and version."""
-        serving = [worker for worker in self.living if workflow_name in worker["workflow_names"]]
+        """Return why no worker takes a run of this workflow and version."""
+        serving = [worker for worker in self.living if workflow_name in worker.workflow_names]
         if not serving:
             return self._unserved(workflow_name)
         fitting = [worker for worker in serving if _drives(worker, app_version)]
         if not fitting:
             return Shortage("version", f"no worker that serves {workflow_name!r} drives version {app_version!r}")
-        slots = sum(worker["slots"] for worker in fitting)
-        taken = sum(min(self.held[worker["name"]], worker["slots"]) for worker in fitting)
+        slots = sum(worker.slots for worker in fitting)
+        taken = sum(min(self.held[worker.name], worker.slots) for worker in fitting)
         if taken >= slots:
             return Shortage("slots", f"all slots of workers that serve {workflow_name!r} are taken ({slots})")
         return Shortage("free", f"slots of workers that serve {workflow_name!r} are free ({slots - taken} of {slots})")
@@ -115,18 +107,18 @@ class Workforce:
         return Shortage("unserved", f"no worker that serves {workflow_name!r} was seen")
 
 
-def _drives(worker: LivingRow, app_version: str | None) -> bool:
-    """True if a worker drives runs of this version. Any worker drives runs without a version."""
-    return app_version is None or worker["app_versions"] is None or app_version in worker["app_versions"]
+def _drives(worker: LivingWorker, app_version: str | None) -> bool:
+    """True if a worker drives runs of this version. One without a version is anybody's."""
+    return app_version is None or worker.app_versions is None or app_version in worker.app_versions
 
 
 def read_workforce(unit: Unit, now: datetime) -> Workforce:
     """Return the workers that were seen lately and the runs held. Skips rows that cannot be read."""
     living = unit.passing(unit.readable(LIVING, {"at": now}).rows)
     held, others = Counter[str](), Counter[str]()
-    for row in unit.passing(unit.readable(HELD, {"at": now}).rows):
-        if row["name"] is None:
-            others[row["workflow_name"]] += row["held"]
+    for workflow_name, name, count in unit.passing(unit.readable(HELD, {"at": now}).rows):
+        if name is None:
+            others[workflow_name] += count
         else:
-            held[row["name"]] += row["held"]
+            held[name] += count
     return Workforce(living, held, others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -19,7 +19,7 @@ from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.arguments import NodeRef, RunFilter
-from lastlight_state.workflows.executions.records import ExecutionSummary, ExecutionSummaryRow
+from lastlight_state.workflows.executions.records import ExecutionSummary
 from lastlight_state.workflows.executions.statements import SUMMARY
 from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.kernel.transitions import first_line
@@ -32,13 +32,12 @@ from lastlight_state.workflows.lookups.records import (
     RunTransition,
     TaskStory,
     TaskWait,
-    WaitRow,
 )
-from lastlight_state.workflows.lookups.statements import NameRow, RepoRow
+from lastlight_state.workflows.lookups.statements import StoredRepo
 from lastlight_state.workflows.nodes import key
 from lastlight_state.workflows.nodes.statements import FIND
 from lastlight_state.workflows.questions.records import as_of
-from lastlight_state.workflows.records import Node, RunSummary
+from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.lists import summaries
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS
 from lastlight_state.workflows.words import TERMINAL, RunStatus
@@ -50,30 +49,17 @@ _run_id = bind("run_id", NODES.c.run_id)
 _node = (bind("node_id", NODES.c.node_id), bind("iteration", NODES.c.iteration))
 
 
-class AttemptRow(ExecutionSummaryRow, total=False):
-    """An attempt at a node, and the number of all."""
-
-    attempt_count: int
-
-
-class IterationRow(TypedDict):
-    """The latest iteration of a node."""
-
-    iteration: int | None
-
-
+#: The last attempts at a node, each with the number of all as ``attempt_count``.
 ATTEMPTS = prepared(
     sa.select(*SUMMARY, sa.func.count().over().label("attempt_count"))
     .where(_e.workflow_run_id == _run_id, _e.node_id == _node[0], _e.iteration == _node[1])
     .order_by(_e.attempt.desc())
-    .limit(number(500)),
-    AttemptRow,
+    .limit(number(500))
 )
 LATEST_ITERATION = prepared(
     sa.select(sa.func.max(NODES.c.iteration).label("iteration")).where(
         NODES.c.run_id == _run_id, NODES.c.node_id == _node[0]
-    ),
-    IterationRow,
+    )
 )
 
 
@@ -92,21 +78,19 @@ _waits = sa.union_all(
     _asked(REQUESTS, "human_request", "run_id", "requested_at", ("answered_at", "answered_by")),
 ).subquery()
 WAITS = prepared(
-    sa.select(*_waits.c).order_by(_waits.c.asked_at.desc(), _waits.c.id.desc()).limit(number(100)), WaitRow
+    sa.select(*_waits.c).order_by(_waits.c.asked_at.desc(), _waits.c.id.desc()).limit(number(100)), TaskWait
 )
 
 
 def task(unit: Unit, run_id: str, ref: NodeRef, now: datetime) -> TaskStory:
     """Return the history of a node in one iteration. Raises `NotFound`."""
     here = key(run_id, ref)
-    node = unit.find(Node.of, FIND, here)
+    node = unit.row(FIND, here)
     attempts = unit.rows(ATTEMPTS, here)
     if node is None and not attempts:
         rows.expect_one(unit, run_id)
         raise valid.not_found("run_node", ref.node_id)
-    count = attempts[0]["attempt_count"] if attempts else 0
-    for row in attempts:
-        del row["attempt_count"]
+    count = [row.pop("attempt_count") for row in attempts]
     told = [ExecutionSummary.of(row) for row in reversed(attempts)]
     return TaskStory(
         run_id=run_id,
@@ -115,11 +99,11 @@ def task(unit: Unit, run_id: str, ref: NodeRef, now: datetime) -> TaskStory:
         node=node,
         latest_iteration=unit.value(LATEST_ITERATION, here),
         attempts=tuple(told),
-        attempt_count=count,
+        attempt_count=count[0] if count else 0,
         cached=bool(told) and told[-1].cached,
         started_at=told[0].started_at if told else None,
         finished_at=told[-1].finished_at if told else None,
-        waits=tuple(TaskWait.of(as_of(row, now)) for row in reversed(unit.rows(WAITS, here))),
+        waits=tuple(as_of(wait, now) for wait in reversed(unit.rows(WAITS, here))),
     )
 
 
@@ -166,8 +150,8 @@ class Lookups(Repository):
         return {run.workflow_name: run for run in runs}
 
     def list_children(self, run_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[RunSummary]:
-        """Return a page of the child runs of a run, newest first. Raises `NotFound` for an unknown run."""
-        read = rows.page_of(sql.CHILDREN, lambda row: row, limit, page_token, run_id=run_id)
+        """Return a page of the children of a run, newest first. Raises `NotFound` for an unknown run."""
+        read = rows.page_of(sql.CHILDREN, limit, page_token, run_id=run_id)
 
         def work(unit: Unit) -> Page[RunSummary]:
             page = read(unit)
@@ -182,7 +166,7 @@ class Lookups(Repository):
         """
         values = {"run_id": run_id, "most": valid.number("limit", limit, least=1, most=statements.MOST_ANCESTORS)}
         chain: dict[str, RunAncestor] = {}
-        for ancestor in self._all_as(RunAncestor.of, sql.ANCESTORS, values):
+        for ancestor in self._all(sql.ANCESTORS, values):
             if ancestor.id in chain:
                 break
             chain[ancestor.id] = ancestor
@@ -195,7 +179,7 @@ class Lookups(Repository):
     ) -> Page[RunTransition]:
         """Return a page of a run's transitions, ordered by their number. Raises `NotFound` for an unknown run."""
         listing = sql.TRANSITION_ORDERS[valid.word("order", order, sql.ORDERS)]
-        return self._reading(rows.page_of(listing, RunTransition.of, limit, page_token, run_id=run_id))
+        return self._reading(rows.page_of(listing, limit, page_token, run_id=run_id))
 
     def count(self, which: RunFilter = NO_FILTER, *, at_most: int = 10_000) -> Count:
         """Return the number of runs that pass the filter. Counting stops at ``at_most`` (1 to 1,000,000) runs."""
@@ -212,14 +196,14 @@ class Lookups(Repository):
         valid.page_limit(limit)
         [after] = pages.key(_NAMES, page_token, (str,)) or [""]
 
-        def read(unit: Unit) -> Window[NameRow]:
+        def read(unit: Unit) -> Window[tuple[str]]:
             asked = {"after": after}
             return window(lambda size: keyed_rows(unit.readable(sql.NAMES, {**asked, "most": size}), ["name"]), limit)
 
         found = self._reading(read)
         items, damaged = split_damaged(found.rows)
         token = None if found.last is None else pages.encode_token(_NAMES, found.last)
-        return Page(items=tuple(row["name"] for row in items), next_page_token=token, damaged=damaged)
+        return Page(items=tuple(name for (name,) in items), next_page_token=token, damaged=damaged)
 
     def repos(self, *, limit: int = 500, page_token: str | None = None) -> Page[RepoRuns]:
         """Return a page of repositories that have runs, by owner and name; repositories without owner come first.
@@ -243,13 +227,13 @@ class Lookups(Repository):
         """
         values = {**repos.owned(owner, repo)["owned_repo"], "since": aware_utc("since", since)}
         found, _ = self._reading(lambda unit: unit.sound(sql.ACTIVITY, values))
-        return tuple(map(RunActivity.of, found))
+        return tuple(found)
 
     def _ended(self, run_ids: Collection[str]) -> dict[str, bool]:
         """Return by run id True for each of these runs that has ended, else False. Leaves out unknown runs."""
         wanted = as_list([{"run_id": run_id} for run_id in run_ids])
         found = self._reading(lambda unit: unit.rows(sql.STATUSES, {"runs": wanted}))
-        return {row["id"]: row["status"] in TERMINAL for row in found}
+        return {run_id: status in TERMINAL for run_id, status in found}
 
     def get_task(self, run_id: str, node: NodeRef) -> TaskStory:
         """Return the history of a node in one iteration: its attempts, and the questions that it waited for.
@@ -271,7 +255,7 @@ class Lookups(Repository):
         if not sought:
             return {}
         found, _ = self._reading(lambda unit: unit.sound(*sql.ENDS.of(sought)))
-        errors = {row["run_id"]: first_line(row["detail"]) for row in found}
+        errors = {run_id: first_line(detail) for run_id, detail in found}
         return {run_id: error for run_id, error in errors.items() if error}
 
     def search_errors(
@@ -282,18 +266,17 @@ class Lookups(Repository):
         The text has no wildcards; ASCII letters match upper and lower case. Reads all executions from ``since`` on.
         """
         given = statements.search(text, since)
-        return self._page_as(sql.SEARCH, ExecutionSummary.of, given, limit, page_token)
+        return self._page(sql.SEARCH, given, limit, page_token)
 
 
-def _folded(rows: Sequence[RepoRow]) -> dict[tuple[str, str], RepoRuns]:
-    """Return repositories by owner and name, adding up the rows that store the same repository in two ways."""
+def _folded(rows: Sequence[StoredRepo]) -> dict[tuple[str, str], RepoRuns]:
+    """Return the repositories by owner and name, with both ways to store them added up."""
     found: dict[tuple[str, str], RepoRuns] = {}
-    for row in rows:
-        owner, repo = repos.split_legacy(row["owner"], row["repo"])
+    for stored_owner, stored_repo, count, last in rows:
+        owner, repo = repos.split_legacy(stored_owner, stored_repo)
         key = (owner or "", repo or "")
         other = found.get(key)
-        runs, last = row["runs"], row["last_run_at"]
-        if other is not None:
-            runs, last = runs + other.runs, max(last, other.last_run_at)
-        found[key] = RepoRuns(owner=owner, repo=repo or "", runs=runs, last_run_at=last)
+        runs = count if other is None else count + other.runs
+        last_run_at = last if other is None else max(last, other.last_run_at)
+        found[key] = RepoRuns(owner=owner, repo=repo or "", runs=runs, last_run_at=last_run_at)
     return found

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Self, TypedDict
+from typing import Any, Self
 
 from lastlight_state.db.rows.records import Record
 from lastlight_state.workflows.executions.records import ExecutionSummary
 from lastlight_state.workflows.records import Node
 from lastlight_state.workflows.repos import split_legacy
-from lastlight_state.workflows.rows import RunTransitionRow
 
 
 class Count(Record):
@@ -17,23 +16,6 @@ class Count(Record):
 
     value: int
     exact: bool
-
-
-class AncestorRow(TypedDict):
-    """The columns of a `RunAncestor`."""
-
-    depth: int
-    id: str
-    workflow_name: str
-    status: str
-    trigger_id: str
-    owner: str | None
-    repo: str | None
-    current_phase: str
-    started_at: datetime
-    finished_at: datetime | None
-    restart_count: int
-    parent_run_id: str | None
 
 
 class RunAncestor(Record):
@@ -53,7 +35,7 @@ class RunAncestor(Record):
     parent_run_id: str | None
 
     @classmethod
-    def of(cls, values: AncestorRow) -> Self:
+    def of(cls, values: Any) -> Self:
         values["owner"], values["repo"] = split_legacy(values["owner"], values["repo"])
         return super().of(values)
 
@@ -72,10 +54,6 @@ class RunTransition(Record):
     claim_epoch: int | None
     at: datetime
 
-    @classmethod
-    def of(cls, values: RunTransitionRow) -> Self:
-        return super().of(values)
-
 
 class RepoRuns(Record):
     """A repository: the number of its runs, and the start of the last one. ``owner`` is None if it is unknown."""
@@ -91,36 +69,12 @@ class RepoRuns(Record):
         return self.repo if self.owner is None else f"{self.owner}/{self.repo}"
 
 
-class ActivityRow(TypedDict):
-    """The columns of a `RunActivity`."""
-
-    workflow_name: str
-    status: str
-    runs: int
-
-
 class RunActivity(Record):
     """The number of runs of one workflow with one status."""
 
     workflow_name: str
     status: str
     runs: int
-
-    @classmethod
-    def of(cls, values: ActivityRow) -> Self:
-        return super().of(values)
-
-
-class WaitRow(TypedDict):
-    """The columns of a `TaskWait`."""
-
-    kind: str
-    id: str
-    status: str
-    asked_at: datetime
-    expires_at: datetime | None
-    answered_at: datetime | None
-    answered_by: str | None
 
 
 class TaskWait(Record):
@@ -136,10 +90,6 @@ class TaskWait(Record):
     expires_at: datetime | None
     answered_at: datetime | None
     answered_by: str | None
-
-    @classmethod
-    def of(cls, values: WaitRow) -> Self:
-        return super().of(values)
 
 
 class TaskStory(Record):

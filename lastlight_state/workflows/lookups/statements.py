@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
 
@@ -21,7 +21,9 @@ from lastlight_state.db.rows.statements import (
     Row,
     Statement,
     bind,
+    columns_of,
     constant,
+    every_column_of,
     number,
     padded,
     prepared,
@@ -33,11 +35,10 @@ from lastlight_state.db.schema.indexes import AmongFew, through
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import checks as shared, repos
 from lastlight_state.workflows.arguments import RunFilter
-from lastlight_state.workflows.executions.records import ExecutionSummaryRow
+from lastlight_state.workflows.executions.records import ExecutionSummary
 from lastlight_state.workflows.executions.statements import SUMMARY
-from lastlight_state.workflows.lookups.records import ActivityRow, AncestorRow, RunAncestor
-from lastlight_state.workflows.records import RunSummaryRow
-from lastlight_state.workflows.rows import RunTransitionRow
+from lastlight_state.workflows.lookups.records import RunActivity, RunAncestor, RunTransition
+from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY as RUN_SUMMARY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS, TRANSITIONS
 
@@ -116,33 +117,8 @@ def search(text: str, since: datetime) -> Row:
     return {"since": aware_utc("since", since), "text": {"pattern": f"%{text.translate(_LOWER)}%"}}
 
 
-class CountRow(TypedDict):
-    """The number of runs."""
-
-    runs: int
-
-
-class StatusRow(TypedDict):
-    """The status of a run."""
-
-    id: str
-    status: str
-
-
-class NameRow(TypedDict):
-    """The name of a workflow."""
-
-    name: str
-
-
-class RepoRow(TypedDict):
-    """A repository as runs have it: how many they are, and when the last one started."""
-
-    owner: str | None
-    repo: str | None
-    runs: int
-    last_run_at: datetime
-
+#: A repository as runs have it: its owner and name, how many runs, and when the last one started.
+StoredRepo: TypeAlias = tuple[str | None, str | None, int, datetime]
 
 _c = RUNS.c
 _newest = (_c.started_at.desc(), _c.id.desc())
@@ -167,19 +143,19 @@ def _beside(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
 
 
 @shaped
-def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement[RunSummaryRow]:
-    """Return the statement for the first run of a trigger in this order."""
+def for_trigger(shape: FilterShape, order: Literal["newest", "oldest"]) -> Statement[RunSummary]:
+    """Return the first run of a trigger in this order."""
     plain, beside = (
         runs(shape, *RUN_SUMMARY).order_by(*_FIRST[order]).limit(number(1)) for runs in (_of_trigger, _beside)
     )
-    return Statement(plain, beside, row=RunSummaryRow)
+    return Statement(plain, beside, row=RunSummary)
 
 
 @shaped
-def latest_by_workflow(shape: FilterShape) -> Statement[RunSummaryRow]:
-    """Return the statement for the newest run of a trigger in each workflow."""
+def latest_by_workflow(shape: FilterShape) -> Statement[RunSummary]:
+    """Return the newest run of a trigger in each of its workflows."""
     plain, beside = (_newest_of_each(runs, shape) for runs in (_of_trigger, _beside))
-    return Statement(plain, beside, row=RunSummaryRow)
+    return Statement(plain, beside, row=RunSummary)
 
 
 def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> sa.Select[Any]:
@@ -189,11 +165,11 @@ def _newest_of_each(runs: Callable[..., sa.Select[Any]], shape: FilterShape) -> 
 
 
 @shaped
-def counting(shape: FilterShape) -> Statement[CountRow]:
-    """Return the statement that counts runs up to ``:most``."""
+def counting(shape: FilterShape) -> Statement:
+    """Return how many runs there are, up to ``:most``."""
     counted = sa.select(number(1).label("one")).select_from(RUNS).where(*conditions(shape))
     found = counted.limit(bind("most", _c.restart_count)).subquery()
-    return prepared(sa.select(sa.func.count().label("runs")).select_from(found), CountRow)
+    return prepared(sa.select(sa.func.count().label("runs")).select_from(found))
 
 
 CHILDREN = Listing(
@@ -203,7 +179,7 @@ CHILDREN = Listing(
     filters={"run_id": _c.parent_run_id == bind("run_id", _c.parent_run_id)},
     through="ix_workflow_runs_parent",
     covering=replace(COVERED, found_by={"run_id": NarrowIndex("ix_workflow_runs_parent", ("parent_run_id",))}),
-    row=RunSummaryRow,
+    row=RunSummary,
 )
 
 _PARENT = RUNS.alias("parent")
@@ -219,20 +195,20 @@ _chain = _self.union_all(
 )
 #: A run and its ancestors. A cycle repeats up to ``:most`` rows; the reader stops at a repeated id.
 ANCESTORS = prepared(
-    sa.select(*(_c[name] for name in RunAncestor.model_fields if name != "depth"), _chain.c.depth)
+    sa.select(*columns_of(RunAncestor, RUNS), _chain.c.depth)
     .join_from(_chain, RUNS, _c.id == _chain.c.id)
     .order_by(_chain.c.depth),
-    AncestorRow,
+    RunAncestor,
 )
 
 TRANSITION_ORDERS = {
     order: Listing(
         f"transitions_{order}",
-        tuple(TRANSITIONS.c),
+        every_column_of(RunTransition, TRANSITIONS),
         order=(TRANSITIONS.c.seq,),
         filters={"run_id": TRANSITIONS.c.run_id == bind("run_id", TRANSITIONS.c.run_id)},
         descending=order == "newest",
-        row=RunTransitionRow,
+        row=RunTransition,
     )
     for order in ORDERS
 }
@@ -244,19 +220,19 @@ def _smallest_after(name: Any) -> sa.Select[Any]:
 
 _first = _smallest_after(bind("after", _c.workflow_name)).cte(recursive=True)
 _names = _first.union_all(sa.select(_smallest_after(_first.c.name).scalar_subquery()).where(_first.c.name.is_not(None)))
-#: The names of workflows. Steps from one name to the next in their index, however many runs each has.
-NAMES = prepared(
+#: Steps from name to name by their index, however many runs each has.
+NAMES: Statement[tuple[str]] = prepared(
     sa.select(_names.c.name).where(_names.c.name.is_not(None)).limit(sa.bindparam("most", type_=sa.Integer)),
-    NameRow,
+    tuple,
 )
 
-#: The repositories of all runs. Reads an index of all runs once, because it counts them.
-REPOS = prepared(
+#: Reads an index of all runs once, because it counts them.
+REPOS: Statement[StoredRepo] = prepared(
     through(sa.select(_c.owner, _c.repo), RUNS, "ix_workflow_runs_repo")
     .add_columns(sa.func.count().label("runs"), sa.func.max(_c.started_at).label("last_run_at"))
     .where(_c.repo.is_not(None))
     .group_by(_c.owner, _c.repo),
-    RepoRow,
+    tuple,
 )
 
 _since = _c.started_at >= bind("since", _c.started_at)
@@ -276,7 +252,7 @@ ACTIVITY = prepared(
     sa.select(_active.c.workflow_name, _active.c.status, sa.func.count().label("runs"))
     .group_by(_active.c.workflow_name, _active.c.status)
     .order_by(_active.c.workflow_name, _active.c.status),
-    ActivityRow,
+    RunActivity,
 )
 
 _e = EXECUTIONS.c
@@ -294,22 +270,15 @@ SEARCH = Listing(
         ),
     },
     through="ix_executions_usage",
-    row=ExecutionSummaryRow,
+    row=ExecutionSummary,
 )
 
 _wanted = listed("runs")
 #: The statuses of runs by their ids.
-STATUSES = prepared(
+STATUSES: Statement[tuple[str, str]] = prepared(
     sa.select(RUNS.c.id, RUNS.c.status).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id")))),
-    StatusRow,
+    tuple,
 )
-
-
-class EndedRow(TypedDict):
-    """A run that has failed or was cancelled, and why."""
-
-    run_id: str
-    detail: str | None
 
 
 def _ends(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
@@ -328,6 +297,6 @@ def _ends(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     )
 
 
-#: The reasons why runs failed or were cancelled: the detail of the last change of their status. That row is narrow,
-#: while the error of a run is slow to read behind the run's large values.
-ENDS = Family("run", _ends, EndedRow)
+#: Why runs have failed or were cancelled: the detail of the last change of their status, which is a narrow row, while
+#: the error of a run stands behind its large values.
+ENDS: Family[tuple[str, str | None]] = Family("run", _ends, tuple)

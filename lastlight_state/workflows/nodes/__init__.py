@@ -179,7 +179,7 @@ class Nodes(Repository):
         values = puts(run_id, nodes, self._now(), claim)
 
         def attempt(unit: Unit) -> dict[NodeRef, Node] | None:
-            return {node.ref: node for node in unit.all(Node.of, sql.PUT, values)} or None
+            return {node.ref: node for node in unit.rows(sql.PUT, values)} or None
 
         if not nodes:
             self._writing(lambda unit: rows.permit(unit, run_id, claim))
@@ -197,12 +197,12 @@ class Nodes(Repository):
         values = update(run_id, node, state, expected, self._now(), claim)
 
         def refusal(unit: Unit) -> StateError:
-            found = unit.find(Node.of, sql.FIND, values)
+            found = unit.row(sql.FIND, values)
             if found is None:
                 return _not_found(values)
             return StaleVersion("run_node", _key(values), expected=expected, found=found.state)
 
-        return rows.decide(self._scope, run_id, claim, lambda unit: unit.find(Node.of, sql.UPDATE, values), refusal)
+        return rows.decide(self._scope, run_id, claim, lambda unit: unit.row(sql.UPDATE, values), refusal)
 
     def get(self, run_id: str, node: NodeRef) -> Node:
         """Return a node of a run. Raises `NotFound`."""
@@ -214,7 +214,7 @@ class Nodes(Repository):
     def find(self, run_id: str, node: NodeRef) -> Node | None:
         """Return a node of a run, or None if it has no row."""
         values = key(run_id, node)
-        return self._find_as(Node.of, sql.FIND, values)
+        return self._find(sql.FIND, values)
 
     def list(
         self,
@@ -232,20 +232,20 @@ class Nodes(Repository):
         given = list_filters(run_id, states, node_id)
         if states is not None and not states:
             return Page(items=())
-        return self._reading(rows.page_of(sql.LIST, Node.of, limit, page_token, **given))
+        return self._reading(rows.page_of(sql.LIST, limit, page_token, **given))
 
     def list_iterations(
         self, run_id: str, node_id: str, *, limit: int = 50, page_token: str | None = None
     ) -> Page[Node]:
         """Return a page of the iterations of one node, latest first. Raises `NotFound` for an unknown run."""
         given = {"run_id": run_id, "node_id": valid.identifier("node_id", node_id, _MOST.node_id)}
-        return self._reading(rows.page_of(sql.ITERATIONS, Node.of, limit, page_token, **given))
+        return self._reading(rows.page_of(sql.ITERATIONS, limit, page_token, **given))
 
     def counts(self, run_id: str) -> dict[str, int]:
         """Return by state the number of a run's nodes, counting each iteration. Raises `NotFound`."""
 
         def work(unit: Unit) -> dict[str, int]:
-            found = {row["state"]: int(row["nodes"]) for row in unit.rows(sql.COUNTS, {"run_id": run_id})}
+            found = dict(unit.rows(sql.COUNTS, {"run_id": run_id}))
             if not found:
                 rows.expect_one(unit, run_id)
             return found
@@ -256,7 +256,7 @@ class Nodes(Repository):
         """Return a page of the waiting nodes of live runs due at ``now``, inclusive, longest overdue first."""
         at = self._now() if now is None else aware_utc("now", now)
         given = {"states": [*words.WAITING_NODE]}
-        return self._page_as(sql.DUE, Node.of, given, limit, page_token, also={"now": at})
+        return self._page(sql.DUE, given, limit, page_token, also={"now": at})
 
     def list_waiting(
         self, signal: str, *, correlation_id: str | None = None, limit: int = 50, page_token: str | None = None
@@ -266,7 +266,7 @@ class Nodes(Repository):
             "signal": valid.identifier("signal", signal, _MOST.waiting_for),
             "correlation_id": valid.optional("correlation_id", correlation_id, _MOST.correlation_id),
         }
-        return self._page_as(sql.WAITING, Node.of, given, limit, page_token)
+        return self._page(sql.WAITING, given, limit, page_token)
 
 
 def _not_found(values: NodeKey) -> StateError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -10,22 +10,14 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.expressions import time_from_iso
 from lastlight_state.backends.sql.json import elements_of, member_of
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import AnyOf, among, bind, constant, prepared
+from lastlight_state.db.rows.statements import AnyOf, Statement, among, bind, constant, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import Leading
 from lastlight_state.workflows.kernel.executions import AT, KEY, NODE_COLUMNS, NODE_HERE, TOUCHED, WAIT, param, waits
 from lastlight_state.workflows.kernel.rows import PERMITTED, PERMITTED_RUN, through_live_index
-from lastlight_state.workflows.rows import RunNodeRow
+from lastlight_state.workflows.records import Node
 from lastlight_state.workflows.tables import NODES, RUNS
 from lastlight_state.workflows.words import LIVE, NODE_STATES
-
-
-class StateCountRow(TypedDict):
-    """The number of a run's nodes with a state."""
-
-    state: str
-    nodes: int
-
 
 _c = NODES.c
 
@@ -69,7 +61,7 @@ def _kept(new: Any, field: str) -> sa.ColumnElement[bool]:
 
 
 #: Inserts or changes nodes of a live run.
-PUT = prepared(_put(), RunNodeRow)
+PUT = prepared(_put(), Node)
 
 UPDATE = prepared(
     sa.update(NODES)
@@ -81,13 +73,13 @@ UPDATE = prepared(
     )
     .values(state=param("state"), **{name: sa.case((waits(param("state")), _c[name])) for name in WAIT}, **TOUCHED)
     .returning(*NODE_COLUMNS),
-    RunNodeRow,
+    Node,
 )
 
-FIND = prepared(sa.select(*NODE_COLUMNS).where(*NODE_HERE), RunNodeRow)
-COUNTS = prepared(
-    sa.select(_c.state, sa.func.count().label("nodes")).where(_c.run_id == param("run_id")).group_by(_c.state),
-    StateCountRow,
+FIND = prepared(sa.select(*NODE_COLUMNS).where(*NODE_HERE), Node)
+#: The number of a run's nodes with each state.
+COUNTS: Statement[tuple[str, int]] = prepared(
+    sa.select(_c.state, sa.func.count().label("nodes")).where(_c.run_id == param("run_id")).group_by(_c.state), tuple
 )
 
 #: The filter by one or more states.
@@ -98,10 +90,8 @@ _filters = {
     "node_id": _c.node_id == param("node_id"),
     "states": ANY_STATE.condition,
 }
-LIST = Listing(
-    "nodes", NODE_COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters, row=RunNodeRow
-)
-ITERATIONS = Listing("iterations", NODE_COLUMNS, order=(_c.iteration,), filters=_filters, row=RunNodeRow)
+LIST = Listing("nodes", NODE_COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters, row=Node)
+ITERATIONS = Listing("iterations", NODE_COLUMNS, order=(_c.iteration,), filters=_filters, row=Node)
 
 _of_live_run = sa.exists(through_live_index(sa.select(RUNS.c.id))).where(
     RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE)
@@ -116,7 +106,7 @@ DUE = Listing(
     spread={"states": _c.state},
     worded=("states",),
     through="ix_run_nodes_wake",
-    row=RunNodeRow,
+    row=Node,
 )
 WAITING = Listing(
     "nodes_waiting",
@@ -129,5 +119,5 @@ WAITING = Listing(
         "correlation_id": _c.correlation_id == param("correlation_id"),
     },
     through="ix_run_nodes_waiting",
-    row=RunNodeRow,
+    row=Node,
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.records import Record, with_values
 
 
 class AskedQuestion(Record):
@@ -29,38 +29,27 @@ class AskedQuestion(Record):
     closed_reason: str | None
 
 
-class PendingRow(TypedDict):
+class ExpiringQuestion(Protocol):
     """What decides whether a question has expired."""
 
-    status: str
-    expires_at: datetime | None
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def expires_at(self) -> datetime | None: ...
 
 
-class AskedRow(PendingRow):
-    """The columns of an `AskedQuestion`."""
-
-    id: str
-    run_id: str
-    kind: str
-    node_id: str | None
-    iteration: int
-    blocks_run: bool
-    asked_at: datetime
-    answered_at: datetime | None
-    answered_by: str | None
-    closed_reason: str | None
+AskedT = TypeVar("AskedT", bound=ExpiringQuestion)
 
 
-AskedT = TypeVar("AskedT", bound=PendingRow)
-
-
-def as_of(values: AskedT, now: datetime) -> AskedT:
-    """Return the values of a question as they read at ``now``: an overdue question reads as expired."""
-    expires_at = values["expires_at"]
-    if values["status"] != "pending" or expires_at is None or expires_at > now:
-        return values
-    read: Any = {**values, "status": "expired"}
-    if "closed_reason" in read:
-        read["closed_reason"] = "gate.expired"
-    expired: AskedT = read
+def as_of(question: AskedT, now: datetime) -> AskedT:
+    """Return a question as it reads at this time: an overdue one has expired."""
+    expires_at = question.expires_at
+    if question.status != "pending" or expires_at is None or expires_at > now:
+        return question
+    reads = {"status": "expired"}
+    if hasattr(question, "closed_reason"):
+        reads["closed_reason"] = "gate.expired"
+    record: Any = question
+    expired: AskedT = with_values(record, **reads)
     return expired

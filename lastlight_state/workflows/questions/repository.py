@@ -13,10 +13,10 @@ from lastlight_state.backends import waiting
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.lists.pages import map_page
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page, Record
-from lastlight_state.db.rows.statements import RowT
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, BackendBusy, Conflict, InvalidValue
@@ -29,8 +29,8 @@ from lastlight_state.workflows.kernel.questions import blocking
 from lastlight_state.workflows.kernel.rows import LockedRun
 from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.questions.inbox import Inbox
-from lastlight_state.workflows.questions.records import AskedQuestion, AskedT, as_of
-from lastlight_state.workflows.questions.rows import ExpiredRow, Q, QuestionRows
+from lastlight_state.workflows.questions.records import AskedQuestion, as_of
+from lastlight_state.workflows.questions.rows import ExpiredQuestion, Q, QuestionRows
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
@@ -70,7 +70,7 @@ def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
         return stored
     question = _insert(unit, row, opening, ("running", "paused"), claim)
     transitions.move(
-        unit, transitions.QUESTION, row, row["status"], reason=words.QUESTION_ASKED, at=opening.at, source="engine",
+        unit, transitions.QUESTION, row, row.status, reason=words.QUESTION_ASKED, at=opening.at, source="engine",
         detail=opening.questions.told(question, "asked"), presented_epoch=claim.epoch if claim else None,
     )  # fmt: skip
     return question
@@ -111,9 +111,9 @@ def go_on(unit: Unit, row: LockedRun, said: TransitionParameters, *, reason: str
 
     Any other run keeps its status, and a note with ``reason`` is recorded.
     """
-    waits = row["status"] == "paused" and row["pause_reason"] in (None, "gate")
-    if not waits or blocking(unit, row["id"]):
-        return transitions.move(unit, transitions.QUESTION, row, row["status"], reason=reason, **said)
+    waits = row.status == "paused" and row.pause_reason in (None, "gate")
+    if not waits or blocking(unit, row.id):
+        return transitions.move(unit, transitions.QUESTION, row, row.status, reason=reason, **said)
     return transitions.move(unit, transitions.RESUME, row, "running", reason="run.resumed.gate", **said)
 
 
@@ -154,20 +154,20 @@ def expire(
     """Expire the overdue questions among ``ids`` of a run; the run fails or goes on. Returns the expired ids."""
     row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
-    if expired and row["status"] in words.LIVE:
+    if expired and row.status in words.LIVE:
         told = _cut("; ".join(questions.told(question, "expired") for question in expired), _TRANSITION.detail)
         _after(unit, listeners, row, expired, {"at": now, "source": "system", "actor": None, "detail": told})
-    return [question["id"] for question in expired]
+    return [question.id for question in expired]
 
 
 def _after(
-    unit: Unit, listeners: Listeners, row: LockedRun, expired: list[ExpiredRow], said: TransitionParameters
+    unit: Unit, listeners: Listeners, row: LockedRun, expired: list[ExpiredQuestion], said: TransitionParameters
 ) -> None:
-    failing = next((question for question in expired if question["policy"] == "fail"), None)
+    failing = next((question for question in expired if question.policy == "fail"), None)
     if failing is None:
         go_on(unit, row, said, reason=words.QUESTION_EXPIRED)
         return
-    error = f"Expired: {failing['title']} was not answered by {iso_text(failing['expires_at'])}"
+    error = f"Expired: {failing.title} was not answered by {iso_text(failing.expires_at)}"
     fail(unit, listeners, row, error, reason="gate.expired", said=said)
 
 
@@ -204,15 +204,13 @@ class QuestionRepository(Repository, Generic[Q]):
         return self._seen(self._reading(lambda unit: self._questions.get(unit, question_id)))
 
     def _seen(self, question: Q) -> Q:
-        """Return the question as it reads now: an overdue question reads as expired."""
-        values: Any = vars(question)
-        read = as_of(values, self._now())
-        return question if read is values else type(question).of(read)
+        """Return the question as it reads now: an overdue one has expired."""
+        return as_of(question, self._now())
 
-    def _as_of(self, read: Callable[[AskedT], A]) -> Callable[[AskedT], A]:
-        """Return a function that makes a record of a row; an overdue question reads as expired."""
+    def _as_of_now(self) -> Callable[[A], A]:
+        """Return the function that returns a question as it reads now."""
         now = self._now()
-        return lambda row: read(as_of(row, now))
+        return lambda question: as_of(question, now)
 
     def _cancel(self, question_id: str, by: str, reason: str) -> Q:
         now, said = self._now(), shared.operator(by, reason)
@@ -245,16 +243,14 @@ class QuestionRepository(Repository, Generic[Q]):
     def _expire(self, run_id: str, ids: Sequence[str], now: datetime) -> list[str]:
         return self._writing(lambda unit: expire(unit, self._listeners, self._questions, run_id, ids, now))
 
-    def _page_of_run(
-        self, listing: Listing[AskedT], read: Callable[[AskedT], A], run_id: str, limit: int, page_token: str | None
-    ) -> Page[A]:
+    def _page_of_run(self, listing: Listing[A], run_id: str, limit: int, page_token: str | None) -> Page[A]:
         """Return a page of a run's questions. Raises `NotFound` for an unknown run."""
-        return self._reading(rows.page_of(listing, self._as_of(read), limit, page_token, run_id=run_id))
+        read = rows.page_of(listing, limit, page_token, run_id=run_id)
+        return map_page(self._reading(read), self._as_of_now())
 
     def _page_of_inbox(
         self,
-        inbox: Inbox[RowT],
-        read: Callable[[RowT], R],
+        inbox: Inbox[R],
         given: Mapping[str, Any],
         order: str,
         limit: int,
@@ -272,7 +268,7 @@ class QuestionRepository(Repository, Generic[Q]):
             if self._scope.may_write:
                 with suppress(BackendBusy), waiting.NoPatience():
                     self._expire_due(self._now(), valid.PAGE_LIMIT, None)
-            return self._page_as(listing, read, given, limit, page_token, also={"now": self._now()})
+            return self._page(listing, given, limit, page_token, also={"now": self._now()})
 
         return self._scope.together(page)
 

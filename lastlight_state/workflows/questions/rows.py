@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.db import valid
 from lastlight_state.db.lists.filters import Filtered
-from lastlight_state.db.rows.statements import Family, RowT, Statement, bind, constant, prepared
+from lastlight_state.db.rows.statements import Family, bind, constant, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import through, unindexed
 from lastlight_state.db.units.unit import Unit
@@ -26,20 +26,13 @@ from lastlight_state.workflows.kernel import executions
 from lastlight_state.workflows.kernel.questions import pending as is_pending
 from lastlight_state.workflows.kernel.rows import LockedRun, locking
 from lastlight_state.workflows.questions.records import AskedQuestion
-from lastlight_state.workflows.tables import RECORD_NAMES, RUNS, shown
+from lastlight_state.workflows.tables import RECORD_NAMES, RUNS, every_column_for
 from lastlight_state.workflows.words import NodeState
 
 Q = TypeVar("Q", bound=AskedQuestion)
 
 
-class DueRow(TypedDict):
-    """A question that is overdue, and its run."""
-
-    id: str
-    run_id: str
-
-
-class ExpiredRow(TypedDict):
+class ExpiredQuestion(NamedTuple):
     """A question that has expired: its node, its name, and what its expiry does to the run."""
 
     id: str
@@ -80,26 +73,25 @@ class Shape:
 
 
 class QuestionRows(Generic[Q]):
-    """The rows of one kind of question, of which ``read`` makes records."""
+    """The rows of one kind of question, which are records of this type."""
 
-    def __init__(self, read: Callable[[RowT], Q], row: type[RowT], shape: Shape) -> None:
-        table, every = shape.table, shown(shape.table.c)
+    def __init__(self, row: type[Q], shape: Shape) -> None:
+        table, every = shape.table, every_column_for(row, shape.table)
         this_one = table.c.id == sa.bindparam("question_id")
         is_due = table.c.expires_at <= bind("at", table.c.expires_at)
         pending = table.c.status == constant("pending")
         self.name = shape.name
         self.argument = shape.argument
-        self._read: Callable[[Any], Q] = read
         self._shape = shape
-        self._get: Statement[Any] = prepared(sa.select(*every).where(this_one), row)
+        self._get = prepared(sa.select(*every).where(this_one), row)
         self._lock = locking(LockedRun, run=sa.select(shape.run_id).where(this_one).scalar_subquery())
-        self._insert: Statement[Any] = prepared(
+        self._insert = prepared(
             sa.insert(table)
             .values(status="pending", **{name: bind(name, table.c[name]) for name in shape.given})
             .returning(*every),
             row,
         )
-        self._close: Statement[Any] = prepared(
+        self._close = prepared(
             sa.update(table)
             .where(this_one, pending)
             .values(status=sa.bindparam("status"), **{name: bind(by, table.c[name]) for by, name in shape.end.items()})
@@ -107,7 +99,7 @@ class QuestionRows(Generic[Q]):
             row,
         )
         #: Its filter is ``workflow_name``, of the question's run.
-        self.due_statements = Filtered(
+        self.due_statements: Filtered[tuple[str, str]] = Filtered(
             lambda named: (
                 through(sa.select(table.c.id, shape.run_id.label("run_id")), table, shape.due_index)
                 .where(pending, is_due)
@@ -116,14 +108,14 @@ class QuestionRows(Generic[Q]):
                 .limit(sa.bindparam("limit", type_=sa.Integer))
             ),
             None,
-            DueRow,
+            tuple,
             workflow_name=RUNS.c.workflow_name.in_,
         )
-        self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due), ExpiredRow)
+        self.expire_statement = Family("question", lambda ids: self._expiring(ids, is_due), ExpiredQuestion)
 
     def find(self, unit: Unit, question_id: str) -> Q | None:
         """Return the whole question, or None."""
-        return unit.find(self._read, self._get, {"question_id": question_id})
+        return unit.row(self._get, {"question_id": question_id})
 
     def get(self, unit: Unit, question_id: str) -> Q:
         """Return the whole question. Raises `NotFound`."""
@@ -154,15 +146,14 @@ class QuestionRows(Generic[Q]):
 
     def insert(self, unit: Unit, values: Mapping[str, Any], at: datetime) -> Q:
         """Store a new question. Its node, if it has one, waits for the answer."""
-        [question] = unit.all(self._read, self._insert, values)
+        [question] = unit.rows(self._insert, values)
         self.hold_node(unit, question, at)
         return question
 
-    def told(self, question: Q | ExpiredRow, happened: str) -> str:
+    def told(self, question: Q | ExpiredQuestion, happened: str) -> str:
         """Return what happened to a question, for the transition of its run."""
-        values: Mapping[str, Any] = question if isinstance(question, Mapping) else vars(question)
-        title = self._shape.title.name
-        return f"{self._shape.name} {values.get('title', values.get(title))}: {happened}"
+        title = "title" if isinstance(question, ExpiredQuestion) else self._shape.title.name
+        return f"{self._shape.name} {getattr(question, title)}: {happened}"
 
     def hold_node(self, unit: Unit, question: Q, at: datetime) -> None:
         """Set the node of a question, if it has one, to its waiting state."""
@@ -183,7 +174,7 @@ class QuestionRows(Generic[Q]):
     def close(self, unit: Unit, question: Q, status: str, *, at: datetime, **facts: Any) -> Q:
         """End a pending question of a locked run. ``facts`` are parameters of ``Shape.end``."""
         values = {**dict.fromkeys(self._shape.end), "at": at, **facts}
-        found = unit.find(self._read, self._close, {"question_id": question.id, "status": status, **values})
+        found = unit.row(self._close, {"question_id": question.id, "status": status, **values})
         if found is None:
             raise LostRace(f"{self._shape.name} {question.id!r} is no longer pending", expected="pending")
         if question.node_id is not None:
@@ -210,19 +201,19 @@ class QuestionRows(Generic[Q]):
         found: dict[str, list[str]] = {}
         statement, given = self.due_statements.of({"workflow_name": names})
         rows, in_all = unit.sound(statement, {**given, "at": now, "limit": limit})
-        for row in rows:
-            found.setdefault(row["run_id"], []).append(row["id"])
+        for question_id, run_id in rows:
+            found.setdefault(run_id, []).append(question_id)
         return found, in_all
 
-    def expire(self, unit: Unit, run_id: str, ids: Sequence[str], now: datetime) -> list[ExpiredRow]:
+    def expire(self, unit: Unit, run_id: str, ids: Sequence[str], now: datetime) -> list[ExpiredQuestion]:
         """Expire the overdue among these questions of a locked run. Returns their rows, the longest overdue first."""
         statement, values = self.expire_statement.of(ids)
         expired = unit.rows(statement, {**values, "run_id": run_id, "at": now})
         for row in expired:
-            if row["node_id"] is not None:
-                refused = row["policy"] == "fail" or "expired" in self._shape.refusals
-                self._wake_node(unit, run_id, row["node_id"], row["iteration"], refused, now)
-        return sorted(expired, key=lambda row: (row["expires_at"], row["id"]))
+            if row.node_id is not None:
+                refused = row.policy == "fail" or "expired" in self._shape.refusals
+                self._wake_node(unit, run_id, row.node_id, row.iteration, refused, now)
+        return sorted(expired, key=lambda row: (row.expires_at, row.id))
 
     def _wake_node(self, unit: Unit, run_id: str, node_id: str, iteration: int, refused: bool, at: datetime) -> None:
         state: NodeState = "failed" if refused else "pending"

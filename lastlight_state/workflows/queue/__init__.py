@@ -26,7 +26,7 @@ from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.claims.takes import claim_of
 from lastlight_state.workflows.kernel import overdue, overdue as kernel_overdue, rows, transitions
 from lastlight_state.workflows.kernel.overdue import Overdue
-from lastlight_state.workflows.kernel.rows import StatusRow
+from lastlight_state.workflows.kernel.rows import StatusOfRun
 from lastlight_state.workflows.queue import statements, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
@@ -74,7 +74,7 @@ class Queue(Repository):
         now = self._now()
 
         def work(unit: Unit) -> WorkflowRun:
-            queued: StatusRow = {"id": run_id, "status": "queued"}
+            queued = StatusOfRun(run_id, "queued")
             return transitions.move(
                 unit, transitions.ADMIT, queued, "running", reason="run.admitted", at=now, source="supervisor",
                 lease_expires_at=now + GRACE,
@@ -83,9 +83,7 @@ class Queue(Repository):
         try:
             return self._chained(work)
         except LostRace:
-            found = self._one_as(
-                WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id
-            ).status
+            found = self._one(rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id).status
         raise LostRace(f"run {run_id!r} must be queued, it is {found}", expected="queued", found=found)
 
     def admit_next(
@@ -165,7 +163,7 @@ class Queue(Repository):
             row = rows.lock(unit, run_id)
             rows.check(row, claim)
             rows.expect(row, ("running", "queued"))
-            how = transitions.REQUEUE if row["status"] == "running" else transitions.QUEUE_AGAIN
+            how = transitions.REQUEUE if row.status == "running" else transitions.QUEUE_AGAIN
             return transitions.move(
                 unit, how, row, "queued", reason="run.requeued", at=now, source="engine", detail=detail,
                 presented_epoch=claim.epoch if claim else None, wake_at=wake_at,
@@ -221,13 +219,13 @@ def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: i
     """Return the first runs in line that were queued before ``cutoff``, of the workflows ``names`` or of all."""
     statement, given = sql.OVERDUE.of({"of": names})
     rows, in_all = unit.sound(statement, {**given, "cutoff": cutoff, "limit": limit})
-    return kernel_overdue.DueRuns([row["id"] for row in rows], in_all)
+    return kernel_overdue.DueRuns([run_id for (run_id,) in rows], in_all)
 
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:
     """Cancel a run if it is still queued, since before ``cutoff``. Returns true if it was cancelled."""
     row = rows.lock(unit, run_id, sql.LOCK)
-    if row["status"] != "queued" or row["queued_at"] is None or row["queued_at"] >= cutoff:
+    if row.status != "queued" or row.queued_at is None or row.queued_at >= cutoff:
         return False
     transitions.end(unit, listeners, row, "cancelled", reason="queue.expired", error=error, at=at, source="system")
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, ClassVar, NamedTuple
 
 import sqlalchemy as sa
 
@@ -20,10 +20,9 @@ from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.claims.checks import Holding
 from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.kernel import transitions
-from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRow, KeptRow
-from lastlight_state.workflows.kernel.questions import IdRow
+from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRun
 from lastlight_state.workflows.kernel.rows import LockedRun, locking, of_versions
-from lastlight_state.workflows.records import RunSummaryRow
+from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
 
@@ -39,10 +38,15 @@ _due = sa.or_(RUNS.c.wake_at.is_(None), RUNS.c.wake_at <= _at)
 _enabled = RUNS.c.workflow_name.not_in(sa.select(OVERRIDES.c.name).where(OVERRIDES.c.enabled == sa.false()))
 
 
-class QueuedRow(RunSummaryRow):
-    """A run in the line."""
+class RunInLine(RunSummary):
+    """The row of a run in the line. It becomes a `RunSummary`."""
 
-    queued_at: datetime
+    _consumed: ClassVar[frozenset[str]] = frozenset({"queued_at"})
+
+    @classmethod
+    def of(cls, values: Any) -> Any:
+        del values["queued_at"]
+        return RunSummary.of(values)
 
 
 class QueuedRun(LockedRun):
@@ -51,20 +55,18 @@ class QueuedRun(LockedRun):
     queued_at: datetime | None
 
 
-class NextRow(KeptRow):
+class NextRun(NamedTuple):
     """The first run that may be admitted: what an admission reads."""
 
+    id: str
+    claim_epoch: int
+    restart_count: int
+    cancel_requested_at: datetime | None
+    transition_seq: int
     workflow_name: str
 
 
-class RunningRow(TypedDict):
-    """The number of a workflow's running runs."""
-
-    workflow_name: str
-    running: int
-
-
-LIST = Listing(
+LIST: Listing[RunSummary] = Listing(
     "queue",
     (*SUMMARY, RUNS.c.queued_at),
     order=_line,
@@ -72,7 +74,7 @@ LIST = Listing(
     always=_in_line,
     through=_INDEX,
     covering=replace(COVERED, found_by={"": NarrowIndex(_INDEX, only=RUNS.c.status == constant("queued"))}),
-    row=QueuedRow,
+    row=RunInLine,
 )
 
 
@@ -114,7 +116,7 @@ def _next(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
 #: Locks the first runs that may be admitted, of the workflows ``of``, of none in ``full``, and of ``versions``. Rows
 #: locked by others are skipped: waiting for them while holding locks could be a deadlock.
 NEXT = Filtered(
-    _next, None, NextRow, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in, versions=of_versions
+    _next, None, NextRun, of=RUNS.c.workflow_name.in_, full=RUNS.c.workflow_name.not_in, versions=of_versions
 )
 
 
@@ -123,7 +125,7 @@ NEXT = Filtered(
 FIRST = Filtered(
     lambda conditions: _first(_NEEDED, _enabled, _due, *conditions),
     None,
-    NextRow,
+    NextRun,
     of=RUNS.c.workflow_name.in_,
     full=RUNS.c.workflow_name.not_in,
     versions=of_versions,
@@ -136,8 +138,8 @@ def _count_each(names: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return counted.where(RUNS.c.status == constant("running"), of_these).group_by(RUNS.c.workflow_name)
 
 
-#: Counts the running runs of each of these workflows. Workflows without a running run are absent.
-COUNT_EACH = Family("workflow_name", _count_each, RunningRow)
+#: How many runs of each of these workflows are running. Workflows without one are absent.
+COUNT_EACH: Family[tuple[str, int]] = Family("workflow_name", _count_each, tuple)
 
 
 _ADMITTED: Mapping[str, Any] = {
@@ -156,7 +158,7 @@ def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
 
 
 #: Admits locked runs and claims them for ``:claim_owner``.
-TAKE = Family("run", _take, ClaimedRow)
+TAKE = Family("run", _take, ClaimedRun)
 
 
 def _admit(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Executable:
@@ -172,18 +174,18 @@ def _admit(conditions: Sequence[sa.ColumnElement[bool]]) -> sa.Executable:
     return shown.add_cte(transitions.recording_takes(taken))
 
 
-#: Admits and claims the first runs in line, of the workflows ``of`` and of ``versions``, while fewer than ``:cap`` runs
-#: of these workflows are running.
-ADMIT = Filtered(_admit, None, ClaimedRow, of=RUNS.c.workflow_name.in_, versions=of_versions)
+#: Admits the first runs in line, of the workflows ``of`` and of ``versions``, while fewer than ``:cap`` of these
+#: workflows run, and claims them.
+ADMIT = Filtered(_admit, None, ClaimedRun, of=RUNS.c.workflow_name.in_, versions=of_versions)
 
 #: The first runs in line that were queued before ``:cutoff``, of the workflows ``of``.
-OVERDUE = Filtered(
+OVERDUE: Filtered[tuple[str]] = Filtered(
     lambda conditions: _first((RUNS.c.id,), RUNS.c.queued_at < bind("cutoff", RUNS.c.queued_at), *conditions),
     None,
-    IdRow,
+    tuple,
     of=RUNS.c.workflow_name.in_,
 )
-LOCK = locking(QueuedRun, RUNS.c.queued_at)
+LOCK = locking(QueuedRun)
 
 
 # Admission of the first runs in line, below the caps.
@@ -197,22 +199,22 @@ _LOCK = "admission"
 Given = Mapping[str, Sequence[str] | None]
 
 
-def admit_at_once(unit: Unit, cap: int, holder: Holding, limit: int, wanted: Given) -> list[ClaimedRow]:
-    """Admit runs as `admit_next` does, but without caps of single workflows, in one round trip to the server."""
+def admit_at_once(unit: Unit, cap: int, holder: Holding, limit: int, wanted: Given) -> list[ClaimedRun]:
+    """Do what `admit_next` does without caps of workflows, in one message to the server."""
     statement, given = ADMIT.of(wanted)
     return unit.locked_rows(_LOCK, statement, {**given, **holder, "cap": cap, "limit": limit})
 
 
 def admit_next(
     unit: Unit, cap: int, caps: Mapping[str, int], holder: Holding, limit: int, wanted: Given
-) -> list[ClaimedRow]:
-    """Admit and claim the first runs in line, below the caps. Returns their rows in the order of the line."""
+) -> list[ClaimedRun]:
+    """Admit and take the first runs in line while fewer than the caps are running. Returns their rows, in order."""
     unit.named_lock(_LOCK)
     room = min(limit, cap - _running(unit, cap, wanted.get("of")))
     if room <= 0:
         return []
     rooms = _rooms(unit, caps)
-    taken: list[ClaimedRow] = []
+    taken: list[ClaimedRun] = []
     size = room
     while True:
         full = [name for name, left in rooms.items() if left <= 0]
@@ -272,27 +274,27 @@ def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:
     if not caps:
         return {}
     statement, names = COUNT_EACH.of(list(caps))
-    running = {row["workflow_name"]: row["running"] for row in unit.rows(statement, names)}
+    running = dict(unit.rows(statement, names))
     return {name: cap - running.get(name, 0) for name, cap in caps.items()}
 
 
-def _fitting(found: Sequence[NextRow], rooms: dict[str, int]) -> list[str]:
-    """Return the ids of the rows whose workflow has room. Each row reduces the room of its workflow in ``rooms``."""
+def _fitting(found: Sequence[NextRun], rooms: dict[str, int]) -> list[str]:
+    """Return the ids of those rows for which their workflow has room, which they take up."""
     fitting = []
     for row in found:
-        left = rooms.get(row["workflow_name"])
+        left = rooms.get(row.workflow_name)
         if left is not None:
-            rooms[row["workflow_name"]] = left - 1
+            rooms[row.workflow_name] = left - 1
         if left is None or left > 0:
-            fitting.append(row["id"])
+            fitting.append(row.id)
     return fitting
 
 
-def _take_admitted(unit: Unit, holder: Holding, run_ids: Sequence[str]) -> list[ClaimedRow]:
-    """Admit and claim locked runs. Returns their rows in the order of ``run_ids``."""
+def _take_admitted(unit: Unit, holder: Holding, run_ids: Sequence[str]) -> list[ClaimedRun]:
+    """Admit and take locked runs. Returns their rows, in this order."""
     if not run_ids:
         return []
     take, ids = TAKE.of(run_ids)
-    taken = {row["id"]: row for row in unit.rows(take, {**holder, **ids})}
+    taken = {row.id: row for row in unit.rows(take, {**holder, **ids})}
     transitions.record_takes(unit, run_ids, holder["at"])
     return [taken[run_id] for run_id in run_ids]

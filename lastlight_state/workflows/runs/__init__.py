@@ -104,11 +104,11 @@ class Runs(Repository):
 
     def get(self, run_id: str) -> WorkflowRun:
         """Return the whole run. Raises `NotFound`, or `CorruptData` if its JSON cannot be read."""
-        return self._one_as(WorkflowRun.of_detail, rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
+        return self._one(rows.GET, {"run_id": run_id}, kind="workflow_run", key=run_id)
 
     def find(self, run_id: str) -> WorkflowRun | None:
-        """Return the whole run, or None for an unknown id. Raises `CorruptData` as `get`."""
-        return self._find_as(WorkflowRun.of_detail, rows.GET, {"run_id": valid.sought("run_id", run_id)})
+        """Return the whole run, or None. Raises `CorruptData` as `get`."""
+        return self._find(rows.GET, {"run_id": valid.sought("run_id", run_id)})
 
     def get_resume(self, run_id: str) -> ResumeView:
         """Return all that an engine needs to resume a run, read from one snapshot. Raises as `get`."""
@@ -206,7 +206,7 @@ class Runs(Repository):
 
         def work(unit: Unit) -> WorkflowRun:
             row = progress.lock(unit, step)
-            if row["status"] in words.TERMINAL:
+            if row.status in words.TERMINAL:
                 return _finished_already(unit, row, status, claim)
             rows.check(row, claim)
             rows.expect(row, ("running",) if status != "failed" else words.LIVE)
@@ -252,11 +252,11 @@ class Runs(Repository):
         def work(unit: Unit) -> WorkflowRun:
             row = rows.lock(unit, run_id, sql.LOCK_ENDED)
             rows.expect(row, ("failed", "cancelled"))
-            if row["restart_count"] >= row["max_restarts"]:
+            if row.restart_count >= row.max_restarts:
                 raise rows.restart_limit(row)
-            if unit.row(sql.IS_DISABLED, row):
-                raise statements.disabled(row["workflow_name"])
-            detail = f"{said['detail']}; ended with: {row['error']}" if row["error"] else said["detail"]
+            if unit.value(sql.IS_DISABLED, {"workflow_name": row.workflow_name}) is not None:
+                raise statements.disabled(row.workflow_name)
+            detail = f"{said['detail']}; ended with: {row.error}" if row.error else said["detail"]
             queued_at = now if into == "queued" else None
             return transitions.move(
                 unit, transitions.RESTART, row, into, at=now, source="operator", actor=said["actor"],
@@ -277,9 +277,9 @@ class Runs(Repository):
 
         def work(unit: Unit) -> WorkflowRun:
             row = rows.lock(unit, run_id)
-            detail = f"{row['max_restarts']} to {max_restarts}: {said['detail']}"
+            detail = f"{row.max_restarts} to {max_restarts}: {said['detail']}"
             return transitions.move(
-                unit, transitions.ALLOW_RESTARTS, row, row["status"], at=now, source="operator", actor=said["actor"],
+                unit, transitions.ALLOW_RESTARTS, row, row.status, at=now, source="operator", actor=said["actor"],
                 reason="restarts.allowed", detail=detail, max_restarts=max_restarts,
             )  # fmt: skip
 
@@ -302,14 +302,14 @@ class Runs(Repository):
 
 
 def _finished_already(unit: Unit, row: LockedRun, status: str, claim: Claim | None) -> WorkflowRun:
-    """Return the stored run if this call repeats its end. Raises `ClaimLost` or `Conflict` for any other end."""
-    ended_by = unit.value(sql.ENDED_BY, {"run_id": row["id"], "status": row["status"]})
-    own = claim is None or valid.group("claim", claim, Claim).run_id == row["id"]
-    if own and row["status"] == status and ended_by == (claim.epoch if claim else None):
-        return rows.get(unit, row["id"])
+    """Return the stored run if this end is repeated. Any other end of an ended run is an error."""
+    ended_by = unit.value(sql.ENDED_BY, {"run_id": row.id, "status": row.status})
+    own = claim is None or valid.group("claim", claim, Claim).run_id == row.id
+    if own and row.status == status and ended_by == (claim.epoch if claim else None):
+        return rows.get(unit, row.id)
     if claim is not None:
         rows.check(row, claim)
-    raise rows.wrong_status(row["id"], row["status"], ("running",))
+    raise rows.wrong_status(row.id, row.status, ("running",))
 
 
 def _is_tree(scope: str) -> bool:

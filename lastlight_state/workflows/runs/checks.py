@@ -47,7 +47,7 @@ def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
     cancelled: dict[str, WorkflowRun] = {}
     for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
         row = rows.lock(unit, run_id)
-        if run_id == cancel.run_id or row["status"] in words.LIVE:
+        if run_id == cancel.run_id or row.status in words.LIVE:
             cancelled[run_id] = _one(unit, listeners, row, cancel)
     if cancel.run_id not in cancelled:
         raise valid.not_found("workflow_run", cancel.run_id)
@@ -63,19 +63,19 @@ def _tree(unit: Unit, root: str) -> Iterator[str]:
     """
     unit.named_lock("run_tree")
     seen: set[str] = set()
-    while found := [row["id"] for row in unit.rows(sql.TREE, {"run_id": root}) if row["id"] not in seen]:
+    while found := [run_id for run_id in unit.values(sql.TREE, {"run_id": root}) if run_id not in seen]:
         yield from found
         seen.update(found)
 
 
 def _one(unit: Unit, listeners: Listeners, row: LockedRun, cancel: Cancel) -> WorkflowRun:
-    if row["status"] == "cancelled" and not cancel.ask:
-        return rows.get(unit, row["id"])
+    if row.status == "cancelled" and not cancel.ask:
+        return rows.get(unit, row.id)
     rows.expect(row, words.LIVE)
     said: TransitionParameters = {**cancel.said, "at": cancel.at, "source": "operator"}
-    if cancel.ask and row["status"] == "running":
-        if row["cancel_requested_at"] is not None:
-            return rows.get(unit, row["id"])
+    if cancel.ask and row.status == "running":
+        if row.cancel_requested_at is not None:
+            return rows.get(unit, row.id)
         return transitions.move(unit, transitions.ASK_CANCEL, row, "running", reason="cancel.requested", **said)
     return transitions.end(unit, listeners, row, "cancelled", reason="run.cancelled", **said)
 

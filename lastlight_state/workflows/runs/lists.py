@@ -4,46 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import KeyedRows, map_page, split_damaged, window
-from lastlight_state.db.rows.records import DamagedRow, Page
+from lastlight_state.db.lists.pages import KeyedRows, split_damaged, window
+from lastlight_state.db.rows.records import DamagedRow, Page, with_values
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
-from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel.executions import summed
-from lastlight_state.workflows.records import NO_TOTALS, RunSummary, RunSummaryRow, Totals
+from lastlight_state.workflows.records import RunSummary, Totals
 from lastlight_state.workflows.runs import statements as sql
 from lastlight_state.workflows.words import TERMINAL
 
-ListedT = TypeVar("ListedT", bound=RunSummaryRow)
-
-
-class SummedRun(RunSummaryRow, total=False):
-    """The columns of a summary with its totals."""
-
-    totals: Totals
-
-
-#: The groups of statuses for ``active_first``, in order. Without a filter by status, the last group also has runs whose
-#: status this version does not know.
+#: The groups of runs, in their order. Where no statuses are asked for, the last one has those of unknown words, too.
 _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 
 
 def page_of_runs(
-    listing: Listing[ListedT], given: Mapping[str, Any], limit: int, page_token: str | None
+    listing: Listing[RunSummary], given: Mapping[str, Any], limit: int, page_token: str | None
 ) -> Callable[[Unit], Page[RunSummary]]:
     """Return a function that reads a page of a list of runs with their totals: two statements, to run in a view.
 
-    Raises `InvalidValue` for a wrong limit. The list may select more columns than a summary has.
+    Checks the limit.
     """
     valid.page_limit(limit)
 
     def work(unit: Unit) -> Page[RunSummary]:
-        found = map_page(listing.page(unit, limit=limit, page_token=page_token, given=given), _columns)
+        found = listing.page(unit, limit=limit, page_token=page_token, given=given)
         return _page(unit, found.items, found.next_page_token, found.damaged)
 
     return work
@@ -68,13 +57,13 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
 
 def _ranked(
     unit: Unit, chosen: Mapping[str, Any], rank: int, key: list[Any] | None, limit: int
-) -> KeyedRows[RunSummaryRow]:
-    """Return the next runs after this key in the group number ``rank``, then runs of the groups that follow.
+) -> KeyedRows[RunSummary]:
+    """Return the next runs after this key in the group of this rank, then those of the groups that follow.
 
     Each group is a range of an index, and the groups are read one after the other; nothing is sorted.
     """
-    rows: list[RunSummaryRow | CorruptData] = []
-    places: list[tuple[int, int, KeyedRows[RunSummaryRow]]] = []
+    rows: list[RunSummary | CorruptData] = []
+    places: list[tuple[int, int, KeyedRows[RunSummary]]] = []
     while rank < len(_RANKS) and len(rows) < limit:
         if rank == len(_RANKS) - 1 and "statuses" not in chosen:
             found = sql.OTHERS_LIST.placed(unit, chosen, key, limit - len(rows))
@@ -102,23 +91,16 @@ def _position(asked: Any, page_token: str | None) -> tuple[int, list[Any] | None
     return (0, None) if position is None else (position[0], position[1:])
 
 
-def _columns(row: Mapping[str, Any]) -> RunSummaryRow:
-    return cast(RunSummaryRow, {name: row[name] for name in RUN_SUMMARY})
-
-
 def _page(
-    unit: Unit, rows: Sequence[RunSummaryRow], token: str | None, damaged: tuple[DamagedRow, ...] = ()
+    unit: Unit, rows: Sequence[RunSummary], token: str | None, damaged: tuple[DamagedRow, ...] = ()
 ) -> Page[RunSummary]:
     return Page.of({"items": summaries(unit, rows), "next_page_token": token, "damaged": damaged})
 
 
-def summaries(unit: Unit, rows: Sequence[RunSummaryRow]) -> tuple[RunSummary, ...]:
-    """Return the summaries of at most 500 rows. Their totals take one more statement."""
-    if not rows:
+def summaries(unit: Unit, runs: Sequence[RunSummary]) -> tuple[RunSummary, ...]:
+    """Return at most 500 summaries with their totals, which take one more statement."""
+    if not runs:
         return ()
-    statement, values = sql.TOTALS.of([row["id"] for row in rows])
+    statement, values = sql.TOTALS.of([run.id for run in runs])
     totals = {found["workflow_run_id"]: Totals.of(summed(found)) for found in unit.rows(statement, values)}
-    summed_rows = cast(Sequence[SummedRun], rows)
-    for row in summed_rows:
-        row["totals"] = totals.get(row["id"], NO_TOTALS)
-    return tuple(map(RunSummary.of, rows))
+    return tuple(with_values(run, totals=totals[run.id]) if run.id in totals else run for run in runs)

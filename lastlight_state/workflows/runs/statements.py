@@ -11,20 +11,18 @@ import sqlalchemy as sa
 
 from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, columns_of, constant, number, prepared
 from lastlight_state.db.rows.writes import Chain, shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
 from lastlight_state.keys import composed
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.checks import TriggerColumns
-from lastlight_state.workflows.indexes import RUN_SUMMARY
 from lastlight_state.workflows.kernel import rows
-from lastlight_state.workflows.kernel.executions import SUMS, SumsRow, of_runs
-from lastlight_state.workflows.kernel.questions import IdRow
+from lastlight_state.workflows.kernel.executions import SUMS, of_runs
 from lastlight_state.workflows.kernel.rows import BY_LIVE_STATUS, DETAIL, NEW_COLUMNS, LockedRun, locking
 from lastlight_state.workflows.kernel.transitions import recorded
-from lastlight_state.workflows.records import EnsuredRun, RunDetailRow, RunRow, RunSummaryRow, WorkflowRun
+from lastlight_state.workflows.records import EnsuredRun, RunDetail, RunSummary, WorkflowRun
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE, LIVE
 
@@ -41,7 +39,7 @@ _parent_takes_children = sa.and_(
 
 
 @shaped
-def create(names: frozenset[str]) -> Chain[RunRow]:
+def create(names: frozenset[str]) -> Chain[WorkflowRun]:
     """Return the statement that inserts a run with these columns, and its first transition.
 
     It inserts nothing if the workflow is switched off, or if the parent is missing, cancelled or asked to cancel. It
@@ -53,19 +51,7 @@ def create(names: frozenset[str]) -> Chain[RunRow]:
     if "parent_run_id" in names:
         values = values.where(_parent_takes_children).with_for_update(key_share=True, of=_PARENT)
     head = sa.insert(RUNS).from_select(stated, values).returning(*NEW_COLUMNS)
-    return recorded(head, RunRow, from_status=sa.null())
-
-
-class KeyedRun(RunDetailRow, total=False):
-    """A run that was found by its key, and the digest of what it was created with."""
-
-    create_digest: str | None
-
-
-class RunSumsRow(SumsRow):
-    """The sums of a run's executions."""
-
-    workflow_run_id: str
+    return recorded(head, WorkflowRun, from_status=sa.null())
 
 
 class EndedRun(LockedRun):
@@ -80,16 +66,16 @@ IS_DISABLED = prepared(
         OVERRIDES.c.name == sa.bindparam("workflow_name"), OVERRIDES.c.enabled == sa.false()
     )
 )
+#: A run with the states of its nodes, and the digest of what it was created with.
 FIND_KEY = prepared(
     sa.select(*DETAIL, RUNS.c.create_digest).where(
         RUNS.c.workflow_name == sa.bindparam("workflow_name"),
         RUNS.c.run_key == sa.bindparam("run_key"),
-    ),
-    KeyedRun,
+    )
 )
 
 #: Locks a run that may be restarted.
-LOCK_ENDED = locking(EndedRun, RUNS.c.workflow_name, RUNS.c.error)
+LOCK_ENDED = locking(EndedRun)
 
 SET_TRACE = prepared(
     sa.update(RUNS)
@@ -110,7 +96,7 @@ ENDED_BY = prepared(
 )
 
 #: The columns of a `RunSummary`, without its totals.
-SUMMARY = tuple(RUNS.c[name] for name in RUN_SUMMARY)
+SUMMARY = columns_of(RunSummary, RUNS)
 
 _newest = (RUNS.c.started_at, RUNS.c.id)
 
@@ -135,7 +121,7 @@ def _listed(
     leading: str | None = None,
     walked: Sequence[str] = (),
     always: Sequence[sa.ColumnElement[bool]] = (),
-) -> Listing[RunSummaryRow]:
+) -> Listing[RunSummary]:
     return Listing(
         "runs",
         SUMMARY,
@@ -155,7 +141,7 @@ def _listed(
         always=always,
         through=covering.index,
         covering=covering,
-        row=RunSummaryRow,
+        row=RunSummary,
     )
 
 
@@ -168,24 +154,24 @@ LIVE_LIST = _listed(replace(COVERED, found_by={"": BY_LIVE_STATUS}), leading="st
 OTHERS_LIST = _listed(COVERED, always=(RUNS.c.status.not_in([constant(word) for word in LIVE]),))
 
 
-def listing_of(chosen: Mapping[str, Any]) -> Listing[RunSummaryRow]:
-    """Return the list that serves these filters: `LIVE_LIST` if they name only live statuses, else `LIST`."""
+def listing_of(chosen: Mapping[str, Any]) -> Listing[RunSummary]:
+    """Return the list for these filters."""
     statuses = chosen.get("statuses")
     return LIST if statuses is None or not set(statuses) <= set(LIVE) else LIVE_LIST
 
 
-def _totals(ids: Sequence[sa.BindParameter[Any]]) -> Statement[RunSumsRow]:
+def _totals(ids: Sequence[sa.BindParameter[Any]]) -> Statement:
     run_id = EXECUTIONS.c.workflow_run_id
-    return Statement(*of_runs((run_id, *SUMS), run_id.in_(ids), by_run=True), row=RunSumsRow)
+    return Statement(*of_runs((run_id, *SUMS), run_id.in_(ids), by_run=True))
 
 
-#: The sums over the executions of each of these runs.
-TOTALS = Family("run", _totals, RunSumsRow)
+#: The sums of the executions of each run.
+TOTALS = Family("run", _totals)
 
 _children = sa.select(RUNS.c.id).where(RUNS.c.id == sa.bindparam("run_id")).cte("tree", recursive=True)
 _tree = _children.union(sa.select(RUNS.c.id).where(RUNS.c.parent_run_id == _children.c.id))
 #: A run and its descendants by ascending id. A cycle of parents ends, because UNION keeps each id once.
-TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id), IdRow)
+TREE = prepared(sa.select(_tree.c.id).order_by(_tree.c.id))
 
 
 class ProvenanceColumns(TypedDict):
@@ -233,18 +219,6 @@ class NewRun(RunFacts):
     create_digest: str | None
 
 
-class FirstTransition(TypedDict):
-    """The parameters of the transition that records a run's creation."""
-
-    to_status: str
-    reason: str
-    detail: None
-    actor: str | None
-    source: str
-    presented_epoch: None
-    at: datetime
-
-
 def new_row(now: datetime, facts: RunFacts, *, offered: bool) -> NewRun:
     """Return the row of a new run. An ``offered`` or queued run gets no lease for its creator."""
     queued = facts["status"] == "queued"
@@ -265,7 +239,7 @@ def new_row(now: datetime, facts: RunFacts, *, offered: bool) -> NewRun:
     }
 
 
-def first_transition(row: NewRun) -> FirstTransition:
+def first_transition(row: NewRun) -> Row:
     """Return the parameters of the transition that records a run's creation."""
     return {
         "to_status": row["status"],
@@ -299,19 +273,17 @@ def find(unit: Unit, row: NewRun) -> EnsuredRun | None:
     found = unit.row(FIND_KEY, row)
     if found is None:
         return None
-    if found["create_digest"] != row["create_digest"]:
+    if found.pop("create_digest") != row["create_digest"]:
         raise AlreadyExists(
             "workflow_run", found["id"], problem="has this key with another content", run_key=row["run_key"]
         )
-    del found["create_digest"]
-    return EnsuredRun.of({"run": WorkflowRun.of_detail(found), "created": False})
+    return EnsuredRun.of({"run": RunDetail.of(found), "created": False})
 
 
 def insert(unit: Unit, row: NewRun) -> WorkflowRun | None:
     """Insert a run. Returns it as a later read would, or None if the statement wrote nothing."""
     stated = {name: value for name, value in row.items() if value is not None}
-    made = unit.chain(create(frozenset(stated)), stated | first_transition(row))
-    return None if made is None else WorkflowRun.of(made)
+    return unit.chain(create(frozenset(stated)), stated | first_transition(row))
 
 
 def refusal(unit: Unit, row: NewRun) -> StateError:

@@ -21,11 +21,9 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.kernel import rows
-from lastlight_state.workflows.kernel.executions import SumsRow
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.usage import statements as sql
 from lastlight_state.workflows.usage.records import (
-    BucketRow,
     ThreadUsage,
     UsageBucket,
     UsageGroup,
@@ -110,7 +108,7 @@ class Rollups(Repository):
         }
         if values["until"] < values["since"]:
             raise InvalidValue("until", "must not be before since")
-        return tuple(self._all_as(UsageGroup.of, statement, values))
+        return tuple(self._all(statement, values))
 
     def stats(self, *, since: datetime) -> UsageStats:
         """Return counts of executions since ``since`` by outcome, skill and trigger type, and totals, also of today.
@@ -125,8 +123,8 @@ class Rollups(Repository):
                 totals=_totals(unit, sql.SINCE, moment),
                 outcomes=_NO_OUTCOMES
                 | {row["outcome"]: row["executions"] for row in unit.rows(sql.OUTCOMES_SINCE, moment)},
-                skills={row["key"]: row["executions"] for row in unit.rows(sql.SKILLS_SINCE, moment)},
-                trigger_types={row["key"]: row["executions"] for row in unit.rows(sql.TRIGGER_TYPES_SINCE, moment)},
+                skills=dict(unit.rows(sql.SKILLS_SINCE, moment)),
+                trigger_types=dict(unit.rows(sql.TRIGGER_TYPES_SINCE, moment)),
                 running_now=unit.value(sql.RUNNING_NOW),
                 today=_totals(unit, sql.SINCE, today),
             )
@@ -164,7 +162,7 @@ class Rollups(Repository):
 
         def work(unit: Unit) -> Page[ThreadUsage]:
             page = sql.THREADS.page(unit, limit=limit, page_token=page_token, given=given)
-            threads = _threads(unit, [row["trigger_id"] for row in page.items])
+            threads = _threads(unit, [trigger_id for trigger_id, *_ in page.items])
             return Page(items=threads, next_page_token=page.next_page_token, damaged=page.damaged)
 
         return self._viewing(work)
@@ -177,13 +175,13 @@ class Rollups(Repository):
         values: Row = {"since": starts[0], "until": self._end()}
         for given in filters.values():
             values |= given
-        found: dict[str, list[BucketRow]] = {}
+        found: dict[str, list[Row]] = {}
         for row in self._reading(lambda unit: unit.rows(statement, values)):
             found.setdefault(row["bucket"], []).append(row)
         return tuple(_bucket(start, found.get(iso_text(start)[:letters], [])) for start in starts)
 
-    def _totals(self, statement: Statement[SumsRow], values: Values) -> UsageTotals:
-        [totals] = self._all_as(UsageTotals.of, statement, values)
+    def _totals(self, statement: Statement[UsageTotals], values: Values) -> UsageTotals:
+        [totals] = self._all(statement, values)
         return totals
 
     def _since(self, since: datetime) -> dict[str, datetime]:
@@ -195,11 +193,11 @@ class Rollups(Repository):
         return self._now() + timedelta(milliseconds=1)
 
 
-def _totals(unit: Unit, statement: Statement[SumsRow], values: Values) -> UsageTotals:
-    return unit.all(UsageTotals.of, statement, values)[0]
+def _totals(unit: Unit, statement: Statement[UsageTotals], values: Values) -> UsageTotals:
+    return unit.rows(statement, values)[0]
 
 
-def _bucket(start: datetime, by_outcome: Sequence[BucketRow]) -> UsageBucket:
+def _bucket(start: datetime, by_outcome: Sequence[Row]) -> UsageBucket:
     counts = {row["outcome"]: row["executions"] for row in by_outcome}
     return UsageBucket.of_parts(by_outcome, start, _NO_OUTCOMES | counts)
 
@@ -208,8 +206,8 @@ def _threads(unit: Unit, triggers: Sequence[str]) -> tuple[ThreadUsage, ...]:
     if not triggers:
         return ()
     statement, values = sql.TURNS.of(triggers)
-    found = {row["trigger_id"]: row for row in unit.rows(statement, values)}
-    return tuple(ThreadUsage.of(found[trigger]) for trigger in triggers)
+    found = {thread.trigger_id: thread for thread in unit.rows(statement, values)}
+    return tuple(found[trigger] for trigger in triggers)
 
 
 def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values) -> list[str]:
@@ -218,7 +216,7 @@ def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values)
     statement = sql.NEWEST
     if workflow is not None and skill is None:
         of_workflow = sql.skills_of(workflow)
-        skills = [row["skill"] for row in unit.rows(sql.SKILLS_OF_WORKFLOW, of_workflow)]
+        skills = unit.values(sql.SKILLS_OF_WORKFLOW, of_workflow)
         if not skills:
             return []
         if len(skills) > sql.MOST_SKILLS:
@@ -226,7 +224,7 @@ def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values)
     if skills:
         statement, given = sql.NEWEST_OF_SKILLS.of(skills)
         values = {**values, **given}
-    return [row["outcome"] for row in unit.rows(statement, values)]
+    return unit.values(statement, values)
 
 
 def _filters(workflow: str | None, repo: str | None, model: str | None) -> Row:

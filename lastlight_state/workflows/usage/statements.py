@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,38 +18,10 @@ from lastlight_state.db.rows.statements import Family, Statement, bind, constant
 from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.schema.indexes import AmongFew, through
 from lastlight_state.workflows import repos
-from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, SumsRow, of_runs
+from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, of_runs
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
-from lastlight_state.workflows.usage.records import BucketRow, GroupRow, OutcomeSumsRow, ThreadRow
+from lastlight_state.workflows.usage.records import ThreadUsage, UsageGroup, UsageTotals
 from lastlight_state.workflows.words import MILLION
-
-
-class CountedRow(TypedDict):
-    """The number of executions with a key."""
-
-    key: str
-    executions: int
-
-
-class OfOutcomeRow(TypedDict):
-    """The outcome of an execution."""
-
-    outcome: str
-
-
-class SkillRow(TypedDict):
-    """A skill."""
-
-    skill: str
-
-
-class ActiveThreadRow(TypedDict):
-    """The newest turn of a chat thread."""
-
-    trigger_id: str
-    started_at: datetime
-    id: str
-
 
 MOST_GROUPS = 500
 _COLON: sa.ColumnElement[str] = sa.literal_column("':'")
@@ -69,22 +41,22 @@ def _over_all(*shown: Any) -> sa.Select[Any]:
 
 
 _this_run = _c.workflow_run_id == bind("run_id", _c.workflow_run_id)
-FOR_RUN = Statement(*of_runs(SUMS, _this_run), row=SumsRow)
-FOR_REPO = prepared(_over_all(*SUMS).where(_window, _of_repo["owned_repo"]), SumsRow)
+FOR_RUN = Statement(*of_runs(SUMS, _this_run), row=UsageTotals)
+FOR_REPO = prepared(_over_all(*SUMS).where(_window, _of_repo["owned_repo"]), UsageTotals)
 
 _runs_of_trigger = through(sa.select(RUNS.c.id), RUNS, "idx_workflow_runs_trigger").where(
     RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id)
 )
 _of_trigger = AmongFew(_c.workflow_run_id, _runs_of_trigger)
-FOR_TRIGGER = Statement(*of_runs(SUMS, _of_trigger), row=SumsRow)
+FOR_TRIGGER = Statement(*of_runs(SUMS, _of_trigger), row=UsageTotals)
 
 
-def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> Statement[SumsRow]:
+def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> Statement[UsageTotals]:
     runs = _runs_of_trigger.where(RUNS.c.workflow_name.in_(names))
-    return Statement(*of_runs(SUMS, AmongFew(_c.workflow_run_id, runs)), row=SumsRow)
+    return Statement(*of_runs(SUMS, AmongFew(_c.workflow_run_id, runs)), row=UsageTotals)
 
 
-FOR_TRIGGER_AND_NAMES = Family("name", _for_trigger_and_names, SumsRow)
+FOR_TRIGGER_AND_NAMES = Family("name", _for_trigger_and_names, UsageTotals)
 
 #: The conditions of the filters of buckets, by name.
 FILTERS: Mapping[str, sa.ColumnElement[bool]] = {
@@ -100,16 +72,12 @@ def skills_of(workflow: str) -> dict[str, str]:
 
 
 @shaped
-def buckets(letters: int, filters: frozenset[str]) -> Statement[BucketRow]:
-    """Return the statement that sums by bucket and outcome.
-
-    A bucket is the first characters of a time: ten for days, thirteen for hours.
-    """
+def buckets(letters: int, filters: frozenset[str]) -> Statement:
+    """Return sums by bucket and outcome. A bucket is the first letters of a time: ten for days, thirteen for hours."""
     bucket = utc_bucket(_c.started_at, number(letters))
     chosen = (FILTERS[name] for name in sorted(filters))
     return prepared(
-        _over_all(bucket.label("bucket"), OUTCOME, *SUMS).where(_window, *chosen).group_by(bucket, OUTCOME.element),
-        BucketRow,
+        _over_all(bucket.label("bucket"), OUTCOME, *SUMS).where(_window, *chosen).group_by(bucket, OUTCOME.element)
     )
 
 
@@ -123,8 +91,8 @@ _KEYS: Mapping[str, sa.ColumnElement[Any]] = {
 }
 
 
-def _grouped(key: sa.ColumnElement[Any]) -> Statement[GroupRow]:
-    """Return the statement for the sums by key, the most expensive groups first.
+def _grouped(key: sa.ColumnElement[Any]) -> Statement[UsageGroup]:
+    """Return the most expensive groups.
 
     The key is sorted through ``coalesce``, because the databases sort NULL to opposite ends.
     """
@@ -137,14 +105,14 @@ def _grouped(key: sa.ColumnElement[Any]) -> Statement[GroupRow]:
         .group_by(key)
         .order_by(cost[0].desc(), cost[1].desc(), sa.func.coalesce(key, sa.literal_column("''")), key.is_(None))
         .limit(number(MOST_GROUPS)),
-        GroupRow,
+        UsageGroup,
     )
 
 
 BY = {dimension: _grouped(key) for dimension, key in _KEYS.items()}
 
 
-def _counted(column: sa.Column[Any]) -> Statement[CountedRow]:
+def _counted(column: sa.Column[Any]) -> Statement[tuple[str, int]]:
     count = sa.func.count()
     return prepared(
         _over_all(column.label("key"), count.label("executions"))
@@ -152,12 +120,12 @@ def _counted(column: sa.Column[Any]) -> Statement[CountedRow]:
         .group_by(column)
         .order_by(count.desc(), column)
         .limit(number(MOST_GROUPS)),
-        CountedRow,
+        tuple,
     )
 
 
-SINCE = prepared(_over_all(*SUMS).where(_window), SumsRow)
-OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_window).group_by(OUTCOME.element), OutcomeSumsRow)
+SINCE = prepared(_over_all(*SUMS).where(_window), UsageTotals)
+OUTCOMES_SINCE = prepared(_over_all(OUTCOME, *SUMS).where(_window).group_by(OUTCOME.element))
 SKILLS_SINCE = _counted(_c.skill)
 TRIGGER_TYPES_SINCE = _counted(_c.trigger_type)
 RUNNING_NOW = prepared(
@@ -190,19 +158,18 @@ def _newest_of_skills(skills: Any) -> Any:
     )
 
 
-def _newest(*conditions: sa.ColumnElement[bool]) -> Statement[OfOutcomeRow]:
+def _newest(*conditions: sa.ColumnElement[bool]) -> Statement:
     return prepared(
         _over_all(OUTCOME)
         .where(_judged, *conditions)
         .order_by(_c.started_at.desc(), _c.id.desc())
-        .limit(bind("most", _c.turns)),
-        OfOutcomeRow,
+        .limit(bind("most", _c.turns))
     )
 
 
 NEWEST = _newest()
-NEWEST_OF_SKILLS = Family("skill", _newest_of_skills, OfOutcomeRow)
-#: The newest outcomes of a workflow with more than `MOST_SKILLS` skills. Reads all newer rows.
+NEWEST_OF_SKILLS: Family = Family("skill", _newest_of_skills)
+#: For workflows of more than `MOST_SKILLS` skills: reads all newer rows.
 NEWEST_OF_WORKFLOW = _newest(FILTERS["workflow"])
 
 _first = sa.select(sa.func.min(_c.skill).label("skill")).where(FILTERS["workflow"]).cte(recursive=True)
@@ -214,8 +181,7 @@ _next = (
 _skills = _first.union_all(sa.select(_next).where(_first.c.skill.is_not(None)))
 #: The skills of a workflow. Steps from one skill to the next in their index, however many executions each has.
 SKILLS_OF_WORKFLOW = prepared(
-    sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(number(MOST_SKILLS + 1)),
-    SkillRow,
+    sa.select(_skills.c.skill).where(_skills.c.skill.is_not(None)).limit(number(MOST_SKILLS + 1))
 )
 
 _IS_CHAT = _c.skill == constant("chat")
@@ -245,15 +211,15 @@ _newer_turn = (
     .scalar_subquery()
 )
 
-#: The chat threads, each by its newest turn: a turn for which the thread has no newer turn.
-THREADS = Listing(
+#: The newest turn of each thread: no other turn of it is newer.
+THREADS: Listing[tuple[str, datetime, str]] = Listing(
     "chat_threads",
     (_c.trigger_id, _c.started_at, _c.id),
     order=(_c.started_at, _c.id),
     filters={"since": _since},
     always=(_IS_CHAT, _often(_newer_turn.is_(None))),
     through="idx_executions_skill",
-    row=ActiveThreadRow,
+    row=tuple,
 )
 
 
@@ -264,5 +230,5 @@ def _turns(triggers: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
     return turns.where(_c.trigger_id.in_(triggers), _IS_CHAT).group_by(_c.trigger_id)
 
 
-#: The sums of each of these chat threads, with the times of its first and last turn.
-TURNS = Family("trigger", _turns, ThreadRow)
+#: The sums of chat threads.
+TURNS = Family("trigger", _turns, ThreadUsage)

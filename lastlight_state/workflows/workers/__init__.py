@@ -12,7 +12,6 @@ import socket
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypedDict
 
 import sqlalchemy as sa
 
@@ -21,30 +20,21 @@ from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Family, constant, prepared
+from lastlight_state.db.rows.records import Page, with_values
+from lastlight_state.db.rows.statements import Family, Row, constant, every_column_of, prepared
 from lastlight_state.db.rows.writes import upsert
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows import checks
 from lastlight_state.workflows.kernel.rows import through_live_index
 from lastlight_state.workflows.kernel.workers import PATIENCE
-from lastlight_state.workflows.rows import WorkflowWorkerRow
 from lastlight_state.workflows.tables import RUNS, WORKERS
 from lastlight_state.workflows.workers.records import WaitingWorkflow, WorkerStatus
 from lastlight_state.workflows.workers.waiting import waiting
 
-
-class DrivenRow(TypedDict):
-    """A run and its holder."""
-
-    id: str
-    claim_owner: str
-
-
 _MOST = limits_of(WORKERS)
 
-_COLUMNS = tuple(WORKERS.c)
+_COLUMNS = every_column_of(WorkerStatus, WORKERS)
 _this = WORKERS.c.name == sa.bindparam("name")
 
 ANNOUNCE = prepared(
@@ -59,12 +49,11 @@ ANNOUNCE = prepared(
                 else_=new.started_at,
             ),
         },
-    ),
-    WorkflowWorkerRow,
+    )
 )
-FIND = prepared(sa.select(*_COLUMNS).where(_this), WorkflowWorkerRow)
+FIND = prepared(sa.select(*_COLUMNS).where(_this), WorkerStatus)
 REMOVE = prepared(sa.delete(WORKERS).where(_this))
-LIST = Listing("workflow_workers", _COLUMNS, order=(WORKERS.c.name,), descending=False, row=WorkflowWorkerRow)
+LIST = Listing("workflow_workers", _COLUMNS, order=(WORKERS.c.name,), descending=False, row=WorkerStatus)
 
 
 def _driven(names: Sequence[sa.BindParameter[str]]) -> sa.Executable:
@@ -72,8 +61,8 @@ def _driven(names: Sequence[sa.BindParameter[str]]) -> sa.Executable:
     return found.where(RUNS.c.status == constant("running"), RUNS.c.claim_owner.in_(names)).order_by(RUNS.c.id)
 
 
-#: Reads the running runs that these workers hold.
-DRIVEN = Family("owner", _driven, DrivenRow)
+#: The runs that these workers hold.
+DRIVEN: Family[tuple[str, str]] = Family("owner", _driven, tuple)
 
 
 class Workers(Repository):
@@ -88,7 +77,7 @@ class Workers(Repository):
         90 seconds after the last call it counts as gone. A `Worker` does so by itself.
         """
         now = self._now()
-        values: WorkflowWorkerRow = {
+        values: Row = {
             "name": valid.identifier("name", name, _MOST.name),
             "host": socket.gethostname()[: _MOST.host],
             "pid": os.getpid(),
@@ -111,8 +100,8 @@ class Workers(Repository):
         values, now = {"name": valid.sought("name", name)}, self._now()
 
         def work(unit: Unit) -> WorkerStatus | None:
-            row = unit.row(FIND, values)
-            return None if row is None else _status(row, now, _held_by(unit, [name]))
+            worker = unit.row(FIND, values)
+            return None if worker is None else _at(worker, now, _held_by(unit, [name]))
 
         found = self._viewing(work)
         if found is None:
@@ -126,8 +115,8 @@ class Workers(Repository):
 
         def work(unit: Unit) -> Page[WorkerStatus]:
             page = LIST.page(unit, limit=limit, page_token=page_token)
-            held = _held_by(unit, [row["name"] for row in page.items])
-            items = tuple(_status(row, now, held) for row in page.items)
+            held = _held_by(unit, [worker.name for worker in page.items])
+            items = tuple(_at(worker, now, held) for worker in page.items)
             return Page(items=items, next_page_token=page.next_page_token, damaged=page.damaged)
 
         return self._viewing(work)
@@ -151,19 +140,11 @@ def _held_by(unit: Unit, names: Sequence[str]) -> dict[str, list[str]]:
     held: dict[str, list[str]] = {name: [] for name in names}
     if names:
         statement, values = DRIVEN.of(names)
-        for row in unit.rows(statement, values):
-            held[row["claim_owner"]].append(row["id"])
+        for run_id, owner in unit.rows(statement, values):
+            held[owner].append(run_id)
     return held
 
 
-def _status(row: WorkflowWorkerRow, now: datetime, held: dict[str, list[str]]) -> WorkerStatus:
-    versions = row["app_versions"]
-    return WorkerStatus.of(
-        {
-            **row,
-            "workflow_names": tuple(row["workflow_names"]),
-            "app_versions": None if versions is None else tuple(versions),
-            "run_ids": tuple(held[row["name"]]),
-            "is_gone": row["expires_at"] < now,
-        }
-    )
+def _at(worker: WorkerStatus, now: datetime, held: dict[str, list[str]]) -> WorkerStatus:
+    """Return the worker as it is now, with the runs that it holds."""
+    return with_values(worker, run_ids=tuple(held[worker.name]), is_gone=worker.expires_at < now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any, ClassVar, Self
 
 from lastlight_state.db.rows.records import Record
 
@@ -26,6 +27,22 @@ class WorkerStatus(Record):
     seen_at: datetime
     expires_at: datetime
     is_gone: bool
+
+    _computed: ClassVar[frozenset[str]] = frozenset({"run_ids", "is_gone"})
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        """Return the worker of a row. Whoever reads it sets ``run_ids`` and ``is_gone``."""
+        versions = values["app_versions"]
+        return super().of(
+            {
+                **values,
+                "workflow_names": tuple(values["workflow_names"]),
+                "app_versions": None if versions is None else tuple(versions),
+                "run_ids": (),
+                "is_gone": False,
+            }
+        )
 
 
 class WaitingWorkflow(Record):

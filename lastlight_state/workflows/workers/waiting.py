@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TypedDict
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -21,7 +21,7 @@ from lastlight_state.workflows.workers.records import WaitingWorkflow
 MOST = 10_000
 
 
-class FreeRow(TypedDict):
+class FreeRun(NamedTuple):
     """A run that was free at a moment, and since when."""
 
     id: str
@@ -30,42 +30,46 @@ class FreeRow(TypedDict):
     since: datetime
 
 
-class TakeableRow(FreeRow):
-    """One that could be taken, with its last sign of life."""
+class TakeableRun(NamedTuple):
+    """A run that could be taken, with its last sign of life."""
 
+    id: str
+    workflow_name: str
+    app_version: str | None
+    since: datetime
     seen_at: datetime
 
 
 #: Running and due runs that could have been taken at ``:at`` and were not changed since.
 FREE = lists.Ranges(
-    TakeableRow,
+    TakeableRun,
     lambda judged, _: (RUNS.c.id, RUNS.c.workflow_name, RUNS.c.app_version, judged.free_since),
     lambda judged: sa.and_(judged.takeable, RUNS.c.updated_at <= bind("at", RUNS.c.updated_at)),
 )
 _queued_since = sa.func.coalesce(RUNS.c.wake_at, RUNS.c.queued_at, type_=RUNS.c.queued_at.type).label("since")
-#: Queued runs that could have been admitted at ``:at``, whatever the caps.
-QUEUED = prepared(free_in_line((RUNS.c.id, RUNS.c.workflow_name, RUNS.c.app_version, _queued_since)), FreeRow)
+#: The runs that could have been admitted at the moment ``:at``, whatever the caps.
+QUEUED = prepared(free_in_line((RUNS.c.id, RUNS.c.workflow_name, RUNS.c.app_version, _queued_since)), FreeRun)
 
 
 def waiting(unit: Unit, now: datetime) -> tuple[WaitingWorkflow, ...]:
     """Return the workflows whose runs wait for a worker, the longest wait first."""
     found: dict[tuple[str, str], WaitingWorkflow] = {}
     for row, short in _waiting_runs(unit, now):
-        key = row["workflow_name"], short.told
+        key = row.workflow_name, short.told
         first = found.get(key)
-        older = first is None or row["since"] < first.since
+        older = first is None or row.since < first.since
         found[key] = WaitingWorkflow(
-            workflow_name=row["workflow_name"],
+            workflow_name=row.workflow_name,
             reason=short.reason,
             why=short.told,
             runs=1 if first is None else first.runs + 1,
-            since=row["since"] if first is None or older else first.since,
-            run_id=row["id"] if first is None or older else first.run_id,
+            since=row.since if first is None or older else first.since,
+            run_id=row.id if first is None or older else first.run_id,
         )
     return tuple(sorted(found.values(), key=lambda one: (one.since, one.workflow_name)))
 
 
-def _waiting_runs(unit: Unit, now: datetime) -> Iterator[tuple[FreeRow, Shortage]]:
+def _waiting_runs(unit: Unit, now: datetime) -> Iterator[tuple[FreeRun | TakeableRun, Shortage]]:
     moment = lists.moment(to_millis(now - WAITS_AFTER))
     statement, given = FREE.of({"workflow_name": None}, False, MOST)
     free = unit.passing(unit.readable(statement, {**moment, **given}).rows)
@@ -74,8 +78,8 @@ def _waiting_runs(unit: Unit, now: datetime) -> Iterator[tuple[FreeRow, Shortage
         return
     force = read_workforce(unit, now)
     for row in free:
-        yield row, force.shortage(row["workflow_name"], row["app_version"])
+        yield row, force.shortage(row.workflow_name, row.app_version)
     for place in queued:
-        short = force.shortage(place["workflow_name"], place["app_version"])
-        if short.reason in UNSERVED:  # a queued run with a worker only waits for its place
+        short = force.shortage(place.workflow_name, place.app_version)
+        if short.reason in UNSERVED:  # with a worker, it waits for a place
             yield place, short
