@@ -69,8 +69,8 @@ public(
 class Journal(Face):
     """``store.journal``: records of what happened in runs.
 
-    Runs themselves belong to another domain, which passes two functions. ``waking`` wakes a run that waits for a
-    signal. ``ended`` returns which of the given runs have ended.
+    Another domain stores the runs themselves. It passes two functions to this class: ``waking`` wakes a run that waits
+    for a signal, and ``ended`` returns which of the given runs have ended.
     """
 
     def __init__(self, context: Context, waking: Waking, ended: Ended | None = None) -> None:

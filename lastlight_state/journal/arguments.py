@@ -28,7 +28,8 @@ AnyType = Literal[_Any.ANY]
 class NewEvent:
     """An event to append.
 
-    ``at`` defaults to now; give it for replays. A second event with the same ``event_id`` finds the first.
+    ``at`` defaults to now; give it for replays. If an event with the same ``event_id`` is stored already, the append
+    returns that event.
     """
 
     type: str

@@ -23,7 +23,7 @@ def _differ(names: Iterable[str]) -> str:
 
 
 def _but(table: Table, *changing: str) -> str:
-    """Return the SQL condition that a column other than ``changing`` changes."""
+    """Return the SQL condition that a column changes and is not among those named in ``changing``."""
     return _differ(column.name for column in table.columns if column.name not in changing)
 
 

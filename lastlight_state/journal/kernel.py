@@ -39,7 +39,7 @@ _TAKEN_ALREADY = ("unique", "refused_by_database")
 
 
 class Stream:
-    """The numbering of one table's rows within each run: the name of its counter, and its statements."""
+    """The numbering of a table's rows within each run: the name of its counter, and its statements."""
 
     def __init__(self, name: str, table: sa.Table, column: str = "seq") -> None:
         self.name = name
@@ -66,7 +66,7 @@ class Stream:
         self._prepare_many()
 
     def _prepare_many(self) -> None:
-        """Prepare the statements that handle the counters of several runs."""
+        """Prepare the statements that lock or raise the counters of several runs at once."""
         wanted = listed("runs")
         self.lock_many: Statement[tuple[str, int]] = prepared(
             sa.select(_c.run_id, _c.next_seq)
@@ -95,7 +95,10 @@ class Stream:
         )
 
     def taking(self, many: sa.ColumnElement[int]) -> Any:
-        """Return an UPDATE that takes ``many`` numbers and returns the first as ``seq``; no row without a counter."""
+        """Return an UPDATE that reserves ``many`` numbers and returns the first as ``seq``.
+
+        It returns no row without a counter.
+        """
         return (
             sa.update(SEQUENCES)
             .where(_c.run_id == _RUN, _c.stream == self._word)
@@ -104,9 +107,7 @@ class Stream:
         )
 
     def beginning(self, many: sa.ColumnElement[int]) -> Any:
-        """Return an INSERT of a missing counter that takes numbers like `taking`. It starts after the run's stored
-        rows.
-        """
+        """Return an INSERT of a missing counter that reserves numbers like `taking`, after those of stored rows."""
         last = sa.select(self._number).where(self.table.c.run_id == _RUN)
         last_seq = last.order_by(self._number.desc()).limit(number(1)).scalar_subquery()
         begun = insert_computed(
@@ -144,12 +145,15 @@ class Stream:
         return inserted(made or {})
 
     def locked(self, unit: Unit, run_id: str) -> int:
-        """Lock the run's counter until this unit ends, and return the next number. Creates a missing counter."""
+        """Lock the run's counter until this unit ends, and return the run's next number. Creates a missing counter."""
         found = unit.value(self.lock, {"run_id": run_id})
         return int(unit.value(self.begin, {"run_id": run_id, "taken": 0}) if found is None else found)
 
     def settle(self, unit: Unit, run_id: str) -> None:
-        """Raise the run's counter above its last stored number, so that no number is reused after a row is deleted."""
+        """Raise the run's counter above the last stored number.
+
+        After a row is deleted, its number is then not used again.
+        """
         self.locked(unit, run_id)
         unit.value(self.mend, {"run_id": run_id})
 
@@ -167,7 +171,7 @@ class Stream:
         return dict(rows)
 
     def raise_all(self, unit: Unit, next_seqs: Mapping[str, int]) -> None:
-        """Set the counters of runs that this unit has locked to these next numbers."""
+        """Set these next numbers in the counters of runs that this unit has locked."""
         wanted = [{"run_id": run_id, "next_seq": next_seq} for run_id, next_seq in next_seqs.items()]
         unit.change(self.raise_many, {"runs": as_list(wanted)})
 
@@ -178,11 +182,10 @@ class Numbered(Repository):
     _stream: Stream
 
     def _append(self, run_id: str, run: WriteRunner, work: Work[T], *, repeatable: bool = False) -> T:
-        """Run ``work`` by ``run``, such as ``self._writing``, and return its result. Raises `NotFound` for an unknown
-        run.
+        """Return ``run(work)``, where ``run`` is for example ``self._writing``. Raises `NotFound` for an unknown run.
 
-        A counter that somebody has edited may be behind its table. Then it is raised, and the write is repeated. A
-        caller's transaction cannot be repeated: there the error is `CorruptData`.
+        A counter that was edited by hand may be behind the numbers in its table. Then the counter is raised, and the
+        write is repeated. Inside a caller's transaction the write cannot be repeated, and raises `CorruptData`.
         """
         try:
             return run(work, repeatable=repeatable)
@@ -222,9 +225,10 @@ COUNTERS: Statement[tuple[str, str, int]] = prepared(
 
 
 def watch_for(scope: Scope, ended: Ended | None = None) -> Watch[Key]:
-    """Return the store's watch over the counters of runs and, given ``ended``, over the ends of runs.
+    """Return the store's watch over the counters of runs and, if ``ended`` is given, over the ends of runs.
 
-    Ends are read first, so that a caller that hears of an end finds all rows committed before it.
+    Each poll reads the ends first. So when a caller is notified that a run has ended, all rows committed before are
+    readable.
     """
 
     def read(keys: Collection[Key]) -> dict[Key, int]:

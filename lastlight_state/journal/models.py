@@ -95,7 +95,7 @@ class RunEventModel(Base):
 
 
 class RunSignalModel(Base):
-    """A message that was sent into a run from outside, with its consumer once it is taken."""
+    """A message that was sent into a run from outside, and the consumer that took it, if any."""
 
     __tablename__ = "run_signals"
     __table_args__ = described(

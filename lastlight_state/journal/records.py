@@ -41,10 +41,10 @@ class QueuedEvent(Record):
 
 
 class WriterStats(Record):
-    """Figures of a queued writer: events that wait in its queue, and counts of those that have left it.
+    """Figures of a queued writer: how many events wait in its queue, and counts of the events that have left the queue.
 
-    ``duplicates`` counts events that were stored already, ``failed`` those that were given up. ``oldest_age`` is how
-    long the first event in the queue has been waiting.
+    ``duplicates`` counts events that were stored already, and ``failed`` events that were given up. ``oldest_age`` is
+    how long the first event in the queue has been waiting.
     """
 
     queued: int
@@ -207,7 +207,7 @@ class Score(ScoreSummary):
 
 
 class ScoreAggregate(Record):
-    """Figures over the current scores of one scorer under one name, of all runs or of one.
+    """Figures over the current scores of one scorer under one name, in all runs or in one run.
 
     ``p50`` is the median: for an even number the mean of the middle two. ``stddev`` is the standard deviation of the
     whole population.

@@ -55,7 +55,7 @@ _FILLS = {"shipped": "shipped_at", **dict.fromkeys(models.SANDBOX_ENDS, "complet
 def put(given: frozenset[str], fills: str | None) -> Statement[Sandbox]:
     """Insert a sandbox with these columns, or change them; nothing where a final status would change.
 
-    ``fills`` is a time column to set unless the sandbox has a value there.
+    ``fills`` is a time column to set unless the stored sandbox has a value there.
     """
     names = {"run_id", "sandbox_id", "created_at", "updated_at", *given, *([fills] if fills else [])}
     row = insert(SANDBOXES).values({name: bind(name, _c[name]) for name in sorted(names)})
@@ -76,8 +76,8 @@ class Sandboxes(Repository):
         """Store a sandbox, or change exactly the fields that are set, in one statement. None clears a field.
 
         The status ``shipped`` sets ``shipped_at``, and a final status sets ``completed_at``, unless the time is given.
-        A final status stays: another status raises `Conflict` ``sandbox_status``, and nothing is written. Raises
-        `NotFound` for an unknown run.
+        A final status cannot change: writing another status raises `Conflict` ``sandbox_status``, and nothing is
+        written. Raises `NotFound` for an unknown run.
         """
         now = self._now()
         values = {

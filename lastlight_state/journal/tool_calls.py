@@ -1,6 +1,6 @@
 """Tool calls: every invocation of a tool, with its input, output, status and latency.
 
-A call with a ``call_id`` is stored once, so that an attempt that is replayed finds the earlier result.
+A call with a ``call_id`` is stored once. So if a task attempt is replayed, it finds the earlier result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ToolOutcomeColumns(TypedDict):
 
 
 class ToolCallDraft(ToolOutcomeColumns):
-    """The row of a call to store, which has no number yet."""
+    """The row of a tool call to store. It has no number yet."""
 
     run_id: str
     node_id: str | None
@@ -105,7 +105,7 @@ class ToolCalls(Numbered):
         input: Any = None,  # noqa: A002 - the column's name
         at: datetime | None = None,
     ) -> ToolCall:
-        """Store a call that begins. A repetition with the same ``call_id`` returns the stored call, finished or not.
+        """Store a tool call that begins. If one with the same ``call_id`` is stored, return that call, finished or not.
 
         Raises `AlreadyExists` for another tool or input under that ``call_id``, `NotFound` for an unknown run, and
         `PayloadTooLarge` for an input of more than 256 KiB.
@@ -124,16 +124,16 @@ class ToolCalls(Numbered):
         input: Any = None,  # noqa: A002
         started_at: datetime | None = None,
     ) -> ToolCall:
-        """Store a call that has ended already. Otherwise like `create` and `finish`."""
+        """Store a tool call that has ended already. Otherwise like `create` and `finish`."""
         row = self._row(run_id, tool_name, task, call_id, input, started_at)
         return self._stored(run_id, {**row, **_ended(outcome, self._now(), row["started_at"])})
 
     def finish(self, run_id: str, seq: int, outcome: ToolOutcome) -> ToolCall:
-        """End a running call. A repetition with an equal outcome returns the stored call.
+        """End a running tool call. If the call has ended with an equal outcome, return the stored call.
 
         The latency is the given one, else the time from the call's start to its end, never negative. Raises `LostRace`
-        with the stored ``call`` for another outcome, and `NotFound`. Raises `PayloadTooLarge` for an output of more
-        than 256 KiB: store it elsewhere, and give ``output_ref``.
+        with the stored ``call`` if it has ended with another outcome, and `NotFound`. Raises `PayloadTooLarge` for an
+        output of more than 256 KiB: store it elsewhere, and give ``output_ref``.
         """
         found = self.get(run_id, seq)
         values = {"run_id": run_id, "seq": seq, **_ended(outcome, self._now(), found.started_at)}
@@ -159,7 +159,10 @@ class ToolCalls(Numbered):
     def list(
         self, run_id: str, *, where: ToolCallFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[ToolCallSummary]:
-        """Return a page of a run's tool calls, newest first. With a node they are in the order of its attempts."""
+        """Return a page of a run's tool calls, newest first.
+
+        With a node, the calls are in the order of the node's attempts.
+        """
         given = _filters(run_id, where)
         listing = NEWEST if given["node_id"] is None else BY_TASK
         return self._page(listing, given, limit, page_token)
@@ -216,7 +219,7 @@ def _insert_once(unit: Unit, row: ToolCallDraft) -> ToolCall:
 
 
 def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColumns:
-    """Return the columns of an outcome, checked. The duration defaults to the time since ``started_at``."""
+    """Check an outcome, and return its columns. The duration defaults to the time since ``started_at``."""
     given = valid.group("outcome", outcome, ToolOutcome)
     at = now if given.at is None else aware_utc("outcome.at", given.at)
     lasted = max(at - started_at, timedelta(0)) // timedelta(milliseconds=1)
@@ -231,7 +234,10 @@ def _ended(outcome: Any, now: datetime, started_at: datetime) -> ToolOutcomeColu
 
 
 def _told(found: ToolCall | ToolOutcome, outcome: ToolOutcome) -> Any:
-    """Return the values of ``found`` that must equal those of ``outcome``. The duration counts only if it is given."""
+    """Return the values of ``found`` that must equal those of ``outcome``.
+
+    The duration is compared only if it is given.
+    """
     told = [found.status, found.output_ref, codec.canonical(found.output), codec.canonical(found.error)]
     return told if outcome.duration_ms is None else [*told, found.duration_ms]
 

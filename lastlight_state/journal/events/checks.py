@@ -72,7 +72,7 @@ def events(run_id: str, given: Sequence[NewEvent], now: datetime) -> list[EventD
 
 
 def is_replay(given: NewEvent) -> bool:
-    """Return whether the event's content identifies it: the caller gives its time, but no key."""
+    """True if the event's content identifies the event, because the caller gives its time but no key."""
     return given.at is not None and given.event_id is None
 
 

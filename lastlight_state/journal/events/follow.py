@@ -128,7 +128,7 @@ class Follower:
 
 
 def _refuse_unknown(run_ids: Collection[str], ended: Ended) -> None:
-    """Raise `NotFound` for an unknown run, because its end would never come."""
+    """Raise `NotFound` for an unknown run, because a follower would wait forever for the end of that run."""
     found = ended(sorted(run_ids))
     for run_id in run_ids:
         if run_id not in found:
@@ -136,9 +136,9 @@ def _refuse_unknown(run_ids: Collection[str], ended: Ended) -> None:
 
 
 def _rest(*since: tuple[float, float | None]) -> float:
-    """Return the seconds to wait: at most `SLICE`, and not past any deadline.
+    """Return the seconds to sleep before the next read: at most `SLICE`, and not past any deadline.
 
-    A deadline is a moment and the seconds after it; None instead of seconds means no deadline.
+    Each argument is a start time with a timeout in seconds. A timeout of None means no deadline.
     """
     now = time.monotonic()
     return max(0.0, min([SLICE, *(moment + seconds - now for moment, seconds in since if seconds is not None)]))

@@ -1,4 +1,4 @@
-"""The statements of events."""
+"""The SQL statements for events."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(de
 
 
 class Draft(NamedTuple):
-    """The columns of an event, and how to find out whether it is stored already."""
+    """The columns of an event to append, and flags that say how to find an equal stored event."""
 
     row: EventDraft
     #: Its content identifies it.
@@ -113,7 +113,8 @@ class Draft(NamedTuple):
 def append(unit: Unit, drafts: Sequence[Draft]) -> list[Appended]:
     """Append the drafts in their order. A draft with a key, or a replay, is stored only once.
 
-    Raises `AlreadyExists` for other content under a key, `Conflict` ``foreign_key`` for an unknown run.
+    A replay is an event that is identified by its content. Raises `AlreadyExists` for other content under a key, and
+    `Conflict` ``foreign_key`` for an unknown run.
     """
     next_seqs = STREAM.locked_many(unit, [draft.row["run_id"] for draft in drafts])
     known = _Known(_stored(unit, drafts, next_seqs), by_content=any(draft.is_replay for draft in drafts))
@@ -149,7 +150,7 @@ def append_one(unit: Unit, draft: Draft) -> Appended:
 
 
 def append_plain(unit: Unit, run_id: str, rows: Sequence[EventDraft]) -> list[Appended]:
-    """Append events without looking for equal stored events."""
+    """Append events without searching for equal stored events."""
     stream = STREAM
     taking = {"run_id": run_id, "taken": len(rows)}
     first = unit.value(stream.take, taking)

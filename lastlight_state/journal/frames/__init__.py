@@ -62,7 +62,7 @@ class FrameCache:
             return found
 
     def put(self, key: Key, text: str) -> None:
-        """Store a text. Drops the least recently used texts while the cache is over its limits."""
+        """Store a frame's text in the cache. Drops the least recently used texts while the cache is over its limits."""
         with self._lock:
             if key in self._texts:
                 return
@@ -78,7 +78,10 @@ _making = Lock()
 
 
 def cache_of(owner: Any) -> FrameCache:
-    """Return the one cache of a store and its transactions. ``owner`` is an object that the store shares with them."""
+    """Return the frame cache that a store and its transactions share.
+
+    ``owner`` is an object that all of them refer to.
+    """
     with _making:
         return _caches.setdefault(owner, FrameCache())
 
@@ -107,7 +110,7 @@ class FrameDraft(TypedDict):
 
 
 class NumberedFrame(FrameDraft):
-    """A new frame with its number."""
+    """A new frame with its frame number."""
 
     frame_no: int
 

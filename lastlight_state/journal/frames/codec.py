@@ -29,7 +29,7 @@ _NO_BEGINNING = re.compile(r"[^A-Za-z_]")
 
 
 def render(tree: Any) -> str:
-    """Return the tree as well-formed XML: ``<null/>`` for None, ``<text>…</text>`` for a text alone."""
+    """Return the tree as well-formed XML: ``<null/>`` for None, ``<text>…</text>`` for a tree that is a text."""
     if tree is None:
         return "<null/>"
     return _rendered(tree) if tree["kind"] == "element" else f"<text>{_text(tree['text'])}</text>"
@@ -177,7 +177,10 @@ def _sorted(value: Any, path: str, room: int) -> Any:
 
 
 class _Shapes:
-    """Short byte strings that are equal for values with equal canonical texts. Encodes each object and list once."""
+    """A cache of short byte strings, equal for values with equal canonical texts.
+
+    Encodes each object and list only once.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[int, bytes] = {}
@@ -210,7 +213,7 @@ def _changes(before: Any, after: Any, path: Path, node: str | None, shapes: _Sha
 
 
 def _list_changes(before: list[Any], after: list[Any], path: Path, node: str | None, shapes: _Shapes) -> Iterator[Op]:
-    """Yield the changes of a list from left to right, so that all items before ``at`` are final."""
+    """Yield the operations that turn one list into another, from left to right."""
     at = 0
     for removed, inserted, kept in _stretches(before, after, shapes):
         if kept:
@@ -229,7 +232,7 @@ def _list_changes(before: list[Any], after: list[Any], path: Path, node: str | N
 def _stretches(
     before: list[Any], after: list[Any], shapes: _Shapes
 ) -> Iterator[tuple[Sequence[int], Sequence[int], bool]]:
-    """Yield both lists slice by slice: index ranges, and whether the two slices hold the same children in pairs."""
+    """Yield slices of both lists: two index ranges, and True if the children of both ranges correspond in pairs."""
     first, ends = _equal_ends(before, after, shapes)
     last_before, last_after = len(before) - ends, len(after) - ends
     yield range(first), range(first), True
@@ -248,7 +251,7 @@ def _stretches(
 
 
 def _equal_ends(before: list[Any], after: list[Any], shapes: _Shapes) -> tuple[int, int]:
-    """Return how many children are equal at the beginning, and how many of the rest at the end."""
+    """Return how many children are equal at the start of both lists, and how many of the rest at the end."""
     least = min(len(before), len(after))
     first = 0
     while first < least and shapes.of(before[first]) == shapes.of(after[first]):
@@ -260,7 +263,7 @@ def _equal_ends(before: list[Any], after: list[Any], shapes: _Shapes) -> tuple[i
 
 
 def _in_order(matched: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest subsequence of pairs that ascends on both sides."""
+    """Return the longest subsequence of index pairs in which both indexes ascend."""
     tails: list[int] = []
     ends: list[int] = []
     back: list[int | None] = []
@@ -281,14 +284,14 @@ def _in_order(matched: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _identities(children: Sequence[Any]) -> list[str | None]:
-    """Return the id of each child; None for a child without an id, or with the id of a sibling."""
+    """Return the id of each child. None for a child without an id, or with an id that a sibling has too."""
     found = [_identity(child) for child in children]
     counted = Counter(found)
     return [name if counted[name] == 1 else None for name in found]
 
 
 def _identity(value: Any) -> str | None:
-    """Return the id of an element: its prop ``id`` if that is a text that is not empty, else None."""
+    """Return the id of an element: its prop ``id`` if that is a non-empty text, else None."""
     if not isinstance(value, dict) or value.get("kind") != "element" or not isinstance(value.get("props"), dict):
         return None
     found = value["props"].get("id")

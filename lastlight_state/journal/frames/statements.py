@@ -1,4 +1,4 @@
-"""The statements of frames."""
+"""The SQL statements for frames."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Chain:
     def next(self, row: FrameBody) -> str:
         """Return the canonical text of the row's frame.
 
-        Raises `FrameChainBroken` for a broken row. A later frame that is stored whole can be read again.
+        Raises `FrameChainBroken` for a broken row. After that, frames can be read again from the next row that stores a
+        whole tree.
         """
         before, previous = self._number, self._text
         self._number, self._text = row.frame_no, None
@@ -70,7 +71,8 @@ class Chain:
 def text_of(run_id: str, rows: Sequence[FrameBody]) -> str:
     """Return the text of the last row.
 
-    Applies all deltas and checks only the last digest. If that differs, rebuilds and checks frame after frame.
+    Applies all deltas, and compares only the last frame's digest. If the digest differs, rebuilds frame after frame and
+    checks each.
     """
     text = _at_once(rows)
     if text is None or codec.digest(text) != rows[-1].content_hash:

@@ -65,7 +65,7 @@ CONTENT = (
 
 
 def draft_of(score: NewScore, now: datetime) -> ScoreDraft:
-    """Return the columns of a new score after checking its values."""
+    """Check a new score, and return its columns."""
     given = valid.group("score", score, NewScore)
     return {
         "id": new_id() if given.id is None else valid.identifier("score.id", given.id, _MOST.id),
@@ -137,12 +137,12 @@ class Scores(Repository):
     """``store.journal.scores``: record, list and aggregate the scores of task attempts."""
 
     def record(self, score: NewScore) -> Score:
-        """Store a score as the current one of its task attempt, scorer and source; supersede the one before.
+        """Store the current score of a task attempt, scorer and source, and mark the score before as superseded.
 
         Recording equal values again returns the stored score and writes nothing; a different time alone does not count
-        as a difference. A score with an ``id`` of the caller's is stored once: other values under that id raise
-        `AlreadyExists`. Concurrent reruns leave exactly one current score. Raises `NotFound` for an unknown run,
-        `InvalidValue` for NaN and infinities, `PayloadTooLarge` for a value of more than 64 KiB.
+        as a difference. If the caller gives an ``id``, the score is stored once under it: other values under the same
+        id raise `AlreadyExists`. Concurrent reruns leave exactly one current score. Raises `NotFound` for an unknown
+        run, `InvalidValue` for NaN and infinities, `PayloadTooLarge` for a value of more than 64 KiB.
         """
         row = draft_of(score, self._now())
         run_id = row["run_id"]
@@ -184,7 +184,8 @@ class Scores(Repository):
 def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
     """Return the equal stored score, or store this score in place of the current one.
 
-    Two transactions may look before either has stored. Then one inserts; the other inserts nothing and looks again.
+    Two transactions may read the current score before either has stored. Then one of them inserts; the other inserts
+    nothing and reads again.
     """
     while True:
         for known in sorted(unit.rows(sql.KNOWN, row), key=lambda known: known.id != row["id"]):
@@ -200,7 +201,7 @@ def _put(unit: Unit, row: ScoreDraft, at: datetime, own_id: bool) -> Score:
 
 
 def _told(row: Values, *, is_stored: bool = True) -> Any:
-    """Return the values that two equal scores have in common: all but their ids and times."""
+    """Return the values that are equal in two equal scores: all except their ids and times."""
     values = [row[name] for name in VALUES]
     if not is_stored:
         values = [None if text is None else codec.decode(text) for text in values]

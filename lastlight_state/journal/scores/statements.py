@@ -1,4 +1,4 @@
-"""The statements of scores: of single scores, their list, and their aggregates."""
+"""The SQL statements for scores: for single scores, lists and aggregates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ _current = sa.and_(*(_c[name] == bind(name, _c[name]) for name in _ATTEMPT), _c.
 
 
 def _adding() -> sa.Executable:
-    """Return an INSERT of a score. It inserts nothing if the id is stored, or if the attempt has a current score."""
+    """Return the INSERT of a score.
+
+    It inserts nothing if the id is stored already, or if the attempt has a current score.
+    """
     there = SCORES.alias()
     same = sa.and_(*(there.c[name] == bind(name, _c[name]) for name in _ATTEMPT), there.c.superseded_at.is_(None))
     row = sa.select(*(bind(name, _c[name]) for name in _WRITTEN)).where(~sa.exists().where(same))
@@ -88,7 +91,7 @@ _SMALL_DISTANCE = 1e-150
 
 
 def of(unit: Unit, grouping: tuple[str, ...], given: Mapping[str, Any]) -> list[ScoreAggregate]:
-    """Return the aggregates of current scores that pass the filters, by group: at most one group above the limit."""
+    """Return the aggregates of current scores that pass the filters by group, and at most one more than the limit."""
     chosen = {name: value for name, value in given.items() if value is not None}
     run_ids = chosen.pop("run_ids", None)
     if run_ids is not None and not run_ids:
@@ -122,7 +125,10 @@ def _statement(grouping: tuple[str, ...], filters: frozenset[str], runs: int) ->
 
 
 def _scaled(group: list[Any], conditions: list[Any]) -> sa.Subquery:
-    """Return a subquery of scores with each score's place in its group, the group's scale, and the scaled score."""
+    """Return a subquery of scores.
+
+    Each row has the score's rank in its group, the group's scale, and the scaled score.
+    """
     largest = sa.func.max(sa.func.abs(_c.score)).over(partition_by=group)
     exponent = sa.case(*((largest > _real(limit), number(two)) for limit, two in _SCALES), else_=number(0))
     scores = (
@@ -159,7 +165,7 @@ def _half(value: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
 
 
 def _real(value: float) -> sa.ColumnElement[float]:
-    """Return a float as a literal in the SQL."""
+    """Return a float as a literal in SQL text."""
     return sa.literal_column(f"{value:.17e}" if value else "0e0", sa.Double)
 
 

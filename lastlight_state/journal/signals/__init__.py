@@ -1,7 +1,7 @@
-"""Signals: messages sent into a run from outside, numbered in the order they arrive, each taken once.
+"""Signals: messages sent into a run from outside, numbered in the order they arrive. Each can be taken once.
 
-A signal's ``seq`` starts at 0 and has no gaps within its run. A signal that arrives before anybody waits for it is kept
-for the first consumer that asks.
+A signal's ``seq`` starts at 0 and has no gaps within its run. A signal that arrives before anybody waits for it stays
+stored until a consumer takes it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def signal(
     signal_id: str | None,
     now: datetime,
 ) -> SignalDraft:
-    """Return the columns of a new signal, checked."""
+    """Check a new signal, and return its columns."""
     return {
         "run_id": valid.identifier("run_id", run_id, _MOST.run_id),
         "signal_name": trimmed_name("signal_name", name),
@@ -102,7 +102,7 @@ def filters(run_id: str, where: SignalFilter | None, after_seq: int | None, page
 
 
 def correlation(where: str, correlation_id: Any) -> Row:
-    """Return the filter by a correlation id: no filter for `ANY`, and ``uncorrelated`` for None or a blank id."""
+    """Return the filter by a correlation id: none for `ANY`, and ``uncorrelated`` for None or a blank id."""
     if correlation_id is ANY:
         return {}
     found = trimmed_correlation(where, correlation_id)
@@ -165,14 +165,14 @@ class Signals(Numbered):
     ) -> Signal | None:
         """Take the oldest pending signal for ``consumer`` in one atomic step. Returns None if there is none.
 
-        ``wait`` is how many seconds to wait for a signal, and ``poll_interval`` the seconds between looks. A waiting
-        call holds no connection, and one statement looks for all waiting calls of a store. Raises `BackendBusy` if a
-        lock prevents looking until the wait is over.
+        ``wait`` is how many seconds to wait for a signal, and ``poll_interval`` the seconds between polls. A waiting
+        call holds no connection, and one statement polls for all waiting calls of a store. Raises `BackendBusy` if a
+        lock blocks polling until the wait is over.
 
-        ``consumer`` is a stable name of the step that waits, for example its node and iteration. Asking again, even
-        after a crash, returns the same signal. A consumer gets one signal of a run: asking under another signal name
-        raises `AlreadyExists`. Concurrent consumers get different signals, the oldest first. A rollback makes a taken
-        signal available again. Waiting inside a transaction raises `MisuseError`.
+        ``consumer`` is a stable name of the step that waits, for example its node and iteration. Calling again with the
+        same ``consumer``, even after a crash, returns the same signal. A consumer gets one signal of a run: a call for
+        another signal name raises `AlreadyExists`. Concurrent consumers get different signals, the oldest first. A
+        rollback makes a taken signal available again. Waiting inside a transaction raises `MisuseError`.
         """
         seconds = valid.seconds("wait", wait)
         valid.seconds("poll_interval", poll_interval)
@@ -265,7 +265,7 @@ class Signals(Numbered):
         return arrivals(watch_for(self._scope), (run_id, self._stream.name), seconds, poll_interval, woken=woken)
 
     def _take(self, unit: Unit, names: frozenset[str], values: Row) -> Signal | None:
-        """Take a signal while the run's counter is locked, so that each call sees which signals earlier calls took."""
+        """Take a signal while the run's counter is locked, so that signals taken by earlier calls are seen."""
         self._stream.locked(unit, values["run_id"])
         taken = unit.row(sql.TAKEN, values)
         if taken is not None:
@@ -286,7 +286,10 @@ def _send(unit: Unit, row: SignalDraft) -> SignalSent:
 
 
 def _send_once(unit: Unit, row: SignalDraft) -> SignalSent:
-    """Insert a signal unless an equal one is stored. Locks before it looks, to see what the last lock holder stored."""
+    """Insert a signal unless an equal one is stored.
+
+    Locks before reading, to see what the previous lock holder stored.
+    """
     sql.STREAM.locked(unit, row["run_id"])
     if row["signal_id"] is not None:
         stored = unit.row(sql.FIND, row)

@@ -1,4 +1,4 @@
-"""The statements of signals."""
+"""The SQL statements for signals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAKEN = prepared(sa.select(*COLUMNS).where(_RUN, _c.consumed_by == bind("consume
 def _replayed(correlated: sa.ColumnElement[bool]) -> Statement[Signal]:
     """Return signals of this name, correlation id and time.
 
-    Names its index: on its own SQLite walks the whole run to avoid a sort.
+    The query names its index. Otherwise SQLite would read the run's signals one by one to avoid a sort.
     """
     same = (_RUN, _c.signal_name == bind("signal_name", _c.signal_name), correlated)
     found = through(sa.select(*COLUMNS), SIGNALS, "ix_run_signals_name")
@@ -64,7 +64,7 @@ LISTS = {"oldest_first": _listing(descending=False), "newest_first": _listing(de
 
 @shaped
 def oldest(given: frozenset[str]) -> Statement:
-    """Return the query for the number of the oldest signal that is not taken and passes these filters."""
+    """Return the query for the number of the oldest signal that is not taken yet and passes these filters."""
     return prepared(_oldest(given))
 
 

@@ -1,6 +1,7 @@
-"""Queued writer of events: listeners hear of an event at once, and a thread stores it soon.
+"""Queued writer of events: listeners get an event at once, and a thread stores the event soon after.
 
-The stored events of each run are always a prefix of the events that were appended to this writer, in that order.
+The stored events of each run are always the first ones that were appended to this writer, in that order and without
+gaps.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MOST = limits_of(EVENTS)
 
 
 def check_options(given: Any) -> WriterOptions:
-    """Return the options of a writer. Raises `InvalidValue` for one that is out of its range."""
+    """Check the options of a writer, and return them. Raises `InvalidValue` for an option that is out of its range."""
     found = valid.group("options", given, WriterOptions)
     valid.number("options.max_queued", found.max_queued, least=1)
     valid.number("options.max_queued_bytes", found.max_queued_bytes, least=1)
@@ -44,12 +45,15 @@ def check_options(given: Any) -> WriterOptions:
 
 
 def check_timeout(value: Any) -> float | None:
-    """Return a timeout in seconds, or None to wait without end."""
+    """Check a timeout, and return its seconds. None means to wait without end."""
     return None if value is None else valid.seconds("timeout", value)
 
 
 def callables(where: str, given: Any) -> list[Callable[..., Any]]:
-    """Return the given callables. Raises `InvalidValue` for one that cannot be called."""
+    """Check that all given values are callables, and return them.
+
+    Raises `InvalidValue` for one that cannot be called.
+    """
     found = valid.several(where, given)
     for i, one in enumerate(found):
         valid.callback(f"{where}[{i}]", one)
@@ -57,7 +61,7 @@ def callables(where: str, given: Any) -> list[Callable[..., Any]]:
 
 
 def check_types(given: Any) -> frozenset[str]:
-    """Return the given types of events. An empty set stands for all types."""
+    """Check the given types of events, and return them. An empty set stands for all types."""
     return frozenset(valid.identifier("types", one, _MOST.type) for one in valid.several("types", given))
 
 
@@ -67,7 +71,7 @@ NO_OPTIONS = WriterOptions()
 
 
 class PendingEvent:
-    """An event in a writer's queue. ``seq`` is its number, None until it is stored."""
+    """An event that was given to a queued writer. ``seq`` is its number, or None until the event is stored."""
 
     def __init__(self, core: Core, entry: Entry, refuse_waiting: Callable[[], None]) -> None:
         self._core = core
@@ -86,20 +90,20 @@ class PendingEvent:
 
     @property
     def occurred_at(self) -> datetime:
-        """Return the time of the event: the caller's, or that of the call."""
+        """Return the time of the event: the one that the caller gave, or the time of the append."""
         return self._entry.row["occurred_at"]
 
     @property
     def seq(self) -> int | None:
-        """Return the number of the event, None until it is stored."""
+        """Return the number of the event, or None until it is stored."""
         return self._entry.seq
 
     @guarded
     def wait(self, timeout: float | None = None) -> int:
         """Wait until the event is stored, and return its number.
 
-        Raises the error for which the event was given up, `BackendBusy` if the timeout is over, `StoreClosed` if the
-        writer was closed before, and `MisuseError` inside a transaction's block.
+        Raises the error because of which the event was given up, `BackendBusy` if the timeout is over, `StoreClosed` if
+        the writer was closed before, and `MisuseError` inside a transaction's block.
         """
         entry, seconds = self._entry, check_timeout(timeout)
         if not entry.is_decided:
@@ -112,9 +116,9 @@ class PendingEvent:
 class JournalWriter:
     """Appends events through a queue, for any number of runs. Thread-safe; a context manager.
 
-    Each event has a key, so that a batch of unknown outcome can be stored again without duplicates. `flush` and `close`
-    report events that cannot be stored in `UnsavedEvents`. While the database is unavailable, events stay queued and
-    are retried. A process that is killed loses events that were not flushed.
+    Each event has a key, so that a batch can be stored again without duplicates if the outcome of the first try is
+    unknown. If events cannot be stored, `flush` and `close` raise `UnsavedEvents` with them. While the database is
+    unavailable, events stay queued and are retried. A process that is killed loses events that were not flushed.
     """
 
     def __init__(self, context: Context, options: WriterOptions, mirrors: Collection[Mirror]) -> None:
@@ -136,7 +140,7 @@ class JournalWriter:
         """Queue an event, and call the listeners in this thread before returning. Arguments as in `Events.append`.
 
         An invalid event is refused here. If the queue is full, the call waits for room up to ``full_timeout``, unless
-        the options say that a full queue refuses events. Raises `BackendBusy` if there is no room, `StoreClosed`.
+        the options say that a full queue refuses events. Raises `BackendBusy` if there is no room, and `StoreClosed`.
         """
         entry = self._core.entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._core.offer(entry):
@@ -164,9 +168,9 @@ class JournalWriter:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all events that were appended before this call are stored and the mirrors have them.
 
-        Raises `UnsavedEvents` if an event is not stored or a listener raised. The error has the events that were given
-        up since the last report, those that are still queued, and the errors of listeners. Events are still queued when
-        a whole attempt has failed or the timeout is over: they are retried, and a later flush may succeed. Raises
+        Raises `UnsavedEvents` if an event is not stored or a listener raised. The error holds the events that were
+        given up since the last report, the events that are still queued, and the errors of listeners. If the timeout is
+        over or an attempt has failed, events stay queued and are retried: a later flush may succeed. Raises
         `MisuseError` inside a transaction's block.
         """
         seconds = check_timeout(timeout)
@@ -213,7 +217,7 @@ class JournalWriter:
         return self._core.stats()
 
     def __repr__(self) -> str:
-        """Return a text with the number of queued events, or that the writer is closed. It shows no event."""
+        """Return a text that states the number of queued events, or that the writer is closed. It contains no event."""
         return f"{type(self).__name__}({'closed' if self._core.is_over else f'{len(self._core.queue)} queued'})"
 
     def __enter__(self) -> Self:
@@ -253,13 +257,14 @@ class JournalWriter:
 
 
 def has_room(core: Core, entry: Entry) -> bool:
-    """Return True if appending the entry again succeeds now, or will never succeed."""
+    """True if the queue has room for the entry or refuses all entries: another append of the entry need not wait."""
     return core.queue.refusal is not None or core.queue.has_room(entry.size)
 
 
 def number_of(entry: Entry) -> int:
-    """Return the number of an event after waiting for it. Raises the event's error, or `BackendBusy` if it has no
-    number.
+    """Return the number of a queued event.
+
+    Raises the event's error, or `BackendBusy` if the event has no number yet.
     """
     if entry.error is not None:
         raise entry.error

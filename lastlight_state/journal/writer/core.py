@@ -1,4 +1,4 @@
-"""The parts of a queued writer that do not wait. Threads and coroutines wait in different ways."""
+"""The parts of a queued writer that never block, shared by the version for threads and the one for coroutines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Core:
         self.is_over = False
 
     def entry(self, run_id: str, given: NewEvent) -> Entry:
-        """Return a queue entry for the event: checked and encoded, with a key and a time."""
+        """Return a queue entry for an event after checking and encoding it. The entry has a key and a time."""
         found = valid.identifier("run_id", run_id, _MOST.run_id)
         row = event_checks.event(found, given, self._clock.now())
         is_keyed = row["event_id"] is not None
@@ -48,7 +48,7 @@ class Core:
         return Entry(row, is_keyed=is_keyed)
 
     def offer(self, entry: Entry) -> bool:
-        """Append the entry to the queue and call the listeners. Returns False if there is no room."""
+        """Append the entry to the queue and call the listeners. Returns False if the queue has no room."""
         if not self.queue.offer(entry):
             return False
         self.saver.notice()
@@ -57,7 +57,7 @@ class Core:
         return True
 
     def full(self) -> BackendBusy:
-        """Return the error to raise for an append to a full queue."""
+        """Return the error that an append to a full queue raises."""
         queue = self.queue
         return BackendBusy(f"the queue of events is full: {len(queue)} events with {queue.bytes} bytes of payloads")
 
@@ -85,7 +85,7 @@ class Core:
         )
 
     def flush(self, run_id: str | None = None) -> Flush:
-        """Return a `Flush` of all events that are queued now, or of those up to the last event of a run."""
+        """Return a `Flush` of all events that are queued now, or only of those up to the given run's last event."""
         self.refuse_mirrors()
         of_run = (entry for entry in reversed(self.queue.entries()) if entry.row["run_id"] == run_id)
         return Flush(self, self.queue.last if run_id is None else next(of_run, None))
@@ -101,14 +101,14 @@ class Core:
         self.queue.refuse(StoreClosed("the queued writer is closed"))
 
     def report_last(self, flush: Flush) -> None:
-        """Report like `report`, and end the writer. Events that are not stored by now never will be."""
+        """Raise errors like `report`, and end the writer. Events that are not stored by now never will be."""
         try:
             self.report(flush)
         finally:
             self.end()
 
     def end(self) -> None:
-        """Drop all queued events. Callers that wait for one of them get `StoreClosed`."""
+        """Drop all queued events. Callers that wait for a dropped event get `StoreClosed`."""
         self.is_over = True
         for entry in self.queue.entries():
             entry.error = StoreClosed("the queued writer was closed before the event was stored")
@@ -122,7 +122,7 @@ class Core:
         self.saver.after_fork()
 
     def refuse_mirrors(self) -> None:
-        """Raise `MisuseError` inside a mirror: waiting there would deadlock, because the saver waits for the mirror."""
+        """Raise `MisuseError` inside a mirror: the saver waits for the mirror, so a wait there would deadlock."""
         if self.saver.is_this_thread:
             raise MisuseError("a mirror cannot wait for the events that come after those that it gets")
 
@@ -139,7 +139,7 @@ class Core:
 
 
 class Flush:
-    """Waits for a queue entry, and so for all entries before it."""
+    """A wait until a queue entry and all entries before it are stored or given up."""
 
     def __init__(self, core: Core, last: Entry | None) -> None:
         self._core = core
@@ -150,11 +150,11 @@ class Flush:
 
     @property
     def is_done(self) -> bool:
-        """True if all entries of the flush are stored or given up, and the mirrors have them."""
+        """True if all entries of the flush are stored or given up, and the mirrors have been called with them."""
         return self._last is None or self._last.has_left
 
     def is_over(self) -> bool:
-        """Return whether waiting is pointless: the flush is done, a whole attempt failed, or the writer ended."""
+        """True if further waiting is useless: the flush is done, an attempt has failed, or the writer has ended."""
         if not (self.is_done or self._core.saver.is_at_work):
             self._core.saver.hurry()
         return self.is_done or self._core.saver.failed > self._begun or self._core.is_over

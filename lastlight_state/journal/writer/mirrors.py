@@ -1,4 +1,4 @@
-"""Mirrors: callables that get a writer's events once they are stored, for example to write a log file."""
+"""Mirrors: callables that receive a writer's events once they are stored, for example to write a log file."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ SUFFIX = ".jsonl"
 class LineFileMirror:
     """Writes ``<directory>/<run_id>.jsonl``: a line for each stored event, in the order of their numbers.
 
-    Give it to a writer as one of its ``mirrors``. Several mirrors of one directory may write a line twice; such lines
-    have the same ``seq``. Events that were pruned before they were written to the file are missing there. A file that
-    another program wrote is left alone.
+    Pass this object to a writer as one of its ``mirrors``. Several mirrors of one directory may write a line twice;
+    such lines have the same ``seq``. Events that were pruned before they were written to the file are missing there. A
+    file that another program wrote is not changed.
     """
 
     def __init__(self, events: Events, directory: str | Path, *, sync: SyncWord = "os") -> None:
@@ -52,7 +52,7 @@ class LineFileMirror:
         self.directory = files.real(Path(directory))
 
     def __call__(self, events: Sequence[Event]) -> None:
-        """Append these events to the files of their runs, after earlier events that a file lacks."""
+        """Append these events to the files of their runs. Earlier events that a file lacks are appended first."""
         problems: list[Exception] = []
         for run_id, of_run in groupby(sorted(events, key=_place), key=lambda event: event.run_id):
             try:
@@ -64,7 +64,7 @@ class LineFileMirror:
 
     @guarded
     def catch_up(self, run_id: str) -> int:
-        """Append stored events that the run's file lacks, even if no writer queued them; return how many lines.
+        """Append stored events that the run's file lacks, even if no writer queued them. Returns the number of lines.
 
         Raises `UnsafePath` if the run's id cannot be a file name.
         """
@@ -91,7 +91,7 @@ class LineFileMirror:
         return written
 
     def _missing(self, run_id: str, last: int | None, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
-        """Yield the events after number ``last``: the given events if they follow without a gap, else stored pages."""
+        """Yield the events after number ``last``: the given events if they follow without a gap, else stored events."""
         after = -1 if last is None else last
         behind = [event for event in events if event.seq > after]
         if behind and behind[-1].seq - after == len(behind):
@@ -151,8 +151,9 @@ _log = logging.getLogger("lastlight_state.journal")
 
 
 class Mirrors:
-    """The mirrors of one writer. A mirror that fails undoes and stops nothing; it is counted, and logged the first
-    time.
+    """The mirrors of one writer. If a mirror fails, nothing else stops.
+
+    The failure is counted, and the first is logged.
     """
 
     def __init__(self, mirrors: Sequence[Mirror]) -> None:
@@ -162,7 +163,7 @@ class Mirrors:
         self._logged: set[int] = set()
 
     def show(self, stored: Sequence[tuple[Entry, Appended]]) -> None:
-        """Call each mirror with these stored events."""
+        """Call each mirror with these events, which are stored."""
         if not (stored and self._mirrors):
             return
         events = [_event(entry, outcome) for entry, outcome in stored]

@@ -1,8 +1,8 @@
 """The queue of events that wait to be stored, and of callers that wait for them.
 
-An exception from outside, for example of a signal, may interrupt a caller between any two instructions. So each step
-that matters is one operation of a deque. Each entry carries the sum of sizes up to it, so that the queue's size is a
-difference and stays right after an interruption.
+An exception from outside, for example of a signal handler, may interrupt a caller between any two instructions. So each
+change of the queue is a single operation of a deque. Each entry holds the sum of all sizes up to itself: the queue's
+size is the difference of two such sums, and stays right after an interruption.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.25
 
 
 class Entry:
-    """A queued event: its columns, and later its number or its error."""
+    """A queued event: its columns, and once decided, its number or its error."""
 
     __slots__ = ("error", "has_left", "is_keyed", "queued_at", "row", "seq", "size", "total")
 
@@ -48,7 +48,7 @@ class Entry:
 
 
 class Queue:
-    """Entries, first in, first out. Callers append; one thread takes them from the front."""
+    """A first-in, first-out queue of entries. Callers append, and one thread removes entries from the front."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         #: The error that refuses further entries, or None while the queue takes entries.
@@ -85,7 +85,10 @@ class Queue:
         return list(islice(self._entries.copy(), most))  # a copy does not change while it is read
 
     def offer(self, entry: Entry) -> bool:
-        """Append the entry and return True, or return False if there is no room. Raises the refusal, if any."""
+        """Append the entry and return True, or return False if there is no room.
+
+        Raises the error if entries are refused.
+        """
         with self._lock:
             self.refuse_if_over()
             if not self.has_room(entry.size):
@@ -95,7 +98,7 @@ class Queue:
         return True
 
     def has_room(self, size: int) -> bool:
-        """Return whether an entry of this size can be appended. An empty queue takes an entry of any size."""
+        """True if an entry of this size can be appended. An empty queue accepts an entry of any size."""
         return not self._entries or (len(self._entries) < self._most and self.bytes + size <= self._most_bytes)
 
     def refuse(self, error: StateError) -> None:
@@ -104,7 +107,7 @@ class Queue:
             self.refusal = self.refusal or error
 
     def refuse_if_over(self) -> None:
-        """Raise a copy of the error that refuses further entries, if there is one."""
+        """Raise a copy of the error with which the queue refuses entries, if there is one."""
         if self.refusal is not None:
             raise type(self.refusal)(str(self.refusal))
 
@@ -116,10 +119,10 @@ class Queue:
             entry.has_left = True
 
     def wait(self, until: Callable[[], bool], seconds: float | None) -> bool:
-        """Wait until ``until()`` is true, for at most ``seconds``; return whether it is.
+        """Wait until ``until()`` is true, for at most ``seconds``. Returns whether it became true.
 
-        Checks again whenever an entry was stored or given up. Raises `BackendBusy` if the call runs for a coroutine
-        that was cancelled.
+        Calls ``until`` again whenever an entry was stored or given up. Raises `BackendBusy` if the call runs for a
+        coroutine that was cancelled.
         """
         gate = waiting.closed_gate()
         end = None if seconds is None else time.monotonic() + seconds
@@ -133,7 +136,7 @@ class Queue:
 
     @contextmanager
     def waking(self, waker: Callable[[], object]) -> Iterator[None]:
-        """Call ``waker`` whenever an entry may have been stored or given up, until the block is left."""
+        """Call ``waker`` whenever an entry may have been stored or given up, until the block ends."""
         self._wakers.append(waker)
         try:
             yield
@@ -142,7 +145,7 @@ class Queue:
                 self._wakers.remove(waker)
 
     def wake(self) -> None:
-        """Call all wakers, so that waiting callers check again."""
+        """Call all wakers, so that waiting callers check their condition again."""
         for waker in list(self._wakers):
             waker()
 

@@ -1,7 +1,4 @@
-"""Registries of open writers: of a store, and of the process.
-
-A store's writers are flushed when runs end, and are closed with the store. The process flushes all writers at exit.
-"""
+"""Registries of open writers: one for each store, and one for the process."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ class Writer:
     def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> JournalWriter:
         """Return a new queued writer of events, for any number of runs. It is a context manager.
 
-        Each of ``mirrors`` is called with the events of a batch once they are stored, for example a `LineFileMirror`.
+        Each of ``mirrors``, for example a `LineFileMirror`, is called with the events of a batch after they are stored.
         The writer is closed with the store. Raises `MisuseError` in a transaction or view, `ReadOnlyTransaction` in a
         read-only store.
         """
@@ -93,7 +90,7 @@ class Opened:
             raise unsaved[0]
 
     def _run_ended(self, run: Any) -> None:
-        """Wait until the run's events are stored. The next flush reports events that cannot be stored."""
+        """Wait until the ended run's events are stored. Events that cannot be stored are reported by the next flush."""
         end = time.monotonic() + BOUNDARY_SECONDS
         for writer in list(self._writers):
             with suppress(StateError):
@@ -106,7 +103,7 @@ def _settle(core: Core, end: float, run_id: str | None = None) -> None:
 
 
 def _flush_all() -> None:
-    """Flush all open writers at the exit of the interpreter."""
+    """Flush all open writers when the interpreter exits."""
     end = time.monotonic() + EXIT_SECONDS
     for writer in list(_every_writer):
         core = writer._core

@@ -1,7 +1,7 @@
-"""The thread that stores queued events in order, many in one unit, and retries while the database is away.
+"""The thread that stores queued events in order, many in one unit, and retries while the database is unavailable.
 
-If the database refuses a batch, halving the batch finds the refused event. That event is given up; all others are
-stored. The thread ends when there is nothing to do for a while, and starts again with the next event.
+If the database refuses a batch, the batch is halved until the refused event is found. That event is given up; all
+others are stored. The thread ends when there is nothing to do for a while, and starts again with the next event.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _log = logging.getLogger("lastlight_state.journal")
 
 
 class Unreported:
-    """Failures to report: events that were given up, and errors of listeners.
+    """Failures to report: events that were given up, and errors that listeners raised.
 
-    Keeps the first ``most`` of each kind; all of them are logged.
+    Keeps at most ``most`` failures of each kind, the earliest. All failures are logged.
     """
 
     def __init__(self, most: int) -> None:
@@ -58,7 +58,10 @@ class Unreported:
             self._listener_errors[next(self._number)] = error
 
     def report(self, waiting: Sequence[Entry], cause: Exception | None) -> None:
-        """Raise `UnsavedEvents` with all unreported failures and the ``waiting`` entries, unless there are none."""
+        """Raise `UnsavedEvents` with all unreported failures and the ``waiting`` entries.
+
+        Does nothing if there are none.
+        """
         failures, errors = list(self._failures.items()), list(self._listener_errors.items())
         if not (failures or errors or waiting):
             return
@@ -95,7 +98,7 @@ class Batches(Numbered):
     _stream = sql.STREAM
 
     def store(self, batch: Sequence[Entry], *, in_doubt: bool) -> tuple[list[Appended], bool]:
-        """Store a batch; return the outcome of each event, and whether an earlier attempt may have stored the events.
+        """Store a batch. Returns the outcome of each event, and True if an earlier attempt may have stored the events.
 
         ``in_doubt`` is True if an attempt before this call may have stored them.
         """
@@ -115,7 +118,7 @@ class Batches(Numbered):
 
 
 class Saver:
-    """Takes entries from a queue and stores them. At most one of its threads works at a time."""
+    """A saver: takes entries from a queue and stores them. At most one thread of a saver works at a time."""
 
     def __init__(
         self, queue: Queue, batches: Batches, options: WriterOptions, mirrors: Mirrors, unreported: Unreported
@@ -153,21 +156,21 @@ class Saver:
         return self._working.get("thread") == threading.get_ident()
 
     def notice(self) -> None:
-        """Start the thread after an append, or wake it if enough entries are queued."""
+        """Start the saver's thread after an append, or wake it if enough entries are queued."""
         if not self._working:
             self._start()
         elif len(self._queue) >= self._wanted:
             waiting.wake(self._gate)
 
     def hurry(self) -> None:
-        """Store the queued entries now, for a waiting caller. Does not wait for more entries or for a pause to end."""
+        """Store the queued entries now, for a waiting caller, without collecting more entries and without pausing."""
         self._is_hurried = True
         waiting.wake(self._gate)
         if not self._working:
             self._start()
 
     def end(self) -> None:
-        """Tell the thread to end after its current attempt."""
+        """Make the thread end after its current attempt."""
         self.is_over = True
         waiting.wake(self._gate)
 
@@ -190,7 +193,10 @@ class Saver:
                 return
 
     def run_here(self) -> None:
-        """Store the queued entries in the caller's thread, unless a thread is at work. Ends at the first failure."""
+        """Store the queued entries in the caller's thread, unless a thread is storing already.
+
+        Stops at the first failure.
+        """
         me = threading.get_ident()
         if self._working.setdefault("thread", me) == me:
             failed = self.failed
@@ -238,7 +244,7 @@ class Saver:
     def _store(self, batch: Sequence[Entry]) -> None:
         """Store these entries, and give up those that the database refuses.
 
-        Raises `BackendError` for the first entries that may be stored later.
+        Raises `BackendError` for the first entries that failed but may be stored later.
         """
         try:
             outcomes, in_doubt = self._batches.store(batch, in_doubt=self._in_doubt)
