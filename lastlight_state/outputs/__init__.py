@@ -67,5 +67,5 @@ class Outputs(Face):
     def define(
         self, key: str, model: type[M], *, table: str | None = None, max_bytes: int | None = None
     ) -> OutputTable[M]:
-        """Define an output table, like `catalog.define`."""
+        """Define an output table, as `catalog.define` does."""
         return self.catalog.define(key, model, table=table, max_bytes=max_bytes)

@@ -1,8 +1,8 @@
 """The cache: results that may be reused, but only while their schema stays the same.
 
-A key names everything that a result depends on. The schema's signature and the model's digest are part of it, so that a
-change of either causes a miss. Two versions of a program that run side by side have entries of their own. An entry is
-derived data: it may be deleted.
+A key names everything that a result depends on. The schema's signature and the model's digest are part of the key, so
+that a change of either causes a cache miss. Two versions of a program that run at the same time use separate entries.
+An entry can be computed again, so it may be deleted.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _this_schema = CACHE.c.schema_signature == bind("schema_signature", CACHE.c.sche
 class CacheKey:
     """The key of a cached result: everything that the result depends on.
 
-    ``basis`` is any JSON value that holds all that has no field of its own here: prompt, inputs, tools, source. Only a
-    digest of the basis is stored. ``agent_signature`` tells agents apart.
+    ``basis`` is any JSON value that holds all for which the key has no separate field: prompt, inputs, tools, source.
+    Only a digest of the basis is stored. ``agent_signature`` distinguishes agents.
     """
 
     workflow_name: str
@@ -100,9 +100,10 @@ class Cache(Targeted):
     """``store.outputs.cache``: store and find results that may be reused."""
 
     def find(self, key: CacheKey, target: OutputTable[M] | str) -> CachedOutput[M] | None:
-        """Return the cached result, or None if it is missing, expired, of another schema or no longer valid.
+        """Return the cached result, or None if it is missing, expired, stored for another schema or invalid.
 
-        Stored data never causes an error: without a hit the task runs. Store a hit as an output with `results.put`.
+        Invalid cache entries never raise an error: without a hit the task runs. Store a hit as an output with
+        `results.put`.
         """
         table = self._target(target)
         values = {"cache_key": _digest(key, table), "schema_signature": table.signature, "now": self._now()}
@@ -165,7 +166,10 @@ class Cache(Targeted):
     def clear(
         self, *, workflow_name: str | None = None, node_id: str | None = None, which: models.Which = "all"
     ) -> int:
-        """Delete cache entries, and return how many. At least one condition is needed; ``which="expired"`` is one."""
+        """Delete cache entries, and return how many.
+
+        At least one condition is required, for example ``which="expired"``.
+        """
         given = _given(workflow_name=workflow_name, node_id=node_id)
         if valid.word("which", which, models.WHICH) == "expired":
             given["expired"] = None

@@ -1,4 +1,4 @@
-"""Checks of arguments about runs, nodes and iterations, which become the parameters of statements."""
+"""Checks of arguments that name runs, nodes and iterations. The checked values become parameters of statements."""
 
 from __future__ import annotations
 
@@ -57,12 +57,15 @@ def _value(table: OutputTable[Any], column: OutputColumn, value: Mapping[Any, An
 
 
 def _default(column: Any) -> Any:
-    """Return the column's constant default, or None. Defaults that the database computes are unknown here."""
+    """Return the column's constant default, or None. Defaults that the database computes are not known here."""
     return column.default.arg if column.default is not None and column.default.is_scalar else None
 
 
 def _parameter(table: OutputTable[Any], column: OutputColumn, value: Any) -> Any:
-    """Return a value as the column's own SQLAlchemy type takes it. A column without zones gets UTC without a zone."""
+    """Return a value as the column's SQLAlchemy type expects it.
+
+    For a column without time zones, return UTC without zone.
+    """
     kind = table.table.c[column.name].type
     if isinstance(value, datetime) and not getattr(kind, "timezone", True):
         return value.replace(tzinfo=None)
@@ -82,12 +85,12 @@ class Place(TypedDict):
 
 
 def run_id(value: Any) -> str:
-    """Return the given run id, checked for writing."""
+    """Check a run id for writing, and return it."""
     return valid.identifier("run_id", value, _MOST.run_id)
 
 
 def place(run: Any, node_id: Any, iteration: Any) -> Place:
-    """Return the key of a row, checked for writing."""
+    """Check the key of a row for writing, and return it."""
     return {
         "run_id": valid.identifier("run_id", run, _MOST.run_id),
         "node_id": valid.identifier("node_id", node_id, _MOST.node_id),
@@ -96,7 +99,7 @@ def place(run: Any, node_id: Any, iteration: Any) -> Place:
 
 
 def sought(run: Any, node_id: Any, iteration: Any) -> Place:
-    """Return the key of a row, checked for a lookup."""
+    """Check the key of a row for a lookup, and return it."""
     return {
         "run_id": valid.sought("run_id", run),
         "node_id": valid.sought("node_id", node_id),
@@ -105,7 +108,7 @@ def sought(run: Any, node_id: Any, iteration: Any) -> Place:
 
 
 def reason(value: Any) -> str:
-    """Return the given reason of a change. Raises `InvalidValue` for a blank text."""
+    """Check the reason of a change, and return it. Raises `InvalidValue` for a blank text."""
     text = valid.content("reason", value, _MOST.reason)
     if not text.strip():
         raise InvalidValue("reason", "must not be blank: say why")

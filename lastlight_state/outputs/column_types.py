@@ -1,7 +1,7 @@
-"""From type annotations to columns: the token of the type, and whether the column admits None.
+"""Conversion of type annotations to columns: the type's token, and whether the column admits None.
 
-Optional, ``Annotated``, ``NewType`` and aliases are unwrapped first. A type without a token of its own is judged by its
-JSON Schema; if that has no simple type, the column holds JSON.
+Optional, ``Annotated``, ``NewType`` and aliases are unwrapped first. A type that has no token is classified by its JSON
+Schema. If the schema has no simple type, the column holds JSON.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DATA = frozenset({"const", "default", "enum"})
 
 
 class SignedColumn(Protocol):
-    """A column as a signature sees it."""
+    """The properties of a column that are part of a signature."""
 
     @property
     def name(self) -> str: ...
@@ -59,7 +59,7 @@ class SignedColumn(Protocol):
 def signed_text(table_name: str, columns: Iterable[SignedColumn]) -> str:
     """Return the text to hash: ``analysis|iteration:integer:1:1|node_id:text:1:1|…``, sorted by column name.
 
-    Each column is its name, type, 1 if it is NOT NULL, and 1 if it is in the primary key.
+    Each column is given by its name, its type, 1 if it is NOT NULL, and 1 if it is in the primary key.
     """
     ordered = sorted(columns, key=lambda column: column.name)
     parts = (f"{column.name}:{column.type}:{int(not column.nullable)}:{int(column.primary_key)}" for column in ordered)
@@ -72,7 +72,7 @@ def signature(table_name: str, columns: Iterable[SignedColumn]) -> str:
 
 
 def model_digest(json_schema: Mapping[str, Any]) -> str:
-    """Return the SHA-256 digest of a JSON Schema, without its documentation and whatever the order of its fields."""
+    """Return the SHA-256 digest of a JSON Schema. Documentation and the order of fields do not change the digest."""
     plain = json.dumps(_validating(json_schema), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()
 
@@ -131,7 +131,7 @@ def key(value: Any) -> str:
 
 
 def table_name(where: str, value: Any) -> str:
-    """Return a table name, checked: small ASCII letters, digits and underscores, at most 48 characters."""
+    """Check a table name, and return it: lower-case ASCII letters, digits and underscores, at most 48 characters."""
     if type(value) is not str or not _TABLE.fullmatch(value) or len(value) > _MOST.table_name:
         raise InvalidValue(
             where, f"must be 1 to {_MOST.table_name} small ASCII letters, digits or underscores, a letter first"
@@ -140,14 +140,14 @@ def table_name(where: str, value: Any) -> str:
 
 
 def any_table_name(where: str, value: Any) -> str:
-    """Return the name of a table that a caller made, checked for its characters and length."""
+    """Check the characters and length of the name of a caller's table, and return it."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or len(value) > models.COLUMN_NAME:
         raise InvalidValue(where, f"must be at most {models.COLUMN_NAME} ASCII letters, digits or underscores")
     return str(value)
 
 
 def is_reserved(table: str) -> bool:
-    """Return whether a table name is reserved for the library or for a tool."""
+    """True if a table name is reserved for the library or for a tool."""
     return table in RESERVED_NAMES or table.startswith((*RESERVED_PREFIXES, *_FOREIGN_PREFIXES, *_INDEX_PREFIXES))
 
 
@@ -194,7 +194,7 @@ _REFUSED: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def peeled(annotation: Any) -> tuple[Any, bool]:
-    """Return the annotation without Optional, ``Annotated`` and aliases, and whether it admits None."""
+    """Return the annotation without Optional, ``Annotated`` and aliases, and True if it admits None."""
     nullable = False
     while True:
         origin = get_origin(annotation)
@@ -235,7 +235,7 @@ def token_of(annotation: Any) -> Token:
 
 
 def has_sets(annotation: Any) -> bool:
-    """Return whether a type contains sets at any depth."""
+    """True if a type contains sets at any depth."""
     return any(isinstance(part, type) and issubclass(part, AbstractSet) for part in _parts(annotation, set()))
 
 

@@ -1,7 +1,7 @@
 """Inputs: the arguments that a run was started with, stored once and kept as long as the run.
 
-Passing the same arguments again, as a resume does, finds the stored input. To change it, call `override`; the earlier
-payload stays as an earlier revision. Values that tasks produce are outputs, not part of the input.
+If a resumed run passes the same arguments again, the stored input is returned. To change the input, call `override`:
+the earlier payload stays stored as an earlier revision. Values that tasks produce are outputs, not part of the input.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ REASON = "imported.columns"
 
 
 def folded(payload: Mapping[str, Any]) -> bytes:
-    """Return the values that typed columns would hold of a payload, as canonical bytes."""
+    """Return the values that typed columns would store for a payload, as canonical bytes."""
     cells = {name.replace("_", "").lower(): _cell(value) for name, value in payload.items()}
     return codec.canonical({name: value for name, value in cells.items() if value is not None})
 
 
 def _cell(value: Any) -> Any:
-    """Return the value of a typed column's cell. A text that is JSON is decoded, and a boolean becomes a number."""
+    """Return the value that a typed column would store.
+
+    A text that is JSON is decoded, and a boolean becomes a number.
+    """
     if isinstance(value, str):
         try:
             value = codec.decode(value)
@@ -114,12 +117,12 @@ class Inputs(Repository):
     def ensure(
         self, run_id: str, payload: Any, *, model: type[BaseModel] | None = None, created_by: str | None = None
     ) -> RunInput:
-        """Store the run's input, or find the stored one; return the current input.
+        """Store the run's input unless one is stored already. Returns the current input.
 
         With ``model`` the payload is validated and stored with the model's defaults. The run keeps them when the code's
         defaults change. Without ``model`` the payload is an object of JSON values: instances of classes are refused.
 
-        A payload that equals what any revision was given or holds is found again. Another payload raises
+        If any revision was given this payload or holds it, the current input is returned. Another payload raises
         `AlreadyExists`. Raises `InvalidValue` with ``issues``, `PayloadTooLarge` for a payload of more than 1 MiB, and
         `NotFound` for an unknown run.
         """
@@ -139,8 +142,8 @@ class Inputs(Repository):
     ) -> RunInput:
         """Store a new revision as the current input, if ``expected_revision`` is still the current one.
 
-        Earlier revisions stay readable. Raises `StaleVersion` with the revision found, `NotFound` for a run without an
-        input, and the errors of `ensure`.
+        Earlier revisions stay readable. Raises `StaleVersion` with the current revision, `NotFound` for a run without
+        an input, and the errors of `ensure`.
         """
         given, why = self._row(run_id, payload, model, created_by), checks.reason(reason)
         expected = valid.number("expected_revision", expected_revision, most=models.LAST_ITERATION)
@@ -187,7 +190,7 @@ class Inputs(Repository):
         }
 
     def _found_again(self, run_id: str, payload: Any, row: InputDraft) -> RunInput:
-        """Return the current input, if any revision was given this payload. Raises `AlreadyExists` otherwise."""
+        """Return the current input if any revision was given this payload. Raises `AlreadyExists` otherwise."""
         known = self._reading(lambda unit: unit.rows(EVERY, {"run_id": run_id}))
         asked = {_canonical(codec.decode(text)) for text in (row["payload"], row["given"]) if text is not None}
         for revision in known:
@@ -210,7 +213,7 @@ def _as_columns(row: InputDraft, revision: Row) -> bool:
 
 
 def _is_made_by(model: type[BaseModel], payload: Any) -> bool:
-    """Return whether the payload is an instance of the model. Then its fields are read by name, not by alias."""
+    """True if the payload is an instance of the model. Then its fields are read by name, not by alias."""
     return isinstance(payload, BaseModel) and isinstance(payload, model)
 
 
@@ -225,7 +228,7 @@ def _validated(model: type[BaseModel], given: Any, *, by_alias: bool) -> Any:
 
 
 def _changed(given: Any, text: str) -> str | None:
-    """Return the passed payload as JSON text if validation changed it, else None.
+    """Return the passed payload as JSON text if validation has changed the payload, else None.
 
     Also returns None for a payload that JSON cannot express.
     """

@@ -1,6 +1,7 @@
-"""The library's own tables of the outputs domain. Definitions make the output tables.
+"""The library's own tables of the outputs domain. The output tables themselves are created by definitions.
 
-Keys begin with the run's id if they have one, so that a distributed Postgres can place the rows of a run together.
+The keys of tables with rows of runs begin with the run's id, so that a distributed Postgres can store the rows of a run
+together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Queries: read-only SQL for people. The database itself refuses writes; the text is not searched for words."""
+"""Queries: read-only SQL for people.
+
+The database itself refuses writes; the SQL text is not searched for forbidden words.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Query(Repository):
     def rows(
         self, sql: str, params: Mapping[str, Any] | None = None, *, limit: int = 500, timeout: float = 5.0
     ) -> QueryRows:
-        """Return the rows of one SQL statement with parameters like ``:name``. Values are as the database holds them.
+        """Return the rows of one SQL statement with parameters like ``:name``. Values are as the database stores them.
 
         Returns at most ``limit`` rows (500, up to 10,000). ``timeout`` is in seconds and includes waits for locks.
         Raises `ReadOnlyTransaction` for a statement that would write, and `InvalidValue` for a text that is not one
@@ -33,9 +36,9 @@ class Query(Repository):
         return self._asked(sql, params, most, timeout, plan=False)
 
     def explain(self, sql: str, params: Mapping[str, Any] | None = None, *, timeout: float = 5.0) -> QueryRows:
-        """Return the database's own plan of how it would find a statement's rows.
+        """Return the database's own plan of how it would execute a statement.
 
-        Nothing is run. Errors as in `rows`.
+        The statement is not run. Errors as in `rows`.
         """
         return self._asked(sql, params, models.QUERY_ROWS, timeout, plan=True)
 
@@ -58,7 +61,10 @@ class Query(Repository):
 
 
 def _left(seconds: float) -> float:
-    """Return the seconds left of the timeout, rounded to milliseconds. Without a wait, all of them are left."""
+    """Return the seconds left of the timeout, rounded to milliseconds.
+
+    If nothing was waited for, return all of them.
+    """
     left = shortened(seconds)
     return seconds if left is None or seconds - left < _NO_WAIT else max(round(left, 3), 0.001)
 

@@ -78,22 +78,22 @@ class OutputSummary(Record):
 
 
 class _Typed(Record, Generic[M]):
-    """A record whose content can be read by its table's model."""
+    """A record whose content can be converted to an instance of its table's model."""
 
     data: Any
 
     _computed = frozenset({"data"})
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Return the state without the table's model: another process reads the record by ``data``."""
+        """Return the pickled state, without the table's model. Another process reads the record by ``data``."""
         return {**super().__getstate__(), "__pydantic_private__": None}
 
     @property
     def value(self) -> M:
-        """Return the content as an instance of the model in its present version.
+        """Return the content as an instance of the model as the program defines it now.
 
         Raises `InvalidValue` with ``issues`` for a row that was written under an earlier shape and does not fit, and
-        `MisuseError` if this process has not defined the key. ``data`` can be read in any case.
+        `MisuseError` if this process has not defined the key. ``data`` can be read in both cases.
         """
         table: OutputTable[M] | None = (self.__pydantic_private__ or {}).get("table")
         if table is None or table.shape is None:
@@ -115,7 +115,10 @@ class Output(_Typed[M], Generic[M]):
 
 
 class OutputRevision(Record):
-    """A former row of an output table. ``value`` is its content as JSON; ``cause`` is ``replaced`` or ``withdrawn``."""
+    """A former content of a row of an output table.
+
+    ``value`` is its content as JSON; ``cause`` is ``replaced`` or ``withdrawn``.
+    """
 
     table_name: str
     run_id: str
@@ -146,7 +149,7 @@ class CacheSummary(Record):
 
 
 class CachedOutput(_Typed[M], Generic[M]):
-    """A cached result. ``data`` holds the fields by name, or the payload. It has no run, node or iteration."""
+    """A cached result. ``data`` holds the fields by name, or the payload. The record has no run, node or iteration."""
 
     cache_key: str
     source_run_id: str | None
@@ -163,7 +166,7 @@ class QueryRows(Record):
 
 
 class RunOutputs(Mapping[str, tuple[Output[Any], ...]]):
-    """The rows of a run, by schema key and by table name. Both names give the same tuple."""
+    """The rows of a run, by schema key and by table name. Both names of a table give the same tuple of rows."""
 
     def __init__(self, rows: Mapping[str, tuple[Output[Any], ...]]) -> None:
         self._rows = dict(rows)
@@ -197,18 +200,18 @@ class RunSnapshot:
         return f"RunSnapshot(run_id={self.run_id!r}, input_revision={self.input_revision}, {self.outputs!r})"
 
     def get(self, target: OutputTable[M] | str, node_id: str, iteration: int = 0) -> Output[M]:
-        """Return the target's row of this node and iteration. Raises `NotFound`."""
+        """Return the row of this table, node and iteration. Raises `NotFound`."""
         found = self.find(target, node_id, iteration)
         if found is None:
             raise NotFound(models.OUTPUT, (_name(target), self.run_id, node_id, iteration))
         return found
 
     def find(self, target: OutputTable[M] | str, node_id: str, iteration: int = 0) -> Output[M] | None:
-        """Return the target's row of this node and iteration, or None."""
+        """Return the row of this table, node and iteration, or None."""
         return self._by_place.get((_name(target), node_id, iteration))
 
     def find_latest(self, target: OutputTable[M] | str, node_id: str) -> Output[M] | None:
-        """Return the target's row of the node's highest iteration, or None."""
+        """Return the row of this table and node with the highest iteration, or None."""
         rows = [row for row in self.outputs.get(_name(target), ()) if row.node_id == node_id]
         return rows[-1] if rows else None
 
@@ -218,6 +221,6 @@ def _name(target: OutputTable[Any] | str) -> str:
 
 
 def with_table(record: Any, table: OutputTable[Any]) -> Any:
-    """Return the record after attaching the table, whose model reads the record's ``value``."""
+    """Attach a table to a record and return the record. The table's model converts the record's ``value``."""
     object.__setattr__(record, "__pydantic_private__", {"table": table})
     return record

@@ -1,4 +1,4 @@
-"""From models to shapes of tables: columns, kind, signature and digest. Pure functions."""
+"""Conversion of models to shapes of tables: columns, kind, signature and digest. Pure functions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BOOKKEEPING = (
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape that a model gives a table. ``optional`` are the fields whose type admits None."""
+    """The table structure that results from a model. ``optional`` names the fields whose type admits None."""
 
     model: Any
     kind: Kind
@@ -62,7 +62,7 @@ class Shape:
 
     @cached_property
     def fields(self) -> frozenset[str]:
-        """Return the names of the fields that have columns."""
+        """Return the names of the fields that are stored in columns."""
         return frozenset(str(column.field) for column in self.columns)
 
     @cached_property
@@ -77,7 +77,7 @@ class Shape:
 
 
 def shape_of(model: Any) -> Shape:
-    """Return the shape of a model, or of any other type.
+    """Return the table structure that results from a model, or from any other type.
 
     Raises `InvalidValue` naming a field that cannot be stored.
     """
@@ -101,7 +101,7 @@ def shape_of(model: Any) -> Shape:
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:
-    """Return a JSON Schema as text, the same in every process, with fields in declared order."""
+    """Return a JSON Schema as text, identical in every process, with fields in declared order."""
     return json.dumps(schema, ensure_ascii=False, indent=2)
 
 
@@ -121,7 +121,7 @@ def described(shape: Shape) -> list[dict[str, Any]]:
 
 
 def _resolved(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with references replaced by the schemas they name, and without its null alternative."""
+    """Return the schema with its references resolved, and without the alternative ``null``."""
     while True:
         rest = dict(schema)
         name, choices = rest.pop("$ref", None), rest.get("anyOf", ())
@@ -136,7 +136,10 @@ def _resolved(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any
 
 
 class _Schemas(GenerateJsonSchema):
-    """Generates schemas without warnings: a default that JSON cannot express is left out. Sets are in a fixed order."""
+    """Generates JSON Schemas without warnings.
+
+    Defaults that JSON cannot express are left out; sets are in a fixed order.
+    """
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own spelling
 
@@ -206,7 +209,7 @@ def _schema_of(model: Any) -> dict[str, Any]:
 
 
 def _refuse_unwritable(name: str, schema: dict[str, Any]) -> None:
-    """Raise `InvalidValue` for a schema that the registry cannot hold: a lone surrogate, NUL, a very large bound."""
+    """Raise `InvalidValue` for a schema that the registry cannot store: a lone surrogate, NUL, a very large bound."""
     try:
         text = orjson.dumps(schema)
     except TypeError as error:

@@ -1,10 +1,10 @@
 """Snapshots: the input and all outputs of a run at one moment. A resumed run starts from its snapshot.
 
-If the database is reached over a network, one statement brings everything: the registry, the input, and the rows of
-every table as lists of texts. The statement is made for the tables that this store knows. If the registry that it
-brings shows other tables, the statement is made anew and run again. Otherwise one statement reads each table, all in
-one snapshot of the database. In both cases the database adds up the sizes first: beyond the limit, no row's content is
-sent.
+If the database is reached over a network, one statement reads everything: the registry, the input, and the rows of
+every table as lists of texts. The statement is built for the tables that this store knows. If the registry in its
+result lists other tables, the statement is built anew and run again. For a local database, one statement reads each
+table, all in one snapshot of the database. In both cases the database adds up the sizes first: if the sum exceeds the
+limit, no row's content is sent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TIMES = ("created_at", "updated_at")
 
 
 class RegistrySnapshot:
-    """The registry as this store read it last."""
+    """The registry as this store last read it."""
 
     def __init__(self, stamps: tuple[Any, ...] = ()) -> None:
         self.stamps = stamps
@@ -55,14 +55,14 @@ class RegistrySnapshot:
 
 
 class RegistryCache:
-    """A store's last snapshot of the registry, and the untyped handles it made, each with its registry row."""
+    """A store's last snapshot of the registry, and the untyped handles that were made from its rows."""
 
     def __init__(self) -> None:
         self.latest = RegistrySnapshot()
         self._untyped: dict[str, tuple[Registered, OutputTable[Any]]] = {}
 
     def handle(self, found: Registered) -> OutputTable[Any]:
-        """Return the untyped handle of a registry row. It is made anew if the row has changed."""
+        """Return the untyped handle of a registry row. A new handle is made if the row has changed."""
         kept = self._untyped.get(found.key)
         if kept is None or kept[0] != found:
             kept = self._untyped[found.key] = found, found.handle()
@@ -85,7 +85,7 @@ def input_of(texts: Sequence[Any]) -> RunInput:
 
 
 def row_of(table: OutputTable[Any], texts: Sequence[Any]) -> Row:
-    """Return the row that a list of texts stands for. Raises `CorruptData` for a text that cannot be read."""
+    """Convert a list of texts to the row that it represents. Raises `CorruptData` for a text that cannot be parsed."""
     row: Row = {}
     for (name, token), text in zip(statements_of(table).shown, texts, strict=True):
         try:
@@ -112,7 +112,10 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def within_the_limit(packs: sa.CTE) -> sa.Select[Any]:
-    """Return the SELECT of all packed rows with their sizes; with content only if all tables together fit the limit."""
+    """Return the SELECT of all packed rows with sizes.
+
+    Contents are included only if all tables together fit the limit.
+    """
     of_a_table = packs.c.source >= number(0)
     total = sa.select(sa.func.coalesce(sa.func.sum(packs.c.size), number(0))).where(of_a_table).scalar_subquery()
     few = sa.or_(~of_a_table, total <= sa.bindparam("max_bytes", type_=columns.Integer))
@@ -177,7 +180,7 @@ class Snapshot(Targeted):
         targets: Iterable[OutputTable[Any] | str] | None = None,
         max_bytes: int = models.SNAPSHOT,
     ) -> RunSnapshot:
-        """Return the run's input and outputs at one moment, with every registered key.
+        """Return the run's input and outputs at one moment, with an entry for every registered key.
 
         An unknown run has no input and no rows. ``targets`` restricts the snapshot to some tables. Raises
         `SchemaMismatch` for a registered table that was dropped. Raises `PayloadTooLarge`, naming the largest table, if
@@ -237,7 +240,10 @@ class Snapshot(Targeted):
         return given, shown, {table.key: _ordered(rows_of.get(i, ())) for i, table in enumerate(tables)}
 
     def _handles(self, registered: Sequence[Registered], wanted: frozenset[str] | None) -> list[OutputTable[Any]]:
-        """Return this store's defined handles, and untyped handles for other registered keys; only those ``wanted``."""
+        """Return the handles of registered tables: the defined ones of this store, and untyped ones for all others.
+
+        If ``wanted`` is given, only tables with these keys are returned.
+        """
         definitions, known = self._remember(Definitions), self._remember(RegistryCache)
         return [
             definitions.of_key(found.key) or known.handle(found)
@@ -246,7 +252,10 @@ class Snapshot(Targeted):
         ]
 
     def _meeting_gone(self, read: Callable[[], T], tables: Sequence[OutputTable[Any]]) -> T:
-        """Return the result of ``read()``. Raises `SchemaMismatch` if it failed because a table was dropped."""
+        """Return the result of ``read()``.
+
+        If it failed because a table was dropped, raises `SchemaMismatch` instead.
+        """
         try:
             return read()
         except BackendError as error:

@@ -1,4 +1,7 @@
-"""The only way from validated pydantic values to JSON. Values that pydantic would write as other values are refused."""
+"""Conversion of validated pydantic values to JSON.
+
+Values that pydantic would convert to different values are refused.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ _NO_TEXT = (bytes, bytearray, memoryview)
 
 
 def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: bool, is_open: bool) -> Any:
-    """Return the instance as JSON by field name, with sets in one fixed order if it ``has_sets``.
+    """Return the instance as JSON by field name. If ``has_sets`` is True, sets are written in a fixed order.
 
     ``is_open`` is True if the instance may hold values that its types do not describe. Raises `InvalidValue` with the
     path of a value that pydantic would write as another value: NaN, an infinity, bytes, or two keys with one text. A
-    value that becomes a text or a list in JSON is refused too, if no type says how to read it back: a time, a Decimal,
+    value that becomes a text or a list in JSON is refused too, if no declared type converts it back: a time, a Decimal,
     a UUID, a set, a deque, an iterator, a key that is not a text, and the like.
     """
     try:
@@ -41,7 +44,7 @@ def written(where: str, adapter: TypeAdapter[Any], instance: Any, *, has_sets: b
 
 
 def refuse_unordered(where: str, given: Any, adapter: TypeAdapter[Any], instance: Any) -> None:
-    """Refuse a set in place of a list: pydantic would take its members in an order that differs between processes."""
+    """Refuse a set that is passed for a list: pydantic would order its members differently in each process."""
     if _holds_set(given):
         for by_alias in (False, True):
             dumped = adapter.serializer.to_python(instance, by_alias=by_alias, warnings=False)
@@ -70,9 +73,7 @@ def _refuse_set_as_list(where: str, given: Any, made: Any) -> None:
 
 
 def _refuse_changed(where: str, given: Any, dumped: Any) -> None:
-    """Refuse values that JSON changes, comparing items in the same place. Skips parts that a custom serializer
-    rearranged.
-    """
+    """Refuse values that differ from their JSON form. Skips parts that a custom serializer has rearranged."""
     if isinstance(given, Mapping) and isinstance(dumped, dict):
         if len(dumped) < len(given):
             raise InvalidValue(where, "two keys are written as one text")
@@ -89,7 +90,7 @@ def _refuse_changed(where: str, given: Any, dumped: Any) -> None:
 
 
 def _is_odd(given: Any) -> bool:
-    """Return whether a value contains a value or a key that JSON can only express as a text or a number."""
+    """True if a value contains a key or value that JSON can express only as another type, such as a text."""
     if isinstance(given, Mapping):
         return any(not isinstance(key, str) or _is_odd(value) for key, value in given.items())
     if isinstance(given, _ARRAYS):
@@ -98,7 +99,7 @@ def _is_odd(given: Any) -> bool:
 
 
 def _read_back(adapter: TypeAdapter[Any], dumped: Any) -> Any:
-    """Return the value that the types read from the JSON; None if they read another form than they write."""
+    """Return the value that the declared types parse from the JSON. None if they cannot parse it."""
     try:
         found = adapter.validator.validate_json(codec.encode_sound(dumped), by_alias=False, by_name=True)
         return adapter.serializer.to_python(found, by_alias=False, warnings=False)
@@ -107,9 +108,9 @@ def _read_back(adapter: TypeAdapter[Any], dumped: Any) -> Any:
 
 
 def _refuse_texts(where: str, given: Any, back: Any) -> None:
-    """Refuse a value that would be read back as a text or a list although it is neither.
+    """Refuse a value that JSON turns into a text or a list, although the value is neither.
 
-    Parts whose forms differ are not compared.
+    Parts that have a different structure after parsing are not compared.
     """
     if isinstance(given, Mapping) and isinstance(back, Mapping):
         for (key, value), (name, child) in zip(given.items(), back.items(), strict=False):
@@ -133,8 +134,9 @@ def _refuse_scalar(where: str, given: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the error's text, but not that of a `UnicodeError`, which would contain the characters that cannot be
-    encoded.
+    """Return the error's text.
+
+    Omit the text of a `UnicodeError`, which would contain the characters that cannot be encoded.
     """
     return (
         "must not contain a lone surrogate, or bytes that are not UTF-8"

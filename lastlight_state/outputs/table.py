@@ -24,8 +24,8 @@ M = TypeVar("M")
 class OutputTable(Generic[M]):
     """An output table as this process knows it. Handles are equal if they describe the same table.
 
-    ``columns`` are the declared columns, the library's own first. ``extra_columns`` are in the database but not in the
-    model. ``model`` is None for a key that another process has defined: such a handle can read, but not write.
+    ``columns`` are the declared columns, with the library's own first. ``extra_columns`` are in the database but not in
+    the model. ``model`` is None for a key that only another process has defined: such a handle can read, but not write.
     """
 
     key: str
@@ -52,7 +52,7 @@ class OutputTable(Generic[M]):
 
     @cached_property
     def domain(self) -> tuple[OutputColumn, ...]:
-        """Return the columns of the task's fields, without the library's own columns."""
+        """Return the columns for the task's fields, without the library's own columns."""
         return tuple(column for column in self.columns if column.field is not None)
 
     @cached_property
@@ -62,7 +62,7 @@ class OutputTable(Generic[M]):
 
     @cached_property
     def has_times(self) -> tuple[bool, bool]:
-        """Return whether rows have a time of creation, and whether they have a time of the last write."""
+        """Return two flags: True if rows have a creation time, and True if they have a time of the last write."""
         return "row_created_at" in self.table.c, "row_updated_at" in self.table.c
 
     @cached_property
@@ -80,9 +80,10 @@ class OutputTable(Generic[M]):
         return schema_text(self._known_shape().json_schema)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the fields in order: name, column, type, required, nullable, default, description, enum values.
+        """Return the description of each field in order.
 
-        The type of a field without a simple type is ``unknown``, with a ``warning``.
+        A description has name, column, type, required, nullable, default, description and enum values. The type of a
+        field without a simple type is ``unknown``, with a ``warning``.
         """
         return described(self._known_shape())
 
@@ -100,7 +101,10 @@ def sql_table(
     comments: dict[str, str] | None = None,
     is_foreign: bool = False,
 ) -> sa.Table:
-    """Return the SQLAlchemy table of an output table, in its own metadata. ``is_foreign``: a caller made the table."""
+    """Return the SQLAlchemy table of an output table, in separate metadata.
+
+    ``is_foreign`` is True if a caller made the table.
+    """
     metadata = sa.MetaData(naming_convention=NAMING)
     sa.Table("workflow_runs", metadata, sa.Column("id", TYPES["text"], primary_key=True))
     made = [_sql_column(column, (comments or {}).get(column.name), is_foreign=is_foreign) for column in columns]

@@ -1,4 +1,4 @@
-"""From callers' values to rows, and from rows to values: validation, checks and conversion."""
+"""Conversion between callers' values and rows: validation, checks, and both directions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Content:
 
 
 def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
-    """Return a caller's value as validated content.
+    """Validate a caller's value, and return it as content.
 
     Raises `InvalidValue` with ``issues``, and `PayloadTooLarge` naming the largest field.
     """
@@ -71,7 +71,7 @@ def content_of(shape: Shape, value: Any, max_bytes: int) -> Content:
 
 
 def validated(shape: Shape, value: Any) -> Any:
-    """Return the model's instance of a value. An instance is taken apart and validated again like any other value."""
+    """Return a value as an instance of the model. If it is an instance already, its fields are validated again."""
     given = bare(value)
     aliases = not (shape.holds_model and isinstance(value, shape.model))
     if shape.kind == "columns" and type(given) is not dict and not isinstance(given, Mapping):
@@ -90,9 +90,9 @@ def validated(shape: Shape, value: Any) -> Any:
 
 
 def instance_of(shape: Shape, data: Any) -> Any:
-    """Return the instance that the present model makes of a stored row.
+    """Convert a stored row to an instance of the current model.
 
-    NULL is left out for a field that may not be None.
+    A NULL is left out if the field may not be None.
     """
     columns = shape.columns
     if shape.kind == "payload":
@@ -110,12 +110,12 @@ def instance_of(shape: Shape, data: Any) -> Any:
 
 
 def json_of(columns: Sequence[OutputColumn], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a row as JSON by field name. A payload is under the name of its column."""
+    """Return the content of a row as JSON by field name. A payload is stored under its column's name."""
     return {column.field: jsonable(column.type, row[column.name]) for column in columns if column.field is not None}
 
 
 def data_from_json(columns: Sequence[OutputColumn], stored: Any, *, payload: bool) -> Any:
-    """Return the domain fields of stored JSON in the form that a row of the table gives.
+    """Convert stored JSON to the domain fields of a row, in the types that the table's columns return.
 
     Raises `InvalidValue` if the JSON does not fit the columns.
     """
@@ -155,7 +155,7 @@ def jsonable(token: str, value: Any) -> Any:
 
 
 def in_utc(value: Any) -> Any:
-    """Return a time without a zone as UTC, which is how it was written. Any other value is returned unchanged."""
+    """Return a time without a zone as UTC, in which it was written. Any other value is returned unchanged."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
@@ -169,7 +169,7 @@ def invalid(error: ValidationError, note: str | None = None, *, where: str = _WH
 
 
 def bare(value: Any) -> Any:
-    """Return the value with instances of models and dataclasses replaced by their fields, to be validated again."""
+    """Return the value with models and dataclasses replaced by mappings of their fields, to be validated again."""
     try:
         return _bare(value)
     except RecursionError:
@@ -200,7 +200,7 @@ def _bare(value: Any) -> Any:
 
 
 def _dumped(shape: Shape, instance: Any) -> Any:
-    """Return the instance as JSON by field name. A bare payload is put under ``payload``."""
+    """Return the instance as JSON by field name. A payload without a model is put under ``payload``."""
     dumped = written(_WHERE, shape.adapter, instance, has_sets=shape.has_sets, is_open=shape.has_json)
     if shape.kind == "payload" and not shape.holds_model:
         return {models.PAYLOAD: dumped}
@@ -216,7 +216,7 @@ def _refuse_left_out(shape: Shape, dumped: Any) -> None:
 
 
 def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
-    """Return the value that a column returns for its field of an instance. ``dumped`` is the field's JSON."""
+    """Return the value that a column will return for a field of an instance. ``dumped`` is the field's JSON."""
     if column.type == "json":
         return dumped
     kept = getattr(instance, str(column.field)) if column.type in _NOT_JSON else dumped
@@ -224,7 +224,10 @@ def _read(column: OutputColumn, instance: Any, dumped: Any) -> Any:
 
 
 def checked(where: str, token: str, value: Any) -> Any:
-    """Return a value in the form in which such a column returns it. Raises `InvalidValue` if it does not fit."""
+    """Convert a value to the form in which a column of this type returns it.
+
+    Raises `InvalidValue` if it does not fit.
+    """
     if value is None:
         return None
     if token == "timestamp":  # noqa: S105

@@ -1,7 +1,8 @@
 """The catalog: an output schema, given as a pydantic model, becomes a table.
 
-A definition adds missing tables and columns and changes nothing else. Any number of processes may define at once: each
-looks again under a named lock. Table, columns and registry row are committed together.
+A definition adds missing tables and columns and changes nothing else. Several processes may define the same table at
+once: each reads the database again while it holds a named lock. Table, columns and registry row are committed in one
+transaction.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class Catalog(Repository):
     def define(
         self, key: str, model: type[M], *, table: str | None = None, max_bytes: int | None = None
     ) -> OutputTable[M]:
-        """Define an output: create its table, or add missing columns, so that it holds the model; return its handle.
+        """Create the output table for a model, or add its missing columns. Returns the table's handle.
 
-        The key is a letter, then letters, digits and underscores of ASCII, at most 48; not ``input`` or ``inputs``.
-        Each field is a column. A model whose only field is ``payload``, a root model and any other type give a table
-        with the one column ``payload``. ``table`` names the table if the snake case of the key will not do.
-        ``max_bytes`` limits a row (1 MiB by default, at most 16). Defining the same again runs no statement.
+        The key is an ASCII letter, followed by ASCII letters, digits and underscores, 48 characters at most; ``input``
+        and ``inputs`` are refused. Each field is a column. A model whose only field is ``payload``, a root model and
+        any other type give a table with the one column ``payload``. ``table`` names the table; the default is the key
+        in snake case. ``max_bytes`` limits a row (1 MiB by default, at most 16). Repeating the same definition runs no
+        statement.
 
         Raises `SchemaMismatch` listing every change that is not an addition, and for a key that this store has defined
         differently: a definition is final while the process runs. Raises `ReservedName` for tables of the library and
@@ -57,17 +59,17 @@ class Catalog(Repository):
         return made
 
     def define_all(self, models: Mapping[str, Any]) -> dict[str, OutputTable[Any]]:
-        """Define many outputs, all or none, under one lock; return their handles by key."""
+        """Define many outputs, all or none, while holding one lock. Returns their handles by key."""
         self._refuse_transaction()
         wishes = [self._wish(key, model, None, None) for key, model in models.items()]
         return {handle.key: handle for handle in self._defined(wishes)}
 
     def attach(self, key: str, table: Any, *, model: type[M] | None = None) -> OutputTable[M]:
-        """Return the handle of a table of your own: a SQLAlchemy ``Table`` or declarative class. It is never altered.
+        """Return the handle of your own table, a SQLAlchemy ``Table`` or declarative class. The table is never altered.
 
         The table needs ``run_id``, ``node_id`` and a unique key over them. For tasks in a loop it needs ``iteration``
-        too, also in the key. Without ``model`` the table's columns check values. Raises `SchemaMismatch` listing what
-        is missing.
+        too, also in the key. Without ``model``, values are checked only against the table's columns. Raises
+        `SchemaMismatch` listing what is missing.
         """
         self._refuse_transaction()
         wish = attach_request(column_types.key(key), table, model)
@@ -83,7 +85,7 @@ class Catalog(Repository):
         return self._remember(Definitions).keep(wish.made)
 
     def get(self, name: str) -> OutputTable[Any]:
-        """Return the handle with this key or table name; an untyped one if this process has not defined it.
+        """Return the handle with this key or table name. If this process has not defined it, the handle is untyped.
 
         An untyped handle can read, but not write. Raises `NotFound`.
         """
@@ -103,7 +105,7 @@ class Catalog(Repository):
         return self._page(definitions.LIST, None, limit, page_token)
 
     def plan(self, key: str, model: Any, *, table: str | None = None) -> OutputPlan:
-        """Return the plan of a `define` call, with the statements to do it by hand. Writes nothing."""
+        """Return the plan of a `define` call, with SQL statements to apply it by hand. Writes nothing."""
         wish, now = self._wish(key, model, table, None), self._now()
         [steps] = self._viewing(lambda unit: plans.all_steps(unit, [wish], now))
         return steps.record()
@@ -170,7 +172,7 @@ class Catalog(Repository):
         return request_of(checked, name, model, max_bytes)
 
     def _free_name(self, table: str, key: str) -> str:
-        """Return a table name that is in neither the registry nor the database."""
+        """Return a table name that is unused in both the registry and the database."""
         candidates = [
             f"task_{table}"[: _MOST.table_name - 4],
             *(f"task_{table}"[: _MOST.table_name - 4] + f"_{n}" for n in range(2, 100)),
@@ -186,7 +188,7 @@ class Catalog(Repository):
 
 
 def _reconciled(unit: Unit, wishes: Sequence[DefinitionRequest], now: Any) -> list[plans.Steps]:
-    """Take the named lock, plan again, and carry out the steps. Returns the steps."""
+    """Take the named lock, plan again, and apply the steps. Returns the steps."""
     unit.named_lock("outputs")
     unit.backend.limit_ddl_waits(unit.checkout)
     found = plans.all_steps(unit, wishes, now)

@@ -1,4 +1,4 @@
-"""The definitions that a store has made so far, and requests for new ones."""
+"""The definitions that a store has made so far, and requests for new definitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Registered(OutputTableSummary):
         return super().of(values)
 
     def handle(self) -> OutputTable[Any]:
-        """Return an untyped handle: it can read, but has no model for validation."""
+        """Return an untyped handle. It can read, but cannot write, because it has no model that validates."""
         return OutputTable(
             key=self.key,
             table_name=self.table_name,
@@ -56,12 +56,12 @@ class Registered(OutputTableSummary):
 
 @lru_cache(maxsize=512)
 def _table(name: str, columns: tuple[OutputColumn, ...], *, is_foreign: bool) -> sa.Table:
-    """Return a SQLAlchemy table, cached by its arguments so that statements over it need not be compiled again."""
+    """Return a SQLAlchemy table. It is cached by the arguments, so that its statements are compiled only once."""
     return sql_table(name, columns, is_foreign=is_foreign)
 
 
 def with_extras(made: OutputTable[Any], columns: Sequence[OutputColumn]) -> OutputTable[Any]:
-    """Return the handle with the table's extra columns, and with the library's own columns as the table has them."""
+    """Return the handle with the table's extra columns, and with the library's own columns as they are in the table."""
     declared = {column.name for column in made.columns}
     own = union(made.columns, [column for column in columns if column.name in declared])
     extra = tuple(column.name for column in columns if column.name not in declared)
@@ -81,9 +81,9 @@ LIST = Listing("output_tables", _SUMMARY, order=(REGISTRY.c.key,), descending=Fa
 
 
 def union(declared: Iterable[OutputColumn], known: Iterable[OutputColumn]) -> tuple[OutputColumn, ...]:
-    """Return the declared columns, then those that only the database has.
+    """Return the declared columns, followed by the columns that only the database has.
 
-    The library's own columns are as the database has them.
+    The library's own columns are returned as they are in the database.
     """
     there = {column.name: column for column in known}
     wanted = [there.get(column.name, column) if column.field is None else column for column in declared]
@@ -124,7 +124,7 @@ def noting(
 
 @dataclass(frozen=True)
 class DefinitionRequest:
-    """A requested definition. ``made`` is the handle for a table without extra columns."""
+    """A request to define a table. ``made`` is the handle of the table without extra columns."""
 
     made: OutputTable[Any]
     shape: Shape | None
@@ -140,7 +140,10 @@ class DefinitionRequest:
 
 
 class Definitions:
-    """The handles of one store, by key. Threads may share it: a handle is added in one step, and never changed."""
+    """The handles of one store, by key.
+
+    Threads may share this object: a handle is added atomically, and never changed.
+    """
 
     def __init__(self) -> None:
         self._by_key: dict[str, OutputTable[Any]] = {}
@@ -158,17 +161,17 @@ class Definitions:
         return found or next((handle for handle in self if handle.table_name == name), None)
 
     def keep(self, handle: OutputTable[Any]) -> OutputTable[Any]:
-        """Keep a handle unless its key has one already; return the key's handle, perhaps one of another thread.
+        """Store a handle, unless its key has one already. Returns the key's handle, which may be another thread's.
 
-        Raises `SchemaMismatch` if that handle describes something else.
+        Raises `SchemaMismatch` if that handle describes another definition.
         """
         self._by_key.setdefault(handle.key, handle)
         return self.same(handle) or handle
 
     def same(self, wished: OutputTable[Any]) -> OutputTable[Any] | None:
-        """Return the handle of an equal earlier definition, None for a new key.
+        """Return the handle of an equal earlier definition, or None for a new key.
 
-        Raises `SchemaMismatch` if the key has another definition: it is final while the process runs.
+        Raises `SchemaMismatch` if the key has another definition, which is final while the process runs.
         """
         known = self._by_key.get(wished.key)
         if known is None:
@@ -183,7 +186,7 @@ class Definitions:
 
 
 def refuse_collisions(wished: OutputTable[Any], others: Iterable[tuple[str, str]]) -> None:
-    """Raise `AlreadyExists` for a key or table name that is the key or table name of another definition."""
+    """Raise `AlreadyExists` if the key or table name is already the key or table name of another definition."""
     for key, table_name in others:
         if key == wished.key:
             continue
@@ -203,7 +206,7 @@ def refuse_collisions(wished: OutputTable[Any], others: Iterable[tuple[str, str]
 def column_differences(
     table: str, wished: Iterable[OutputColumn], known: Iterable[OutputColumn]
 ) -> Iterator[Difference]:
-    """Yield a difference for each column that is in both lists with different types."""
+    """Yield a difference for each column that has different types in the two lists."""
     there = {column.name: column for column in known}
     for column in wished:
         found = there.get(column.name)
@@ -258,9 +261,9 @@ class Targeted(Repository):
         return found.handle()
 
     def _writable(self, target: Any) -> OutputTable[Any]:
-        """Return the handle of a target that this process can write.
+        """Return the handle of a target, for writing.
 
-        Raises `MisuseError` for a key that only other processes defined.
+        Raises `MisuseError` for a key that only other processes have defined.
         """
         table = self._target(target)
         if not table.writable:
@@ -268,7 +271,10 @@ class Targeted(Repository):
         return table
 
     def _there(self, table: OutputTable[Any], call: Callable[[], T]) -> T:
-        """Return the result of ``call()``. Raises `SchemaMismatch` if it failed because the table was dropped."""
+        """Return the result of ``call()``.
+
+        If it failed because the table was dropped, raises `SchemaMismatch` instead.
+        """
         try:
             return call()
         except BackendError as error:
@@ -276,7 +282,7 @@ class Targeted(Repository):
             raise
 
     def _refuse_gone(self, table: OutputTable[Any], error: BackendError) -> None:
-        """Raise `SchemaMismatch` if the table was dropped, which may be why a call failed."""
+        """Raise `SchemaMismatch` if a call failed on a table that no longer exists in the database."""
         if type(error) is not BackendError:
             return
         if not self._viewing(lambda unit: reconcile.present(unit, [table.table_name])):
@@ -284,7 +290,7 @@ class Targeted(Repository):
 
 
 def missing_table(key: str, table_name: str) -> SchemaMismatch:
-    """Return the error for a registered table that the database no longer has."""
+    """Return the error for a registered table that no longer exists in the database."""
     return SchemaMismatch(
         f"the table {table_name!r} of output {key!r} is not in the database",
         differences=[f"table {table_name}: missing"],

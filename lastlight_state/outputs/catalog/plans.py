@@ -1,4 +1,4 @@
-"""Plans of definitions: nothing to do, additions, or a refusal that lists every difference."""
+"""Plans of definitions: a plan does nothing, adds tables or columns, or is refused with every difference listed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TOKENS: tuple[tuple[type[sa.types.TypeEngine[Any]], Token], ...] = (
 
 
 def checked_names(key: Any, table: Any) -> tuple[str, str]:
-    """Return the checked key and table name of a definition. Reserved table names are not refused here."""
+    """Check the key and table name of a definition, and return both. Reserved table names are not refused here."""
     checked = column_types.key(key)
     if table is None:
         return checked, column_types.table_name("key", column_types.snake_case(checked))
@@ -53,7 +53,7 @@ def checked_names(key: Any, table: Any) -> tuple[str, str]:
 
 
 def request_of(key: str, name: str, model: Any, max_bytes: Any) -> DefinitionRequest:
-    """Return the request for a definition with this key and table name, which have been checked."""
+    """Return the request for a definition with this key and table name. Both have been checked before."""
     shape = shape_of(model)
     limit = models.ROW if max_bytes is None else valid.number("max_bytes", max_bytes, least=1, most=models.LARGEST_ROW)
     columns = (*BOOKKEEPING, *shape.columns)
@@ -122,7 +122,7 @@ _HINT = "only additions are automatic: migrate by hand, take a new key, or start
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of one definition. ``columns`` are the table's columns in the registry afterwards."""
+    """The steps of one definition. ``columns`` are the columns that the registry lists for the table afterwards."""
 
     wish: DefinitionRequest
     columns: tuple[OutputColumn, ...]
@@ -145,7 +145,7 @@ class Steps:
         )
 
     def refuse_differences(self) -> None:
-        """Raise `SchemaMismatch` if there are differences that no addition can settle."""
+        """Raise `SchemaMismatch` if there are differences that cannot be resolved by adding tables or columns."""
         if self.differences:
             raise SchemaMismatch(
                 f"output {self.wish.key!r} does not fit its table; {_HINT}", differences=self.differences
@@ -153,7 +153,7 @@ class Steps:
 
 
 def is_complete(wish: DefinitionRequest, known: Registered | None) -> bool:
-    """Return whether the registry shows that nothing is missing. Then no table need be read or written."""
+    """True if the table is registered with all columns of the request. Then the database need not be inspected."""
     if known is None or (known.kind, known.table_name) != (wish.made.kind, wish.table_name):
         return False
     there = {column.name: column.type for column in known.columns}
@@ -184,7 +184,7 @@ def carry_out(unit: Unit, steps: Steps) -> None:
 
 
 def attachable(unit: Unit, wish: DefinitionRequest) -> Registered | None:
-    """Return the registry row of a table that a caller made, or None if it is not registered.
+    """Return the registry row of a table that a caller made, or None if the table is not registered.
 
     Raises `SchemaMismatch` for a table that cannot hold outputs.
     """
@@ -249,7 +249,7 @@ def _steps(
 
 
 def _grown(wish: DefinitionRequest, known: Registered | None, found: PresentTable | None) -> tuple[OutputColumn, ...]:
-    """Return the columns that the table has afterwards. The times of an adopted table may be NULL."""
+    """Return the columns that the table has afterwards. In an adopted table, the columns of times may be NULL."""
     columns = definitions.union(wish.made.columns, known.columns if known else ())
     if known is not None or found is None:
         return columns
@@ -332,7 +332,7 @@ def _warnings(
 
 
 def _reads_none(shape: Shape, column: OutputColumn) -> bool:
-    """Return whether a field that may be None has a default other than None."""
+    """True if a field may be None and its default is not None."""
     if not shape.holds_model or column.field not in shape.optional:
         return False
     field = shape.model.model_fields[column.field]

@@ -1,8 +1,8 @@
 """Results: the rows that tasks produced, validated before anything is written.
 
-Table, run, node and iteration identify a row. The attempt does not, so that a retry replaces the row of the attempt
-before. No output is lost: the unit that replaces or withdraws a row copies its content to `output_history`. Bookkeeping
-columns come only from the arguments, never from the value.
+Table, run, node and iteration identify a row. The attempt is not part of the key, so that a retry replaces the row of
+the attempt before. No output is lost: the transaction that replaces or withdraws a row copies the row's content to
+`output_history`. Bookkeeping columns come only from the arguments, never from the value.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def summary(table: OutputTable[Any], row: Row) -> OutputSummary:
 
 
 def at_place(error: CorruptData, place: Values) -> CorruptData:
-    """Return the error with the key of the damaged row; if that is unknown, with the key that was looked up."""
+    """Return the error with the key of the damaged row, or if that is unknown, with the key that was searched for."""
     key = error.key if isinstance(error.key, tuple) else tuple(place.values())
     return CorruptData(error.table, key, error.column)
 
@@ -84,7 +84,7 @@ def _made(table: OutputTable[Any], row: Values, data: Any, created: Any, updated
 
 
 def replaced(unit: Unit, table: OutputTable[Any], place: Place, content: Content, at: datetime) -> Output[Any] | None:
-    """Replace the content of a row and return the row; None if there is no row. Equal content changes nothing."""
+    """Replace the content of a row and return the row, or None if there is no row. Equal content changes nothing."""
     wide, old = _locked(unit, table, place)
     if old is None:
         return None
@@ -97,7 +97,7 @@ def replaced(unit: Unit, table: OutputTable[Any], place: Place, content: Content
 
 
 def withdrawn(unit: Unit, table: OutputTable[Any], place: Place, reason: str, at: datetime) -> Output[Any] | None:
-    """Move a row to the history and return it; None if there is no row."""
+    """Move a row to the history and return it, or None if there is no row."""
     wide, old = _locked(unit, table, place)
     if old is None:
         return None
@@ -112,10 +112,11 @@ def parameters(place: Place, content: Content, at: datetime) -> Row:
 
 
 def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableStatements, Row | None]:
-    """Return a row, locked, with every column that the table has now, and statements that include all those columns.
+    """Lock a row and return it with all present columns of the table, and with statements that include these columns.
 
-    The registry is read while the row is locked, which keeps other processes from adding columns. Without the lock a
-    column could be added and filled in between; its value would be neither kept nor replaced.
+    The registry is read while the row is locked, which keeps other processes from adding columns. Without the lock,
+    another process could add a column and fill it meanwhile; that value would be neither replaced nor copied to the
+    history.
     """
     old = unit.row(statements_of(table).lock, place)
     if old is None:
@@ -125,7 +126,7 @@ def _locked(unit: Unit, table: OutputTable[Any], place: Place) -> tuple[TableSta
 
 
 def _as_registered(unit: Unit, table: OutputTable[Any]) -> TableStatements:
-    """Return statements that include columns added by other processes since this one defined the table."""
+    """Return statements that include the columns that other processes have added since this process's definition."""
     known = {column.name for column in table.columns}
     found = unit.row(definitions.FIND, {"name": table.table_name})
     extra = () if found is None else tuple(column for column in found.columns if column.name not in known)
@@ -137,7 +138,7 @@ def _known(table: OutputTable[Any], content: Content) -> Row:
 
 
 def _unknown(wide: TableStatements, table: OutputTable[Any]) -> Row:
-    """Return the values that this process writes into columns that it does not know: None for each."""
+    """Return None for each column that this process does not know. These values are written to the columns."""
     return {str(column.field): None for column in wide.columns if column.field and column not in table.columns}
 
 
@@ -171,7 +172,10 @@ def _archive(
 
 
 def _text(stored: Any) -> str:
-    """Return the JSON text of a former row for the history. Accepts values of other programs beyond our JSON limits."""
+    """Return the JSON text of a former row for the history.
+
+    Other programs' values may exceed the library's JSON limits.
+    """
     try:
         return codec.encode_bytes("value", stored, max_depth=models.ROW_DEPTH + 1).decode()
     except InvalidValue:
@@ -192,9 +196,9 @@ class Results(Targeted):
     ) -> Output[M]:
         """Store the output of a task. The same value again changes nothing; another value replaces the whole row.
 
-        The model validates a mapping or an instance first. An invalid value raises `InvalidValue` with ``issues``, and
-        nothing is written. A field that is left out gets its default, never the earlier value. The earlier row goes to
-        the history.
+        A mapping or an instance is first validated by the model. If it is invalid, `InvalidValue` is raised with
+        ``issues``, and nothing is written. A field that is left out gets its default, never the earlier value. The
+        earlier row goes to the history.
 
         Raises `PayloadTooLarge` naming the largest field, `NotFound` for an unknown run or key, and `MisuseError` for a
         key that this process has not defined.
@@ -276,7 +280,7 @@ class Results(Targeted):
     def withdraw(
         self, target: OutputTable[M] | str, run_id: str, node_id: str, *, iteration: int = 0, reason: str
     ) -> Output[M]:
-        """Move a row from its table to the history and return it, for a task that is reset. Raises `NotFound`."""
+        """Move a row from its table to the history, for a task that is reset. Returns the row. Raises `NotFound`."""
         table = self._target(target)
         place = checks.sought(run_id, node_id, iteration)
         why, at = checks.reason(reason), self._now()

@@ -1,4 +1,4 @@
-"""The statements of one output table. They are made at first use and kept with the table's handle."""
+"""The statements of one output table. They are built when first used, and stored with the table's handle."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TableStatements:
 
     @cached_property
     def newest(self) -> Listing:
-        """Return the list of rows, newest first; ordered by key if rows have no times."""
+        """Return the statement that lists rows, newest first, or by key if rows have no times."""
         run, node, iteration = self._place
         times = (self._written,) if self._has_times else ()
         return Listing(
@@ -99,30 +99,33 @@ class TableStatements:
 
     @cached_property
     def count(self) -> dict[frozenset[str], Statement]:
-        """Return the statements that count rows, by the set of given filters."""
+        """Return the statements that count rows, by the set of filters that are given."""
         wanted = [frozenset(names) for names in ((), ("run_id",), ("node_id",), ("run_id", "node_id"))]
         counted = sa.select(sa.func.count().label("rows")).select_from(self._table)
         return {names: prepared(counted.where(*self._of(*sorted(names)))) for names in wanted}
 
     @cached_property
     def of_run(self) -> sa.Select[Any]:
-        """Return the SELECT of all rows of a run for a snapshot, unordered: key, times, domain columns."""
+        """Return the SELECT of all rows of a run for a snapshot, in no order: key, times and domain columns."""
         return sa.select(*self._whole).where(*self._of("run_id"))
 
     @cached_property
     def in_run(self) -> Statement:
-        """Return the SELECT `of_run` as a statement of its own."""
+        """Return the SELECT of `of_run` as a separate statement."""
         return prepared(self.of_run)
 
     @cached_property
     def shown(self) -> tuple[tuple[str, str], ...]:
-        """Return name and type token of each column of `of_run`. A constant in place of a column is an integer."""
+        """Return the name and type token of each column of `of_run`.
+
+        A constant in place of a column has type ``integer``.
+        """
         tokens: dict[str, str] = {column.name: column.type for column in self.columns}
         return tuple((name, tokens.get(name, "integer")) for name in (c.name for c in self.of_run.selected_columns))
 
     @cached_property
     def size(self) -> Statement:
-        """Return the statement that estimates how many bytes a run's rows hold."""
+        """Return the statement that estimates the number of bytes in a run's rows."""
         held = [sa.func.length(sa.cast(self._table.c[name], sa.LargeBinary)) for name in self._domain]
         row = reduce(add, (sa.func.coalesce(one, number(0)) for one in held))
         total = sa.func.coalesce(sa.func.sum(row), number(0), type_=sa.Integer)
@@ -172,7 +175,10 @@ class TableStatements:
 
 
 def _converted(table: sa.Table) -> sa.Table:
-    """Return the table with our own number types: SQLAlchemy's ask Postgres's cursor for the types it returned."""
+    """Return the table with the library's number types.
+
+    SQLAlchemy's types would query Postgres's cursor for column types.
+    """
     if not any(isinstance(column.type, sa.Numeric | sa.Float) for column in table.c):
         return table
     columns = [
@@ -189,7 +195,7 @@ def _number(kind: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
 
 
 def statements_of(table: OutputTable[Any]) -> TableStatements:
-    """Return the statements of a table, kept with its handle."""
+    """Return the statements of a table, which are stored with the table's handle."""
     kept: TableStatements | None = table.__dict__.get("_statements")
     if kept is None:
         kept = TableStatements(table)
