@@ -1,4 +1,4 @@
-"""Answers to a gate or a request to a person, by its id, from the flags of a command."""
+"""Answering a gate or a request to a person, by its id, from the flags of a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Flag = Literal["--approve", "--reject", "--reply", "--value"]
 
 
 class AnswerFlag(NamedTuple):
-    """The one answering flag that was given, with its value."""
+    """The answer flag that was given, with its value. Exactly one may be given."""
 
     flag: str
     value: Any
@@ -26,7 +26,7 @@ def answer(
 ) -> Done:
     """Answer a gate or a request to a person. Raises the library's errors.
 
-    `AlreadyAnswered` names who answered first. A refused answer names the request's options.
+    `AlreadyAnswered` contains who answered first. The error for an invalid answer lists the request's options.
     """
     try:
         request = store.workflows.human_requests.find(question_id)
@@ -42,7 +42,7 @@ def answer(
 
 
 def line_of(done: Done) -> str:
-    """Return a line for people that says what was answered."""
+    """Return one line for people that reports the stored answer."""
     stored = done.approval if isinstance(done, Answered) else done.request
     return f"{stored.id}: {stored.status}; run {done.run.id}: {done.run.status}"
 

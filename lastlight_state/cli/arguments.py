@@ -1,4 +1,4 @@
-"""Flags and values that many commands share: ages such as ``90s`` and ``2w``, the acting person, confirmations."""
+"""Flags and values that several commands use: ages such as ``90s`` and ``2w``, the acting person, confirmations."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ BY = click.option("--by", metavar="NAME", help="Who does it; by default the user
 
 
 def acting(by: str | None) -> str:
-    """Return the name of the acting person: the given one, or else that of the process's user."""
+    """Return the name of the acting person: the given name, or else the user name of this process."""
     if by is not None:
         return by
     try:
@@ -82,7 +82,10 @@ YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def ask(question: str, *, yes: bool) -> None:
-    """Return if ``-y`` is given or the person at the terminal agrees. Else raise `Conflict` ``not_confirmed``."""
+    """Ask the person at the terminal to confirm, unless ``-y`` is given. Returns if confirmed.
+
+    Else raise `Conflict` ``not_confirmed``.
+    """
     if yes:
         return
     if not sys.stdin.isatty():
@@ -94,7 +97,7 @@ def ask(question: str, *, yes: bool) -> None:
 
 
 def at_terminal(question: str, *, yes: bool) -> None:
-    """Ask as `ask` does, but only on a terminal. A script goes on without being asked."""
+    """Ask for confirmation like `ask`, but only on a terminal. In a script, continue without confirmation."""
     if sys.stdin.isatty():
         ask(question, yes=yes)
 
@@ -129,7 +132,7 @@ def moment(text: str | None, flag: str) -> datetime | None:
 
 
 def since(moment: datetime, now: datetime) -> str:
-    """Return how far a time is from ``now``: ``5m ago`` or ``in 2h``. More than 60 days away, return its date."""
+    """Return how far a time is from ``now``, such as ``5m ago`` or ``in 2h``. Beyond 60 days, return the date."""
     seconds = (now - moment).total_seconds()
     for unit, length, most in (("s", 1, 100), ("m", 60, 100), ("h", 3_600, 48), ("d", 86_400, 60)):
         count = int(abs(seconds) / length)

@@ -46,7 +46,7 @@ class RecordId(NamedTuple):
 
 
 def resolve(store: StateStore, text: str, kinds: Collection[str] = tuple(_KEYS)) -> RecordId:
-    """Find the record of one of these kinds that the text names: by its id, a prefix of its id, or ``last``.
+    """Find the record of one of these kinds that a text names: by its id, a prefix of its id, or ``last``.
 
     A complete id names its record, even if other ids begin with it. Raises `NotFound`, and `Conflict` ``ambiguous_id``
     with the first ids that begin with the text.
@@ -75,7 +75,7 @@ def whole(store: StateStore, text: str, kind: str) -> str:
 
 
 def _beginning(store: StateStore, text: str, kinds: Collection[str]) -> Collection[tuple[str, str]]:
-    """Return the first ids of each kind that begin with the text, by one short range of each primary key."""
+    """Return the first ids of each kind that begin with the text. Reads one short range of each primary key."""
     parts = (
         f"SELECT kind, id FROM (SELECT '{kind}' AS kind, {key} AS id FROM {table}"
         f" WHERE {key} >= :least AND {key} < :end ORDER BY {key} LIMIT {_MOST + 1}) AS of_{kind}"
@@ -88,7 +88,7 @@ def _beginning(store: StateStore, text: str, kinds: Collection[str]) -> Collecti
 
 
 def _newest(store: StateStore, kinds: Collection[str]) -> RecordId:
-    """Return the newest record of a kind. For several kinds, return the newest run."""
+    """Return the newest record of a kind. If several kinds are given, return the newest run."""
     kind = "run" if "run" in kinds else next(iter(kinds))
     lists = {
         "run": store.workflows.runs.list,
@@ -110,11 +110,11 @@ T = TypeVar("T")
 
 
 def read_once(call: Call, work: Callable[[StateStore], T], *, verified: bool = True) -> T:
-    """Return the result of ``work``, a function that only reads, on a read-only store.
+    """Call ``work``, a function that only reads, with a read-only store, and return its result.
 
     A SQLite file that no process uses is read without locks and side files. If a process writes to it meanwhile,
-    ``work`` runs again in the ordinary way. Without ``verified`` the database may be in any state, or missing. Raises
-    the errors of `verify`, and `BackendUnavailable` for a missing file.
+    ``work`` runs again with locks. With ``verified=False`` the database may be in any state, or missing. Raises the
+    errors of `verify`, and `BackendUnavailable` for a missing file.
     """
     settings = settings_of(call, read_only=True)
     try:
@@ -146,7 +146,7 @@ def working(call: Call) -> Iterator[StateStore]:
 
 
 def settings_of(call: Call, **more: Any) -> Settings:
-    """Return the settings from the flags, the environment and ``more``. Their password is hidden in all later output.
+    """Return the settings from the flags, the environment and ``more``. Their password is hidden in all further output.
 
     Raises `InvalidValue` for --url together with --url-file, and for an unreadable file.
     """
@@ -161,7 +161,7 @@ def settings_of(call: Call, **more: Any) -> Settings:
 
 
 def other_url(call: Call, url: str | None, file: Path | None) -> str:
-    """Return the URL of a second database, from ``--to`` or the file of ``--to-file``. Its password is hidden too.
+    """Return the URL of a second database, from ``--to`` or the file of ``--to-file``. Its password is hidden, too.
 
     Raises `InvalidValue` if both or neither are given, and for an unreadable file.
     """
@@ -176,7 +176,10 @@ def other_url(call: Call, url: str | None, file: Path | None) -> str:
 
 
 def connected(call: Call, settings: Settings, *, glance: bool = False) -> Backend:
-    """Return an unconnected backend for these settings. Later failures name its location."""
+    """Return an unconnected backend for these settings.
+
+    Error messages of the command name the backend's location from now on.
+    """
     backend = connect(settings, glance=glance)
     call.location = backend.location
     return backend

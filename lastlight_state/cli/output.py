@@ -1,7 +1,7 @@
 """Output of commands: the answer goes to stdout, everything else to stderr.
 
-With ``--json`` stdout gets exactly one object, even for a failure. If the reader of stdout has closed the pipe, that is
-no error: the command ends silently, with the exit code it would have had.
+With ``--json`` stdout gets exactly one object, even for a failure. If the reader of stdout has closed the pipe, no
+error is reported: the command ends silently, with the exit code it would have had.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _no_lines(_: Screen) -> Lines:
 
 @dataclass(frozen=True)
 class Answer:
-    """A command's result. ``data`` goes into the JSON object. ``lines`` renders it for people, and runs only for them.
+    """A command's result. ``data`` goes into the JSON object. ``lines`` returns text for people, if they read it.
 
     With a ``failure`` the data is still shown, and the reason goes to stderr.
     """
@@ -76,12 +76,12 @@ class Output:
         return self._screen(self._err)
 
     def note(self, text: str) -> None:
-        """Print progress or a remark on stderr, unless ``--quiet`` is given."""
+        """Print progress or a remark on stderr. With ``--quiet`` print nothing."""
         if not self._flags.quiet:
             self._to_stderr(text)
 
     def warn(self, text: str) -> None:
-        """Print a remark on stderr. With ``--json`` put it into the JSON object instead."""
+        """Print a remark on stderr. With ``--json`` put the remark into the JSON object instead."""
         self._warnings.append(self._secrets.hidden(text))
         if not self._flags.json:
             self.note(text)
@@ -110,7 +110,7 @@ class Output:
             binary.flush()
 
     def finish(self, command: str | None, answer: Answer) -> int:
-        """Write the answer, and return its exit code."""
+        """Write the command's answer to stdout, and return the answer's exit code."""
         try:
             if self._flags.json:
                 self._object(command, answer)
@@ -170,7 +170,7 @@ class Output:
 
 
 def hush(stream: TextIO) -> None:
-    """Redirect a stream to the null device, so that unwritten data raises no error when the interpreter ends."""
+    """Redirect a stream to the null device. Unwritten data then raises no error when the interpreter ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -184,7 +184,7 @@ def _json(value: Any) -> str:
 
 
 class Call:
-    """One call of the program: common flags, output and known passwords. A command's function gets it first.
+    """One call of the program: common flags, output and known passwords. It is passed first to a command's function.
 
     ``command`` and ``location`` are the requested command and the database, as far as they are known yet.
     """
@@ -198,7 +198,10 @@ class Call:
 
 
 def command(name: str) -> Callable[[Callable[..., Answer]], click.Command]:
-    """Decorate a function as a command of the program. Its docstring is the help text. Common flags come last."""
+    """Decorate a function as a command of the program. The function's docstring becomes the help text.
+
+    The common flags are added after its own.
+    """
 
     def made(run: Callable[..., Answer]) -> click.Command:
         found = click.command(name)(click.pass_obj(run))

@@ -89,7 +89,7 @@ class AnsweredByFlag(Exception):
 
 
 class Commands(click.Group):
-    """The group of all commands, each loaded when it is called."""
+    """The group of all commands. Each command's module is imported only when the command is called."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -98,13 +98,13 @@ class Commands(click.Group):
         return command(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table `COMMANDS`, so that help imports no command."""
+        """Write the table `COMMANDS`, so that printing help imports no command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
 def parse(words: Sequence[str], call: Call) -> Answer:
-    """Parse a command line, run its command and return the answer. Raises the errors of the parser and the command."""
+    """Parse a command line, run its command and return the answer. Errors of the parser and the command are raised."""
     group = commands()
     words = _helped(words)
     try:
@@ -161,14 +161,14 @@ def main() -> NoReturn:
 
 
 def complete(asked: str) -> int:
-    """Print a completion script for the shell (``bash_source``), or the completions of an unfinished line."""
+    """Print a completion script for the shell (``bash_source``), or completions of an unfinished command line."""
     flags, secrets = Flags(), Secrets()
     call = Call(flags, secrets, Output(flags, secrets, sys.stdout, sys.stderr))
     return shell_complete(commands(), {"obj": call, **CONTEXT}, PROGRAM, COMPLETION, asked)
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command line on this process's streams, and return its exit code. May be called repeatedly."""
+    """Run one command line on this process's streams, and return its exit code. A process may call this repeatedly."""
     flags, secrets = Flags(json=_asks_for_json(words)), Secrets()
     output = Output(flags, secrets, _stream(sys.stdout), _stream(sys.stderr))
     call = Call(flags, secrets, output)
@@ -214,7 +214,7 @@ def _stream(stream: TextIO | None) -> TextIO:
 
 @contextmanager
 def _hearing_sigterm() -> Iterator[None]:
-    """Let a first SIGTERM end the command and its transaction, and a second one end the process at once."""
+    """Handle SIGTERM in the block: the first ends the command and its transaction, a second the process at once."""
 
     def end(*_: Any) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

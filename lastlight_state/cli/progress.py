@@ -1,4 +1,4 @@
-"""Progress of a command, on stderr: a bar on a terminal, and elsewhere a line now and then."""
+"""Progress of a command, on stderr: a progress bar on a terminal, and elsewhere a line from time to time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLEAR = "\r\x1b[K"
 class ProgressDisplay:
     """Shows progress reports: the latest of each piece of work, and no more often than a person can read.
 
-    A total that was reported once is kept while the same work goes on.
+    After a total was reported, it stays in use while the same work goes on.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ProgressDisplay:
         self._is_drawn = True
 
     def clear(self) -> None:
-        """Remove the bar, so that a line can be written."""
+        """Remove the progress bar, so that a line can be written."""
         if self._is_drawn:
             self._stream.write(CLEAR)
             self._stream.flush()
@@ -84,7 +84,7 @@ def _bar(told: Progress) -> str:
 
 @contextmanager
 def shown(stream: TextIO, note: Callable[[str], None], is_quiet: Callable[[], bool]) -> Iterator[ProgressDisplay]:
-    """Show the progress of the work in the block, unless ``is_quiet`` returns True at a report."""
+    """Show the progress of the work in the block. A report is skipped if ``is_quiet()`` returns True."""
     display = ProgressDisplay(stream, note)
     with progress.listening(lambda told: None if is_quiet() else display(told)):
         try:

@@ -1,7 +1,7 @@
 """Output for people: plain aligned text, coloured only on a terminal that allows it.
 
 All text goes through `Screen.write`, which escapes control characters and characters that change the direction of text.
-So an agent's text cannot move anybody's cursor.
+So text from an agent cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class TableScreen(Protocol):
 class Column:
     """A column of a table: its title, and a function that returns its value for an item.
 
-    ``keep``: never cut. ``is_id``: on a terminal, shown as the shortest prefix that no other item of the page has.
-    ``below``: a text that a person must read. ``rank``: on a narrow terminal the highest rank is left out first, and
-    rank 0 never.
+    ``keep``: values are never cut. ``is_id``: on a terminal, a value is shown as the shortest prefix that no other item
+    of the page has. ``below``: the value is a text that a person must read. ``rank``: on a narrow terminal, columns of
+    the highest rank are left out first, and those of rank 0 never.
     """
 
     title: str
@@ -115,7 +115,7 @@ def _fitted(
 
 
 def blocks(screen: TableScreen, columns: Sequence[Column], rows: Rows, room: int) -> Iterator[Text]:
-    """Return each item as a block of lines with a title and a value. Long values are wrapped."""
+    """Return each item as a block of lines. Each line has a title and a value, and long values are wrapped."""
     width = max((cell_len(column.title) for column in columns), default=0)
     for number, row in enumerate(rows, 1):
         yield screen.heading(f"-- {number} --")
@@ -127,7 +127,7 @@ def blocks(screen: TableScreen, columns: Sequence[Column], rows: Rows, room: int
 
 
 def _brief(screen: TableScreen, column: Column, items: Sequence[Any]) -> list[Text]:
-    """Return the cells of a column as a terminal shows them: with short ids and relative times."""
+    """Return the cells of a column for a terminal: with shortened ids and relative times."""
     values = [column.of(item) for item in items]
     if column.is_id:
         short = shortest([screen.shown(value) for value in values])
@@ -140,7 +140,7 @@ def _brief(screen: TableScreen, column: Column, items: Sequence[Any]) -> list[Te
 
 
 def shortest(texts: Sequence[str]) -> dict[str, str]:
-    """Return each text cut to the shortest common length at which all still differ."""
+    """Return all texts cut to the same length, the shortest at which they still differ."""
     length = max([LEAST_ID - 1, *(_common(one, other) for one, other in pairwise(sorted(set(texts))))]) + 1
     return {text: text[:length] for text in texts}
 
@@ -159,7 +159,10 @@ def _widths(columns: Sequence[Column], rows: Rows) -> list[int]:
 
 
 def _fits(columns: Sequence[Column], rows: Rows, room: int, *, least: bool) -> bool:
-    """True if the columns fit into the room. With ``least``, each is taken as narrow as it may be cut."""
+    """True if the columns fit into the room.
+
+    With ``least``, each column counts with the least width to which it may be cut.
+    """
     widths = _widths(columns, rows)
     if least:
         widths = [w if c.keep or c.is_id else min(w, LEAST_WIDTH) for w, c in zip(widths, columns, strict=True)]
@@ -167,7 +170,7 @@ def _fits(columns: Sequence[Column], rows: Rows, room: int, *, least: bool) -> b
 
 
 def _narrowed(widths: list[int], columns: Sequence[Column], room: int) -> list[int]:
-    """Narrow the widest columns that may be cut until all fit, if possible. Returns the new widths."""
+    """Return the widths with the widest columns cut until all columns fit, as far as columns may be cut."""
     may_be_cut = [i for i, column in enumerate(columns) if not column.keep and not column.is_id]
     while sum(widths) + len(GAP) * (len(widths) - 1) > room:
         widest = max(may_be_cut, key=lambda i: widths[i], default=None)
@@ -200,7 +203,10 @@ def _cut(cell: Text, width: int) -> Text:
 
 
 def wrapped(cell: Text, room: int | None, indent: int) -> Iterator[Text]:
-    """Return the text in lines that fit into ``room``, each indented. Without ``room`` nothing is wrapped."""
+    """Return the text in lines that fit into ``room`` characters, each indented.
+
+    Without ``room`` nothing is wrapped.
+    """
     lines = [cell] if room is None else cell.wrap(_MEASURE, max(room - indent, LEAST_WIDTH))
     for line in lines or [cell]:
         line.rstrip()
@@ -223,12 +229,12 @@ _STYLE_OF = {word: style for style, words in _STYLES.items() for word in words}
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error for the caller: by default the console would end the process with an exit code of its own."""
+        """Raise the error to the caller. By default, the console would end the process with its own exit code."""
         raise BrokenPipeError
 
 
 class Screen:
-    """One output stream to draw on. ``width`` is None if it is not a terminal."""
+    """One output stream for people. ``width`` is None if the stream is not a terminal."""
 
     def __init__(self, stream: TextIO, *, colour: bool = True, local: bool = False) -> None:
         terminal = stream.isatty()
@@ -251,7 +257,7 @@ class Screen:
             self._console.print(_harmless(part), soft_wrap=True)
 
     def shown(self, value: Any) -> str:
-        """Return a value as one line of text for people."""
+        """Convert a value to one line of text for people."""
         if value is None:
             return "-"
         if isinstance(value, bool):
@@ -265,7 +271,7 @@ class Screen:
         return printable(str(value))
 
     def styled(self, value: Any) -> Text:
-        """Return a value as text, in the colour of its word, such as red for ``failed``."""
+        """Convert a value to text in the colour of the word, such as red for ``failed``."""
         text = self.shown(value)
         return Text(text, style=_STYLE_OF.get(text, ""))
 
@@ -274,11 +280,11 @@ class Screen:
         return Text(printable(text), style=HEADING)
 
     def table(self, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
-        """Return a heading line and a line per item. On a terminal they are fitted to its width."""
+        """Return a heading line and a line per item. On a terminal, the lines are fitted to its width."""
         return table(self, columns, items)
 
     def ago(self, moment: datetime, now: datetime) -> str:
-        """Return how long ago a time was. Without a terminal, or with ``--local``, return the time itself."""
+        """Return how long ago a time was. If stdout is not a terminal, or with ``--local``, return the time itself."""
         return self.shown(moment) if self.width is None or self.local else ago(moment, now)
 
     def wrapped(self, text: str) -> Iterator[Text]:
@@ -288,7 +294,7 @@ class Screen:
                 yield from wrapped(Text(printable(line.rstrip())), self.width, INDENT)
 
     def hanging(self, name: str, text: str) -> Iterator[Text]:
-        """Return a name with a text beside it. Further lines of the text are aligned below its first."""
+        """Return lines with a name, and a text next to it. Further lines of the text are aligned with the first."""
         return self._hanging(name, Text(printable(text)))
 
     def _hanging(self, name: str, text: Text) -> Iterator[Text]:
@@ -297,11 +303,11 @@ class Screen:
         yield from (Text(" " * (len(name) + len(GAP))).append_text(line) for line in rest)
 
     def filled(self, text: str) -> Iterator[Text]:
-        """Return the complete text, wrapped to the terminal's width. Without a terminal, return it on one line."""
+        """Return the complete text, wrapped to the terminal's width. If there is no terminal, return it on one line."""
         return wrapped(Text(printable(text)), self.width, 0)
 
     def fields(self, values: dict[str, Any]) -> Iterator[Text]:
-        """Return one line per name and value, with aligned values."""
+        """Return one line for each name with its value. All values begin in the same column."""
         width = max((len(name) for name in values), default=0)
         for name, value in values.items():
             yield from self._hanging(name.ljust(width), self.styled(value))

@@ -59,7 +59,10 @@ def _given(approve: bool, reject: bool, reply: str | None, value: str | None) ->
 
 
 def _confirmed_digest(call: Call, store: StateStore, approval_id: str, *, yes: bool) -> str | None:
-    """Show the gate's action to the person, ask for confirmation, and return its digest. None if it has no action."""
+    """Show a gate's action to the person, ask for confirmation, and return the action's digest.
+
+    None without an action.
+    """
     gate = store.workflows.approvals.get(approval_id)
     if gate.action is None or gate.status != "pending":
         return None

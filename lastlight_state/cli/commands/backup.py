@@ -51,7 +51,7 @@ def run(call: Call, folder: Path, verify: bool, no_logs: bool) -> Answer:
 
 
 def lines(manifest: Manifest, screen: Screen) -> Iterator[object]:
-    """Return the manifest as lines for people."""
+    """Return the backup's manifest as lines for people."""
     revision = manifest.revision or "no version"
     told = f"{manifest.source} at {revision}, {screen.shown(manifest.created_at)}: {manifest.size_bytes} bytes"
     yield from screen.filled(told)

@@ -73,7 +73,7 @@ def run(call: Call, quick: bool, wait: float | None) -> Answer:
 
 
 def _awaited(call: Call, quick: bool, ends: float) -> _Examined:
-    """Check until the schema needs no migration. When the time is over, return the last result."""
+    """Check until the schema needs no migration. If the time is over first, return the last result."""
     while True:
         over = time.monotonic() + PAUSE > ends
         try:
@@ -87,7 +87,7 @@ def _awaited(call: Call, quick: bool, ends: float) -> _Examined:
 
 
 def _examined(store: StateStore, quick: bool) -> _Examined:
-    """Return the plan, the command that mends the schema, if the file may lack its log, the server, known faults."""
+    """Return the plan, the command that mends the schema, if the file may lack its log, server, and known faults."""
     backend = existing(store.backend)
     plan = plan_of(backend, quick=quick)
     lacking = plan.state.state in ("empty", "unversioned") or any(one.kind == "table" for one in plan.state.absent)
@@ -107,7 +107,7 @@ def _faults(faults: Sequence[str], screen: Screen) -> Iterator[Any]:
 
 
 def _lost(plan: Plan, mending: str) -> str:
-    """Return the message for a file without tables, which may be new or may lack its log."""
+    """Return the message for a database file that has no tables, because it is new or lacks its write-ahead log."""
     return f"{LOG_LOST}; if the file is new, run: {mending}" if plan.state.state == "empty" else LOG_LOST
 
 
@@ -135,7 +135,7 @@ def _failure(plan: Plan, mending: str, lost: bool) -> Failure | None:
 
 
 def _damaged(plan: Plan, mending: str, lost: bool) -> str:
-    """Return the message for a current schema that differs from its revision, with the command that mends it."""
+    """Return the message for a schema that differs from its own revision, with the command that mends the schema."""
     text = f"the schema is not as revision {plan.state.revision} makes it"
     if plan.mending:
         text += f"; to put back what is lost, run: {mending}"

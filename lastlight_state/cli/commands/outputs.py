@@ -73,7 +73,7 @@ def _data(plans: Sequence[OutputPlan]) -> dict[str, Any]:
 
 
 def _lines(plans: Sequence[OutputPlan]) -> Iterator[str]:
-    """Yield SQL that can be executed as it stands. Everything else is in comments."""
+    """Yield SQL that can be executed unchanged. Everything that is not SQL is in comments."""
     for plan in plans:
         yield f"-- {plan.key}: {_summary(plan)}"
         yield from (f"-- warning: {warning}" for warning in plan.warnings)

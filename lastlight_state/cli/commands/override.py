@@ -80,7 +80,7 @@ def _list(found: Sequence[Switch], screen: Screen) -> Iterator[Any]:
 
 
 def _in_effect(store: StateStore, target: str, name: str) -> Any:
-    """Return the settings in effect, and the override if there is one."""
+    """Return the settings in effect for a workflow or cron, and its override if there is one."""
     if target == "cron":
         return {"override": store.schedules.overrides.find(name), "effective": store.schedules.crons.find(name)}
     return {"override": store.workflows.overrides.find(name), **_effective(store, name)}

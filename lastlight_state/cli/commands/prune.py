@@ -120,7 +120,7 @@ def _tables(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _together(counts: Mapping[str, int]) -> str:
-    """Return the total rows and log files, in words."""
+    """Return the total number of rows and log files as a phrase."""
     rows, files = sum(_tables(counts).values()), counts.get(LINE_FILES, 0)
     logs = f"{files} log files of {counts.get(LINE_BYTES, 0)} bytes"
     return " and ".join([*([f"{rows} rows"] if rows or not files else []), *([logs] if files else [])])

@@ -63,7 +63,10 @@ def _failure(data: dict[str, Any]) -> Failure | None:
 
 
 def codec_of(path: str) -> Sealing:
-    """Import the codec that ``MODULE:NAME`` names. Raises `InvalidValue` without the module's own error text."""
+    """Import the codec that ``MODULE:NAME`` names.
+
+    Raises `InvalidValue` without the module's error text: it may hold a key.
+    """
     module, _, name = path.partition(":")
     try:
         codec = getattr(import_module(module), name)

@@ -128,7 +128,10 @@ def run(
 
 
 def _mend(call: Call, found: ScanResult, roots: Sequence[Path], *, seal: bool, out: Path | None, replace: bool) -> None:
-    """Mend each damaged file as requested. Each written file is reported at once, and is kept if a later file fails."""
+    """Mend each damaged file as requested.
+
+    Each written file is reported at once, and stays even if a later file fails.
+    """
     with _receipts(call, replace) as receipts:
         repair = Repair(roots, SYSTEM_CLOCK, receipts)
         for scan in found.damaged:
@@ -146,7 +149,10 @@ def _mend(call: Call, found: ScanResult, roots: Sequence[Path], *, seal: bool, o
 
 @contextmanager
 def _receipts(call: Call, wanted: bool) -> Iterator[Receipts | None]:
-    """Yield the database's receipts. If it cannot be used, yield None: files are replaced without a receipt."""
+    """Yield the database's receipts.
+
+    If the database cannot be used, yield None: files are replaced without a receipt.
+    """
     with ExitStack() as stack:
         found = None
         if wanted:
@@ -158,7 +164,10 @@ def _receipts(call: Call, wanted: bool) -> Iterator[Receipts | None]:
 
 
 def _name_below(path: Path, roots: Sequence[Path]) -> Path:
-    """Return a file's path relative to the directory it was found in. A file that was named itself keeps its name."""
+    """Return a file's path relative to the directory in which the file was found.
+
+    A file named directly keeps its name.
+    """
     found = next(root for root in roots if path.is_relative_to(root))
     return Path(path.name) if path == found else path.relative_to(found)
 

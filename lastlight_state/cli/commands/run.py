@@ -20,7 +20,7 @@ from lastlight_state.workflows.operators import take_away
 
 
 class Order(NamedTuple):
-    """An operator's order for a run."""
+    """The arguments of an operator's order for a run: by whom, the reason, and the number of restarts."""
 
     by: str
     reason: str

@@ -55,7 +55,7 @@ class Arguments:
 
     @property
     def run_id(self) -> str:
-        """Return the run's id from the arguments. Raises `InvalidValue` if there is none."""
+        """Return the run id that the arguments name. Raises `InvalidValue` if they name none."""
         if self._key is None:
             raise InvalidValue("ID", "must be given: the id of a run")
         return self._key

@@ -1,1 +1,1 @@
-"""How stored records are shown: as rows, as text, in full."""
+"""Views of stored records: as table rows, as text, and in full."""

@@ -71,7 +71,7 @@ def read_attention(store: StateStore, limit: int) -> Attention:
 
 
 def _only_unserved(run: UnhealthyRun) -> bool:
-    """True if the run's only trouble is that no worker takes it. Such runs are listed by workflow instead."""
+    """True if the run's only trouble is that no worker takes it. Such runs are listed by workflow."""
     return run.state.unhealthy == ("no_worker",)
 
 
@@ -89,7 +89,7 @@ def switches(store: StateStore, limit: int) -> list[Switch]:
 
 
 def lines(found: Attention, command: Callable[..., str], screen: Screen) -> Iterator[Any]:
-    """Return a summary, then each item with its reason and remedy. ``command`` formats command lines."""
+    """Return a summary line, then each item with its reason and remedy. ``command`` formats command lines."""
     most = None if screen.width is None else FEW
     parts: tuple[tuple[str, int, Iterator[Any], str], ...] = (
         (
@@ -131,7 +131,7 @@ def lines(found: Attention, command: Callable[..., str], screen: Screen) -> Iter
 
 
 def _summary(found: Attention) -> str:
-    """Return one sentence with the number of items that wait, and for whom."""
+    """Return a sentence with the number of waiting items, and the number that wait for a person and for a worker."""
     runs = sum(one.runs for one in found.waiting)
     told = (
         (len(found.questions), "question waits for a person", "questions wait for a person"),
@@ -161,7 +161,7 @@ def _waiting(items: Sequence[WaitingWorkflow], screen: Screen) -> Iterator[Any]:
 
 
 def _unhealthy(items: Sequence[UnhealthyRun], command: Callable[..., str], screen: Screen) -> Iterator[Any]:
-    """Yield unhealthy runs grouped by trouble, so that each trouble and its remedy is stated once."""
+    """Yield the unhealthy runs grouped by trouble, so that each trouble and remedy is printed once."""
     now, ids = SYSTEM_CLOCK.now(), _ids([one.id for one in items], screen)
     groups: dict[str, list[UnhealthyRun]] = {}
     for one in items:
@@ -185,7 +185,7 @@ def _switched(items: Sequence[Switch], screen: Screen) -> Iterator[Any]:
 
 
 def _ids(ids: Sequence[str], screen: Screen) -> dict[str, str]:
-    """Return each id as the screen shows it: on a terminal, shortened as far as all still differ."""
+    """Return each id as the screen shows it: on a terminal, as a prefix of the shortest length at which all differ."""
     return {one: one for one in ids} if screen.width is None else shortest(ids)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of journal records. Most belong to a run, and have a number within it."""
+"""The kinds of journal records. Most records belong to a run, and have a number within that run."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _history(status: Any) -> Any:
 
 
 def _numbered(get: Callable[[Store, str, int], Any]) -> Callable[[Store, str, str], Any]:
-    """Return a function that gets a record by its number in the run."""
+    """Return a function that reads a record of a run by its number, given as text."""
 
     def numbered(store: Store, run_id: str, key: str) -> Any:
         if not (key.isascii() and key.isdigit()):

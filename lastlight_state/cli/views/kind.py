@@ -1,4 +1,4 @@
-"""What list and show commands know of a kind of record: how it is read, and the columns that people see."""
+"""Descriptions of kinds of records for list and show commands: how a kind is read, and which columns people see."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Filters:
-    """The filters of a list. None means no filter. The repository checks the words."""
+    """The filters of a list. None means no filter. The repository validates their values."""
 
     statuses: Sequence[Any] | None
     since: datetime | None
@@ -61,7 +61,7 @@ class Filters:
         return self.statuses[0]
 
     def refuse(self, kind: str, *flags: str) -> None:
-        """Raise `InvalidValue` for the first given flag among these, by which lists of this kind cannot be filtered."""
+        """Raise `InvalidValue` for the first of these flags that is given. Lists of this kind have no such filter."""
         given = {"run": self.run_id, "since": self.since, "status": self.statuses}
         for flag in flags:
             if given[flag] is not None:
@@ -74,11 +74,11 @@ class Filters:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of record: how it is listed, and how one is read with its children. ``name`` is the word for `show`.
+    """A kind of record: how records are listed, and how one is read with its children. ``name`` is its word in `show`.
 
     ``get`` reads a record by its key. ``part`` reads a record of a run by the run's id and the key within it. A kind
-    with neither can only be listed. ``by`` names the other flags that filter its list: ``project``, ``workflow``,
-    ``repo``, ``by``, ``until``.
+    without ``get`` and ``part`` can only be listed. ``by`` names the other flags that filter its list: ``project``,
+    ``workflow``, ``repo``, ``by``, ``until``.
     """
 
     name: str
@@ -111,12 +111,12 @@ PAGE_TOKEN = click.option("--page-token", metavar="TOKEN", help="Go on where the
 
 
 def words(given: Sequence[str]) -> list[str] | None:
-    """Return the statuses from repeated flags, or from one flag with commas. None if none is given."""
+    """Return the statuses from repeated flags, or from one flag with commas. Return None if no flag is given."""
     return [word.strip() for words in given for word in words.split(",")] if given else None
 
 
 def answer(kind: Kind, page: Page[Any]) -> Answer:
-    """Return a page of records as a command's answer."""
+    """Return the command's answer for a page of records."""
     data = {"items": page.items, "next_page_token": page.next_page_token, "damaged": page.damaged}
     return Answer(data, lambda screen: _lines(kind, page, screen))
 
@@ -141,7 +141,7 @@ SHORT = 200
 def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -> Iterator[Any]:
     """Yield the lines of a record, and of the texts in ``more``.
 
-    With ``full``, long texts are complete and empty fields are shown.
+    With ``full``, long texts are not cut, and empty fields are included.
     """
     values = {name: getattr(record, name) for name in _ordered(type(record).model_fields)}
     long = {name: text for name, value in values.items() if (text := _long(value))}
@@ -152,7 +152,7 @@ def lines(record: Any, screen: Screen, *, full: bool, more: Mapping[str, str]) -
 
 
 def _ordered(names: Iterable[str]) -> list[str]:
-    """Return the names of fields in their order, but a repository's owner right before its name."""
+    """Return the names of fields in their order, but with a repository's owner right before the repository's name."""
     found = list(names)
     if "owner" in found and "repo" in found:
         found.remove("owner")
@@ -161,7 +161,7 @@ def _ordered(names: Iterable[str]) -> list[str]:
 
 
 def _long(value: Any) -> str | None:
-    """Return a value's text if it is too long to stand beside its name, else None."""
+    """Return a value's text if it is too long to print next to its name, else None."""
     if isinstance(value, str):
         return value if len(value) > SHORT or "\n" in value else None
     if isinstance(value, dict | list):

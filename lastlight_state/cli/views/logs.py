@@ -1,4 +1,4 @@
-"""Logs for people: finding the log of an id, and showing its events and records as lines."""
+"""Logs as text for people: finds the log that belongs to an id, and converts its events and records to lines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STYLES = {"user": "bold", "tool": "dim", "result": "green", "error": "red"}
 
 
 def text_of(line: LogLine, screen: Screen) -> Text:
-    """Return the line that shows a record."""
+    """Convert a record to the line that shows it."""
     kind, said = _told(line)
     when = screen.shown(line.timestamp) if line.timestamp else "-" * 24
     marked = f"{screen.shown(kind[:SHORT]):<{KIND_WIDTH}}"
@@ -72,24 +72,27 @@ POLL_SECONDS = 0.5
 
 
 class Source(ABC):
-    """The sessions whose logs are printed, in order."""
+    """An ordered sequence of sessions whose logs are printed."""
 
     def __init__(self, log: AgentLog) -> None:
         self.log = log
 
     @abstractmethod
     def sessions(self, *, wait: bool) -> Iterator[str]:
-        """Return the ids of the sessions. With ``wait``, also of sessions that begin later, until none can."""
+        """Yield the ids of the sessions.
+
+        With ``wait``, also yield sessions that begin later, until no more can begin.
+        """
 
     @abstractmethod
     def until(self, session_id: str) -> Stop:
-        """Return a stop event that is set once a session's log will grow no more."""
+        """Return a stop event that is set once no more lines will be written to a session's log."""
 
 
 def source_of(call: Call, key: str, *, pause: Callable[[float], object] = time.sleep) -> Source:
-    """Return the source for an id: a session if it has a log, else a run or an execution. Raises `NotFound`.
+    """Return the source for an id: of a session if it has a log, else of a run or an execution. Raises `NotFound`.
 
-    ``pause`` is called with the seconds to wait between two looks.
+    ``pause`` is called with the seconds to wait between two polls.
     """
     log = AgentLog(settings_of(call).agent_sessions)
     if _has_log(log, key):
@@ -169,7 +172,10 @@ class _Never:
 
 
 class _UntilOver:
-    """A stop event: set when another session has begun or all have ended, and the log was read once more since."""
+    """A stop event.
+
+    It is set when another session has begun or all have ended, and the log was read once more after that.
+    """
 
     def __init__(self, source: _Database, session_id: str) -> None:
         self._source = source
@@ -230,7 +236,7 @@ class Events:
         self.damaged = 0
 
     def read(self, *, last: int | None, follow: bool) -> Iterator[Event]:
-        """Return the stored events, or only the ``last``. With ``follow``, go on until the run has ended.
+        """Yield the stored events, or only the ``last`` ones. With ``follow``, go on until the run has ended.
 
         Raises `NotFound` for an unknown run.
         """
@@ -269,7 +275,7 @@ class Events:
 
 
 def event_text(event: Event, screen: Screen) -> Text:
-    """Return the line that shows an event."""
+    """Convert an event to the line that shows it."""
     payload = screen.shown(event.payload) if event.payload else ""
     shown = payload if len(payload) <= SHORT else f"{payload[:SHORT]}… [{len(payload):,} characters]"
     return Text.assemble(
@@ -288,7 +294,7 @@ _COMMON = frozenset({"type", "run_id", "session_id", "ts", "meta", "schema_versi
 
 
 def shown(record: RunRecord, call: Call) -> Any:
-    """Return a record as a line, or with ``--json`` as an object."""
+    """Convert a record to a line, or with ``--json`` to an object."""
     value = record.to_json()
     if call.flags.json:
         return {"record": value, "recovered": record.recovered}
@@ -299,7 +305,7 @@ def shown(record: RunRecord, call: Call) -> Any:
 
 
 def of_turn(turn: PromptTurn, call: Call) -> Iterator[Any]:
-    """Return the lines or objects that show a model call: its prompt and its answer."""
+    """Return the lines or objects that show one call of a model: its prompt and its answer."""
     request, response = turn.request.to_json(), turn.response.to_json() if turn.response else None
     if call.flags.json:
         yield {"seq": turn.seq, "request": request, "response": response}
@@ -311,7 +317,7 @@ def of_turn(turn: PromptTurn, call: Call) -> Iterator[Any]:
 
 
 def of_message(message: dict[str, Any], screen: Screen) -> Text:
-    """Return the line that shows a message of a prompt or history."""
+    """Convert a message of a prompt or history to the line that shows it."""
     told = {name: part for name, part in message.items() if name != "role" and part is not None}
     only = told.get("content") if told.keys() == {"content"} else told
     role = message.get("role")

@@ -1,4 +1,4 @@
-"""Views of maintenance commands: bundles, counters, emptied texts and timelines."""
+"""Views of maintenance commands: of bundles, counters, emptied texts and timelines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAMPLES = (
 
 
 def raised(call: Call, *, dry_run: bool) -> Answer:
-    """Raise the counters that are behind. With ``dry_run``, only list them, with exit code 1 if there are any."""
+    """Raise the counters that are behind. With ``dry_run``, only list them, and return exit code 1 if there are any."""
     plan = read_once(call, lambda store: store.maintenance.counters.plan())
     data: dict[str, Any] = {"dry_run": dry_run, **plan.model_dump(), "receipt": None}
     if dry_run:
@@ -69,7 +69,7 @@ def emptied(
     dry_run: bool,
     yes: bool,
 ) -> Answer:
-    """Show the plan of a redaction or erasure with ``dry_run``. Otherwise ask for confirmation and carry it out."""
+    """Redact or erase after confirmation, and show the result. With ``dry_run``, only show the plan."""
     planned = read_once(call, plan)
     data = {"dry_run": dry_run, **planned.model_dump(), "receipt": None}
     if dry_run:
@@ -126,7 +126,10 @@ def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
 
 
 def lines(entries: Sequence[TimelineEntry], screen: Screen) -> Iterator[Any]:
-    """Return the entries as a table. On a terminal, return lines with times of day, grouped under each date."""
+    """Convert timeline entries to a table.
+
+    On a terminal, return lines with times of day under a heading for each date.
+    """
     if screen.width is None:
         disagrees = any(entry.clock is not None for entry in entries)
         yield from screen.table((*COLUMNS, CLOCK) if disagrees else COLUMNS, entries)
@@ -156,7 +159,7 @@ ADDED = (Column("ADDED", lambda row: row[0]), Column("ROWS", lambda row: row[1],
 
 
 def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
-    """Return the lines that list a bundle's contents."""
+    """Return lines that list a bundle's contents."""
     yield f"{bundle.kind} {bundle.id} at {bundle.revision}"
     yield from screen.table(PARTS, bundle.parts)
     if bundle.redacted:
@@ -166,7 +169,7 @@ def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:
 
 
 def loaded(call: Call, path: Path, terms: dict[str, Any], *, dry_run: bool) -> Answer:
-    """Load a bundle. With ``dry_run``, only list what would be added. ``terms`` are the arguments for both."""
+    """Load a bundle. With ``dry_run``, only list what would be added. ``terms`` are the arguments of both calls."""
     if (on_conflict := terms["on_conflict"]) not in ON_CONFLICT:
         raise InvalidValue("--on-conflict", f"{on_conflict!r:.80} is unknown", permitted=tuple(ON_CONFLICT))
     if dry_run:

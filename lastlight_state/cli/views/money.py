@@ -1,4 +1,4 @@
-"""Amounts of money for people."""
+"""Formatting of amounts of money for people."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ Waiting: TypeAlias = "PendingApproval | PendingRequest"
 
 
 def name_of(one: Waiting) -> str:
-    """Return the name of a gate, or the node id of a request."""
+    """Return the gate's name, or for a request its node id."""
     return str(one.gate if hasattr(one, "gate") else one.node_id)
 
 
 def text_of(one: Waiting) -> str:
-    """Return the text that the person is to read: a gate's summary or a request's prompt."""
+    """Return the text for the person: a gate's summary, or a request's prompt."""
     return str(one.summary if hasattr(one, "summary") else one.prompt)
 
 
@@ -45,8 +45,8 @@ def waiting(store: Store, limit: int, run_id: str | None = None) -> list[Waiting
 def page(store: Store, limit: int, page_token: str | None, run_id: str | None = None) -> Page[Waiting]:
     """Return a page of the pending gates and requests, newest first.
 
-    Each of the two lists is read up to ``limit``. If only some of its items fit on the page, exactly those are read
-    again, for the cursor after them.
+    Both lists are read up to ``limit`` items. If only some items of a list fit on the page, exactly those are read
+    again, to get the cursor after them.
     """
     lists, places = _lists(store, run_id), _places(page_token)
     parts = [_part(*one, limit) for one in zip(lists, places, strict=True)]
@@ -71,7 +71,7 @@ def _lists(store: Store, run_id: str | None) -> list[Callable[..., Page[Any]]]:
 
 
 def _places(page_token: str | None) -> list[str | None]:
-    """Return the cursors of both lists. Raises `InvalidValue` for a token that is not of this list."""
+    """Return the cursors of both lists. Raises `InvalidValue` for a token that another list returned."""
     match None if page_token is None else pages.unpack("page_token", page_token):
         case None:
             return [None, None]

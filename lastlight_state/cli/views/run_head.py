@@ -1,4 +1,4 @@
-"""The first lines of a run: its outcome and reason, who started it, its cost, and what can be done about it."""
+"""The first lines about a run: its outcome and reason, who started it, its cost, and which commands apply to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lines(
     command: Callable[..., str],
     screen: Screen,
 ) -> Iterator[Any]:
-    """Return sentences that answer the first questions about a run."""
+    """Return sentences about a run that answer the usual first questions."""
     yield screen.heading(f"{run.workflow_name}, for {run.trigger_id}")
     yield from screen.filled(_status(run, state, screen))
     if told := run.error or why:
@@ -52,7 +52,7 @@ def _length(start: datetime, end: datetime) -> str:
 
 
 def _orders(run: WorkflowRun, state: RunState, command: Callable[..., str]) -> Iterator[tuple[str, str]]:
-    """Yield what a person may do about the run, each with its command line."""
+    """Yield the possible actions on a run, each with its command line."""
     if run.status == "failed":
         yield "begin it again", command("retry", run.id)
     elif state.blocked is not None and state.blocked.kind in ("approval", "human_request"):

@@ -24,7 +24,7 @@ def _first_line(error: str | None) -> str | None:
 
 
 def _said(found: Any) -> str | None:
-    """Return what a person answered at a gate, or why it ended without an answer."""
+    """Return a person's answer at a gate, or why the gate was closed without an answer."""
     if found.response is not None:
         return f"{found.answered_by or 'the answer'}: {found.response}"
     return found.closed_reason and sentences.reason_text(found.closed_reason)
@@ -160,7 +160,7 @@ def _runs(store: Store, filters: Filters) -> Page[Any]:
 
 
 def _with_waits(store: Store, page: Page[RunSummary]) -> Page[Any]:
-    """Add to each run of the page what it waits for if it is live, or why it failed."""
+    """Add a sentence to each run of the page: what a live run waits for, or why a run failed."""
     w = store.workflows
     states = w.health.get_states([run.id for run in page.items if run.finished_at is None])
     errors = w.lookups.get_errors([run.id for run in page.items if run.status in ("failed", "cancelled")])
@@ -178,7 +178,7 @@ def _with_waits(store: Store, page: Page[RunSummary]) -> Page[Any]:
 
 
 def waits_because(state: RunState) -> str | None:
-    """Return why no worker takes the run. None if it does not wait for a worker."""
+    """Return why no worker takes the run. Return None if the run does not wait for a worker."""
     return state.blocked.label if state.blocked is not None and state.blocked.kind == "worker" else None
 
 

@@ -1,4 +1,4 @@
-"""``demo``: runs a real workflow on a real database, and really kills a worker.
+"""``demo``: runs a workflow on a database, and kills a worker process.
 
 An agent's recorded events (``stream.jsonl``) are replayed through the library, as a service would send them. A run is
 created, worker processes execute its phases, and it waits at a gate. One worker is killed in the middle of a phase,

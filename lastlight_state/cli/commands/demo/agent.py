@@ -1,4 +1,7 @@
-"""One session of the replayed agent. Its events go to the log, and its usage to the execution, as they arrive."""
+"""The replay of one agent session.
+
+Its events are written to the log, and its usage to the execution, as they arrive.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _COUNTS = ("input", "output", "cacheWrite", "cacheRead")
 
 @dataclass(frozen=True)
 class Segment:
-    """A recorded segment: session ``name``, the agent's working directory, its prompt, and the events after it."""
+    """A recorded segment: session ``name``, the agent's working directory, its prompt, and the events that followed."""
 
     name: str
     cwd: str
@@ -35,7 +38,7 @@ class Segment:
 
     @property
     def is_cut(self) -> bool:
-        """True if the process ended while a tool was running."""
+        """True if the segment ended because the process was killed while a tool was running."""
         last: str = self.events[-1]["type"]
         return last == "tool_execution_start"
 
@@ -114,7 +117,7 @@ def _text(event: Event, role: str) -> str:
 
 
 def _undated(event: Event) -> Event:
-    """Return the event without its recorded time, so that it counts as happening now."""
+    """Return the event without its recorded time, so that the current time is used."""
     return {name: value for name, value in event.items() if name != "timestamp"}
 
 
@@ -133,8 +136,8 @@ APPROVER = "maria"
 class Step:
     """A phase of the workflow, and the name of its recorded session.
 
-    ``gate`` is asked after the phase. The phase's last text becomes the output of the loop ``keeps``. The output of the
-    loop ``reads`` is appended to the phase's prompt.
+    ``gate`` is asked after the phase. The phase's last text is stored as the output of the loop that ``keeps`` names.
+    The output of the loop that ``reads`` names is appended to the phase's prompt.
     """
 
     phase: str
@@ -177,7 +180,7 @@ def replay(
 ) -> Replayed:
     """Send a segment's events to the log of ``session_id``, and store the usage after each message of the agent.
 
-    If the segment ends in a tool call without an answer, ``stuck`` is called while the log is open.
+    If the segment ends in a tool call without a result, ``stuck`` is called while the log is open.
     """
     meter = Meter()
     place = Cwd(segment.cwd)

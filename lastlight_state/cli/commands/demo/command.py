@@ -1,4 +1,4 @@
-"""The ``demo`` command: prepares a database, runs the workflow, and prints what the store knows of it afterwards."""
+"""The ``demo`` command: prepares a database, runs the workflow, and prints what is then stored about it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,10 @@ def work(settings: Settings, run_id: str, note: Note) -> bool:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Return environment variables that name the database. They are not arguments, since a URL may hold a password."""
+    """Return environment variables that name the database.
+
+    Arguments would be visible to others, and a URL may hold a password.
+    """
     given = {
         "URL": settings.url or str(settings.state_dir / DATABASE_FILE),
         "STATE_DIR": str(settings.state_dir),
@@ -147,7 +150,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 def _listen(worker: subprocess.Popen[str], note: Note) -> bool:
-    """Print the worker's messages. If it reports that it is stuck, kill it without clean-up and return True."""
+    """Print the worker's messages. If the worker reports that it is stuck, kill it without clean-up and return True."""
     for line in worker.stdout or ():
         said = codec.load_line(line.encode())
         if "note" in said:
@@ -224,7 +227,7 @@ def _approve(store: StateStore, run_id: str, note: Note) -> None:
 
 @contextmanager
 def _place(call: Call) -> Iterator[Settings]:
-    """Yield the given settings. If they have no state directory, add a temporary one for the block."""
+    """Yield the given settings. Without a state directory, use a temporary one until the block ends."""
     settings = settings_of(call, migrate=False)
     if "state_dir" in settings.model_fields_set:
         yield settings

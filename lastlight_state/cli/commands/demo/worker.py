@@ -1,7 +1,7 @@
 """A worker process: drives one run until it is paused or ended.
 
 Start it as ``python -m lastlight_state.cli.commands.demo.worker RUN_ID`` with the database in the environment. It
-prints its progress on stdout, one JSON object per line. It knows nothing of earlier workers but what the store holds.
+prints its progress on stdout, one JSON object per line. It knows about earlier workers only what is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def drive(store: StateStore, run_id: str) -> None:
-    """Carry out the steps that are not done yet, up to the next unanswered gate."""
+    """Carry out the steps that are not done yet, up to the next gate that has no answer."""
     interrupted = store.workflows.executions.interrupt(run_id, reason="the worker before this one died")
     if interrupted:
         tell(note=f"found {interrupted} execution left in flight by a dead worker, closed it as interrupted")
@@ -39,7 +39,7 @@ def drive(store: StateStore, run_id: str) -> None:
 
 
 def perform(store: StateStore, run_id: str, step: Step) -> None:
-    """Execute a phase. An interrupted attempt's session is continued."""
+    """Execute a phase. If an earlier attempt was interrupted, continue that attempt's session."""
     executions = store.workflows.executions
     earlier = len(executions.list(run_id=run_id, skill=step.skill))
     segment = segments(step.phase)[earlier]
@@ -66,7 +66,10 @@ def wait(step: Step) -> NoReturn:
 
 
 def carried(store: StateStore, run_id: str, step: Step) -> str:
-    """Return the text that an earlier phase left for this one. Scratch has a pointer, and the execution the text."""
+    """Return the output text of an earlier phase, for this phase's prompt.
+
+    The run's scratch names the execution that has it.
+    """
     if step.reads is None:
         return ""
     run: WorkflowRun = store.workflows.runs.get(run_id)
@@ -82,7 +85,7 @@ def is_open(store: StateStore, run_id: str, gate: str) -> bool:
 
 
 def ask(store: StateStore, run_id: str, step: Step) -> None:
-    """Pause the run at the step's gate."""
+    """Pause the run at the step's gate, which asks a person for approval."""
     gate = Gate(str(step.gate), f"Approve the outcome of {step.phase}?", requested_by="worker")
     store.workflows.approvals.pause(run_id, gate, marker=entry_of(step))
     tell(note=f"{step.phase}: paused at gate {step.gate}")
