@@ -1,4 +1,4 @@
-"""`inspector`: the ASGI application over all pages. It negotiates content types, shows errors, and receives forms."""
+"""`inspector`: the ASGI application for all pages. It negotiates content types, shows errors, and receives forms."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def inspector(
     ``hide_personal`` hides names, and what people wrote, everywhere.
 
     With a ``token`` each request must carry it, as ``Authorization: Bearer`` or in the cookie of the login page.
-    Without one, whoever reaches the application may look, so mount it behind a login. ``hosts`` are the host names that
-    it answers to. With ``acting``, questions can be answered and runs cancelled, paused and resumed, in the name of
-    ``person``. If that is one name for all, and neither a token nor ``hosts`` are given, only requests from this
-    machine may act. Raises `InvalidValue` for ``acting`` without a ``person`` or on a read-only store, and for an empty
-    token.
+    Without a token, everybody who can reach the application can read all pages, so mount it behind a login. ``hosts``
+    are the host names for which the application answers. With ``acting``, questions can be answered and runs cancelled,
+    paused and resumed, in the name of ``person``. If ``person`` is a fixed name, and neither a token nor ``hosts`` are
+    given, only requests from this machine may act. Raises `InvalidValue` for ``acting`` without a ``person`` or on a
+    read-only store, and for an empty token.
     """
     sync = store.sync_store if isinstance(store, AsyncStateStore) else store
     if acting and (person is None or person == ""):
@@ -171,7 +171,10 @@ class _Inspector:
         return await to_thread.run_sync(work, limiter=self._threads)
 
     def _live(self, page: Page, route: Route, ask: Ask, request: Request) -> Response:
-        """Stream a page's content at each change. It has no forms, because everybody gets the same content."""
+        """Stream a page's content at each change.
+
+        The content has no forms, because every viewer gets the same content.
+        """
         hide = self._hides(request)
         key = (request.url.path, json_text(ask.query), hide)
         if not route.live:
@@ -228,7 +231,7 @@ class _Inspector:
         return answer
 
     def _beside(self, view: View) -> dict[str, Any]:
-        """Return the template's extra values. Secrets are removed from pictures."""
+        """Return the template's extra values. Secrets in the texts of diagrams are hidden."""
         kinds = pictures.Axis | pictures.Columns | pictures.Order
         hidden = self._secrets.hidden
         more = view.more.items()
@@ -280,7 +283,7 @@ class _Inspector:
         return answer
 
     async def _personal(self, request: Request) -> Response:
-        """Set the cookie that hides personal data in this browser, or shows it again."""
+        """Set a cookie that tells the pages to hide personal data in this browser, or to show it again."""
         try:
             form = await _form(request)
         except Refusal as refusal:
@@ -296,12 +299,12 @@ class _Inspector:
 
 
 def _hidden(page: Page | None, hide: bool) -> Collection[str]:
-    """Return the names of the fields to hide on a page. An error has no page, and no personal data to hide."""
+    """Return the names of the fields to hide on a page. An error has no page and so no personal data to hide."""
     return PERSONAL | page.personal if hide and page is not None else ()
 
 
 def wanted(request: Request) -> str:
-    """Return the content type that the Accept header prefers. Of equal weights, the first counts."""
+    """Return the content type that the Accept header prefers. If several have the same weight, the first counts."""
     best, weight = HTML, 0.0
     for part in request.headers.get("accept", "").split(","):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))

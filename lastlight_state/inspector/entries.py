@@ -1,4 +1,4 @@
-"""Entries of transcripts, made from lines of agent logs, records of run logs, or chat messages. Reads nothing.
+"""Entries of transcripts, made from lines of agent logs, records of run logs, or chat messages. Reads no files.
 
 An entry is a dict with the same fields for every source. Its ``key`` stays the same while further entries arrive.
 ``record`` is a complete line, for lines without a message.
@@ -45,12 +45,12 @@ _REFERENCE = ("sha256", "bytes")
 
 
 def entry(role: Any, **fields: Any) -> Entry:
-    """Return an entry with this role. ``calls`` are tool calls. ``call_id`` is the call that a result answers."""
+    """Return an entry with this role. ``calls`` are its tool calls; a tool's result has the ``call_id`` of its call."""
     return {**_EMPTY, "role": role if isinstance(role, str) else str(role), **fields}
 
 
 def paired(said: Iterable[Entry]) -> list[Entry]:
-    """Return the entries with each tool result moved into its call, if both are among them."""
+    """Return the entries. Each tool result is moved into the entry of its call, if that is among the entries."""
     found: list[Entry] = []
     calls: dict[str, Entry] = {}
     for one in said:
@@ -114,7 +114,10 @@ def _of_message(key: str, message: LogMessage) -> Entry:
 
 
 def of_record(record: RunRecord) -> Iterator[Entry]:
-    """Yield the entries of a run log's record. A request repeats all earlier messages, so it is shown as a record."""
+    """Yield the entries of a run log's record.
+
+    A request to the model repeats all earlier messages, so it is shown as one record.
+    """
     at, key = record.started_at if isinstance(record, RunHeader) else record.ts, _key(record.raw or b"")
     common = {"key": key, "at": at}
     if isinstance(record, RunStart):
@@ -152,7 +155,7 @@ def _of_answer(message: Mapping[str, Any], **common: Any) -> Entry:
 
 
 def _is_told(block: Any) -> bool:
-    """True if a block of a message is shown as text, reasoning or tool call."""
+    """True if a block of a message is displayed: a text, reasoning or a tool call."""
     return isinstance(block, Mapping) and (
         block.get("type") == "tool_use" or any(isinstance(block.get(name), str) for name in ("text", "thinking"))
     )

@@ -1,4 +1,4 @@
-"""Forms for questions to people: the fields to show, and the answer from the values that were filled in.
+"""Forms for questions to people: the fields to show, and the conversion of the filled-in values to an answer.
 
 A form with a schema has a field for each property: texts, numbers, yes or no, choices. Any other property is filled in
 as JSON. Fields are named by their position, because a property may have any name. The library validates the answer.

@@ -78,7 +78,7 @@ class Guard:
         await self._app(scope, receive, sending)
 
     def knows_its_visitors(self, request: Request) -> bool:
-        """True if a token or host names restrict access, or both peer and Host header of the request are this machine.
+        """True if a token or host names restrict access, or the request's peer and Host header are both this machine.
 
         The peer alone is not enough: another site's host name may resolve to this machine (DNS rebinding).
         """
@@ -137,7 +137,7 @@ def check_form_token(request: Request, given: Iterable[str]) -> None:
 
 
 def _check_origin(request: Request) -> None:
-    """Raise `Refusal` for a write from another site, or of unknown origin."""
+    """Raise `Refusal` for a write that another site sent, or whose origin is unknown."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     same = site == "same-origin"
     if origin is not None:

@@ -1,4 +1,4 @@
-"""Live pages: all browsers on the same address share one poll, and get the page again when it has changed.
+"""Live pages: browsers on the same address share one polling task, and get the page again when it changes.
 
 A topic is an address with its query. While it has a subscriber, one task polls every few seconds. A page with a mark is
 made again only when its mark has changed. So a hundred open pages cost the database as much as one. At most 32 topics
@@ -29,7 +29,7 @@ _log = logging.getLogger("lastlight_state.inspector")
 
 
 class Topic:
-    """The content of one address, with the task that polls it and the number of subscribers."""
+    """The content of one address, shared by its subscribers, and the task that polls it."""
 
     def __init__(self, look: Look, every: float) -> None:
         self._look = look
@@ -74,7 +74,10 @@ class Topic:
 
 
 class Events(StreamingResponse):
-    """A response of server-sent events. It leaves the topic as soon as the browser disconnects, even while sending."""
+    """A response of server-sent events.
+
+    It unsubscribes from the topic as soon as the browser disconnects, even while sending.
+    """
 
     body_iterator: AsyncGenerator[bytes, None]
 

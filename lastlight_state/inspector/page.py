@@ -24,7 +24,7 @@ class View:
     """A page's answer: a template, the data it shows, and the window's title.
 
     ``data`` is also the JSON answer. ``more`` holds what only the template needs, such as pictures of the data. With
-    ``live=False`` this page is not sent again, even if its address is live.
+    ``live=False`` this answer is not updated in the browser, even if its address is live.
     """
 
     template: str
@@ -46,8 +46,8 @@ class Moved:
 class Ask:
     """A request for a page.
 
-    ``person`` is the acting person's name, which is stored with each action. It is None if the sender may only look.
-    ``form`` holds the values of a form. It is empty if the page is only looked at.
+    ``person`` is the acting person's name, which is stored with each action. It is None if the sender may only read.
+    ``form`` holds the values of a form. It is empty if no form was sent.
     """
 
     store: StateStore
@@ -58,7 +58,7 @@ class Ask:
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def only(self, names: Collection[str]) -> Ask:
-        """Return a copy with only these query values, so that other values make no separate live page."""
+        """Return a copy of the request with only these query values. Ignored values must not create more live pages."""
         return replace(self, query={name: values for name, values in sorted(self.query.items()) if name in names})
 
     def text(self, name: str) -> str | None:
@@ -96,11 +96,11 @@ class Ask:
 
     @property
     def part(self) -> dict[str, Any]:
-        """Return the query's ``limit`` and ``page_token``, as arguments of a list call."""
+        """Return the query's ``limit`` and ``page_token``, as keyword arguments of a list call."""
         return {"limit": self.number("limit", ROWS, most=MOST_ROWS), "page_token": self.text("page_token")}
 
     def filled(self, name: str) -> str | None:
-        """Return the value of a form's field unchanged. None if it is empty or missing."""
+        """Return the value of a form's field without stripping it. None if it is empty or missing."""
         values = self.form.get(name, ())
         return values[0] if values and values[0] != "" else None
 
@@ -139,7 +139,8 @@ class Route:
 class Page:
     """A page of the navigation, with the addresses below it. The keys ``g`` and then ``key`` lead to it.
 
-    ``personal`` are further fields that hold personal data on this page, besides those that do on every page.
+    ``personal`` names further fields that hold personal data on this page, in addition to the fields that do on every
+    page.
     """
 
     name: str

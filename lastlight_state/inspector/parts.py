@@ -1,4 +1,4 @@
-"""Parts of transcripts: read from either end, searched to the other end, or read from a time on."""
+"""Parts of transcripts: read from either end or from a time on, or found by a search that goes on to the other end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST = 512
 
 @dataclass
 class Part:
-    """A part of a transcript: its entries in order, its bytes, the cursor of the next part, and unreadable lines.
+    """A part of a transcript: entries in order, its size in bytes, the cursor of the next part, and unreadable lines.
 
     ``start`` is the cursor from which reading forwards begins with this part. ``reset`` is True if the file was
     replaced since the previous part.
@@ -67,8 +67,8 @@ def window(read: Reading, limit: int, then: str | None, *, backwards: bool) -> W
 def search(read: Reading, text: str, limit: int, then: str | None, *, backwards: bool) -> Window:
     """Return the entries that contain a text, ignoring case, up to the end of the transcript. Each has its ``place``.
 
-    The search pauses after ``limit`` entries, half a megabyte of entries, or 16 MiB of reading. Then ``then`` is the
-    cursor to continue from.
+    The search pauses after ``limit`` entries, half a megabyte of entries, or 16 MiB of reading. Then the window's
+    ``then`` is the cursor to continue from.
     """
     wanted, found = text.casefold(), Window([], [], then)
     read_bytes, shown, step = 0, 0, SEARCH_STEP
@@ -89,7 +89,7 @@ def search(read: Reading, text: str, limit: int, then: str | None, *, backwards:
 
 
 def place_of(read: Reading, moment: datetime, then: str | None) -> tuple[str | None, bool]:
-    """Return the cursor from which reading forwards meets the first entry at or after a time, and True if it was found.
+    """Return the cursor from which to read the first entry at or after a time, and True if such an entry was found.
 
     After 16 MiB of reading, return the cursor to continue from, and False.
     """

@@ -1,4 +1,4 @@
-"""Phases of a run as landmarks in a transcript: the phase during which each entry was written."""
+"""Phases of a run as landmarks in a transcript: during which phase was each entry written?"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _overlaps(phase: Phase, first: datetime, last: datetime | None) -> bool:
 
 
 def marked(said: Sequence[Entry], phases: Sequence[Phase]) -> list[Entry]:
-    """Return the entries. The first entry of each phase gets the phase's number as ``phase``."""
+    """Return the entries, with the phase's number added as ``phase`` to the first entry of each phase."""
     starts = [phase["start"] for phase in phases]
     found: list[Entry] = []
     before: int | None = None

@@ -1,4 +1,4 @@
-"""Diagrams as numbers: positions on a time axis. Templates draw them as SVG, beside a table of the same data.
+"""Diagrams as numbers: positions on a time axis. Templates draw these as SVG, next to a table of the same data.
 
 All positions are in a box 1000 units wide, which the browser scales.
 """
@@ -25,7 +25,7 @@ MOST_LANES, MOST_MARKS = 40, 400
 class Bar:
     """An interval on the axis. ``end`` is None if it has not ended. ``kind`` decides its colour.
 
-    ``key`` identifies the note that the template writes beside the bar, such as an error.
+    ``key`` identifies the note that the template writes next to the bar, such as an error.
     """
 
     lane: str
@@ -48,7 +48,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Note:
-    """The place of a text beside or in a bar: its position, the side, and the number of letters that fit."""
+    """The place of a text next to or inside a bar: its position, the side, and the number of letters that fit."""
 
     key: str
     x: float
@@ -113,7 +113,7 @@ def _bar(bar: Bar, y: float, start: float, end: float) -> Drawn:
 
 
 def _with_notes(drawn: Sequence[Drawn], keys: Sequence[str | None]) -> list[Drawn]:
-    """Return the bars. Each bar with a key gets the place of its note, if there is room that covers no other bar."""
+    """Return the bars. A bar with a key gets a place for its note, if there is room without covering another bar."""
     found = []
     for bar, key in zip(drawn, keys, strict=True):
         others = [one for one in drawn if one.y == bar.y and one is not bar]
@@ -204,7 +204,10 @@ BOX, ROW, MOST_BOXES = 170, 44, 120
 
 
 def order(steps: Sequence[Step]) -> Order | None:
-    """Draw steps in columns by order of time, with steps that have not run in the last one. None without steps."""
+    """Draw steps in columns by their times, and steps that have not run in the last column.
+
+    Returns None without steps.
+    """
     if not steps:
         return None
     ran = sorted(((one.start, one) for one in steps if one.start is not None), key=lambda pair: pair[0])
@@ -229,7 +232,7 @@ def order(steps: Sequence[Step]) -> Order | None:
 
 
 def with_texts(part: Any, changed: Callable[[str], str]) -> Any:
-    """Return a copy of a picture with a function applied to each of its texts."""
+    """Return a copy of a diagram with a function applied to each of its texts."""
     if isinstance(part, str):
         return changed(part)
     if isinstance(part, list | tuple):

@@ -46,7 +46,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def told(data: Any, secrets: Secrets, *, hidden: Collection[str] = ()) -> Any:
-    """Return the data as JSON types, without secrets. Values of the fields in ``hidden`` are replaced by `HIDDEN`."""
+    """Convert data to JSON types without secrets. Values of the fields in ``hidden`` are replaced by `HIDDEN`."""
     return _told(plain(data), secrets, hidden)
 
 
@@ -97,7 +97,7 @@ class _Templates(Environment):
 
 @cache
 def environment() -> Environment:
-    """Return the template environment. Output is escaped, and control characters are made visible."""
+    """Return the template environment. Its output is escaped, and control characters are made visible."""
     made = _Templates(
         loader=PackageLoader("lastlight_state.inspector"),
         autoescape=True,
@@ -124,7 +124,7 @@ def _harmless(value: Any) -> Any:
 
 
 def _named(name: str | None, key: str) -> str:
-    """Return a name, or the key if the name is missing or hidden."""
+    """Return the name for a key. If the name is missing or hidden, return the key."""
     return key if name in (None, "", HIDDEN) else str(name)
 
 
@@ -152,9 +152,9 @@ _CELL = re.compile(r"<tr\b|<td(?=[ >])")
 
 
 def _labelled(rows: Markup, heads: Sequence[str]) -> Markup:
-    """Add to each cell of a table's rows the heading of its column, for narrow screens.
+    """Add the column's heading to each cell of a table's rows, for narrow screens.
 
-    Stored text is escaped in the rows, so that every tag comes from a template.
+    Stored text in the rows is escaped already, so that every HTML tag found comes from a template.
     """
     place = 0
 
@@ -186,7 +186,7 @@ def _size(count: int | None) -> str:
 
 
 def _money(text: Any) -> str:
-    """Return an amount of US dollars with two decimals. Below one cent, all its digits are shown."""
+    """Return an amount of US dollars with two decimals. Amounts below one cent keep all their digits."""
     if text in (None, HIDDEN):
         return ""
     amount = Decimal(str(text))
@@ -216,7 +216,7 @@ def _pretty(value: Any) -> str:
 def segment(text: Any) -> str:
     """Encode a text as one segment of a path: each character but letters and digits is ``~`` and two hex digits.
 
-    Percent signs would be decoded on the way, and then a slash or two dots would act as part of the path.
+    Percent encoding would be decoded on the way to the application, and a slash or two dots would change the path.
     """
     quoted = quote(str(text), safe="", errors="replace").replace("~", "%7E").replace("%", "~")
     return quoted if quoted.strip(".") else quoted.replace(".", "~2E")
@@ -228,7 +228,7 @@ def of_segment(part: str) -> str:
 
 
 def _query(values: Mapping[str, Any]) -> str:
-    """Encode values as the query of an address, without empty ones."""
+    """Encode values as the query string of an address. Empty values are left out."""
     return urlencode({name: value for name, value in values.items() if value not in (None, "", [])}, doseq=True)
 
 

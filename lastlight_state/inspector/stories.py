@@ -1,4 +1,4 @@
-"""Runs and crons as rows of lists: each with its state, and one line on what is wrong or what it waits for."""
+"""Runs and crons as rows of lists: each with its state, and one line that states what is wrong or what it waits for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATE = timedelta(minutes=1)
 
 
 def told_runs(moment: Moment, runs: Iterable[RunSummary], now: datetime) -> list[Told]:
-    """Return the runs as rows. A few statements read the states and errors of all of them."""
+    """Convert runs to rows of a list. The states and errors of all runs are read by a few statements."""
     found = list(runs)
     states = moment.workflows.health.get_states([run.id for run in found if run.status in LIVE])
     errors = moment.workflows.lookups.get_errors([run.id for run in found if run.status in ("failed", "cancelled")])
@@ -40,7 +40,7 @@ def _row(run: RunSummary, state: RunState | None, error: str | None, now: dateti
 
 
 def told_run(run: WorkflowRun, state: RunState, error: str | None, now: datetime) -> Told:
-    """Return the heading data of a run's page: what it waits for or failed with, its duration and its troubles."""
+    """Return the heading data of a run's page: what the run waits for or failed with, its duration and its troubles."""
     return {
         "story": run.error or error if state.blocked is None else waits_text(state.blocked, now),
         "took_ms": _milliseconds(run.started_at, run.finished_at or now),
@@ -65,7 +65,7 @@ def questions(moment: Moment, most: int) -> list[Told]:
 
 
 def told_crons(moment: Moment, crons: Collection[CronSummary], now: datetime) -> list[Told]:
-    """Return the crons as rows, with the outcome of their last fires, and one line on why a cron does not run."""
+    """Convert crons to rows, with the outcome of their last fires, and one line on why a cron does not run."""
     health = moment.schedules.fires.health([one.name for one in crons])
     return [_cron_row(moment, one, health[one.name], now) for one in crons]
 

@@ -83,13 +83,13 @@ def message(ask: Ask) -> View:
 
 
 def _once(moment: Moment, keys: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the messages in the given order, each once. Messages deleted meanwhile are left out."""
+    """Return the messages in the given order, each only once. Messages deleted meanwhile are left out."""
     found = moment.conversations.messages.get_many(list(dict.fromkeys(keys)))
     return [found[key].model_dump(exclude={"embedding"}) for key in dict.fromkeys(keys) if key in found]
 
 
 def _outline(branches: Sequence[BranchSummary]) -> Iterator[dict[str, Any]]:
-    """Yield the branches, each before its forks, with its depth below other branches of the same page."""
+    """Yield the branches as an outline: each before its forks, with its depth below other branches of the page."""
     known = {one.id for one in branches}
     below: dict[str | None, list[BranchSummary]] = {}
     for one in branches:

@@ -76,13 +76,13 @@ def _total(daily: tuple[UsageBucket, ...]) -> dict[str, Any]:
 
 
 def _groups(ask: Ask, dimension: Dimension) -> tuple[UsageGroup, ...]:
-    """Return the usage of the same days by one dimension. The filters of the table of days do not apply."""
+    """Return the usage of the same days by one dimension. The filters of the table by day are not applied."""
     today = ask.clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
     return ask.store.workflows.usage.by(dimension, since=today - timedelta(days=_days(ask) - 1))
 
 
 def _named(groups: tuple[UsageGroup, ...], dimension: Dimension) -> list[dict[str, Any]]:
-    """Return the groups as rows. Names of people are in a field that is hidden as personal."""
+    """Return the groups as rows. Names of people are put in a field that is hidden as personal data."""
     name = "triggered_by" if dimension == "triggered_by" else "key"
     return [{name: group.key, **group.model_dump(exclude={"key"})} for group in groups]
 
@@ -111,7 +111,7 @@ def _text_of(amount: float, measure: str) -> str:
 
 
 def _word(ask: Ask, name: str, words: tuple[Any, ...]) -> Any:
-    """Return a query value that must be one of these words. The first word is the default."""
+    """Return a query value that must be one of these words. If it is missing, return the first word."""
     found = ask.text(name) or words[0]
     if found not in words:
         raise InvalidValue(name, f"expected one of {', '.join(words)}", permitted=words)

@@ -29,7 +29,10 @@ _examining = Lock()
 
 @page.look()
 def shown(ask: Ask) -> View:
-    """Show the last examination and a page of receipts. It is at most a minute old, unless another is running."""
+    """Show the last examination and a page of receipts.
+
+    The examination is at most a minute old, unless a new one is still running.
+    """
     found, busy = _examination(ask)
     at, report, stats = found or (None, None, None)
     kind, state = ask.text("kind"), ask.text("state")
@@ -54,7 +57,7 @@ def receipt(ask: Ask) -> View:
 
 
 def _backlog(ask: Ask) -> dict[str, Any]:
-    """Return how much work waits, for whom and since when, and the workers that were seen."""
+    """Return how much work waits, for whom and how long, and the workers that were seen."""
     now = ask.clock.now()
     with ask.store.view() as moment:
         w = moment.workflows
@@ -79,9 +82,9 @@ def _backlog(ask: Ask) -> dict[str, Any]:
 
 
 def _examination(ask: Ask) -> tuple[Examined | None, bool]:
-    """Return the last examination, repeated after a minute, and True if another page is running one.
+    """Return the last examination, at most a minute old, and True if another page is running a new one.
 
-    Only one page at a time examines, so that a slow check blocks a single thread.
+    Only one page at a time runs an examination, so that a slow check blocks a single thread.
     """
     found = _examined.get(ask.store)
     if _is_fresh(ask, found):

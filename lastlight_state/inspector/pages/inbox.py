@@ -1,4 +1,4 @@
-"""What waits for a person, with its complete text, and if acting is enabled, the form to answer it."""
+"""The inbox: questions that wait for a person, with their complete texts and, if acting is enabled, answer forms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def listed(ask: Ask) -> View:
 
 @page.look("/gates/{id}")
 def gate(ask: Ask, problem: StateError | None = None) -> View:
-    """Show a gate with its complete text, its action and the action's digest."""
+    """Show an approval gate with its complete text, its action and the action's digest."""
     with ask.store.view() as moment:
         found = moment.workflows.approvals.get(ask.path["id"])
         data = {"gate": found, "run": moment.workflows.runs.get(found.run_id)}
@@ -55,7 +55,7 @@ def request(ask: Ask, problem: StateError | None = None) -> View:
 
 @page.act("/gates/{id}")
 def answer_gate(ask: Ask) -> View | Moved:
-    """Answer a gate. The digest from the page confirms which action was shown."""
+    """Answer an approval gate. The digest in the form proves which action the page showed."""
 
     def work() -> None:
         decision = ask.filled("decision")
@@ -74,7 +74,7 @@ def answer_gate(ask: Ask) -> View | Moved:
 
 @page.act("/gates/{id}/cancel")
 def cancel_gate(ask: Ask) -> View | Moved:
-    """Cancel a gate without an answer."""
+    """Cancel an approval gate without an answer."""
     cancel = ask.store.workflows.approvals.cancel
     return _acted(ask, lambda: cancel(ask.path["id"], by=_person(ask), reason=_reason(ask)), gate, "gates")
 
@@ -100,7 +100,7 @@ def cancel_request(ask: Ask) -> View | Moved:
 
 
 def _acted(ask: Ask, work: Callable[[], object], again: Callable[..., View], kind: str) -> View | Moved:
-    """Carry out an action and redirect to the question. If it is refused, show the question with the error."""
+    """Carry out an action and redirect to the question. If the action is refused, show the question with the error."""
     try:
         work()
     except StateError as problem:

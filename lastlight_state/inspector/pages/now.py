@@ -1,4 +1,7 @@
-"""What needs a person or a worker, what is unhealthy, what failed last, and what is running. Each run appears once."""
+"""The start page: what waits for a person or a worker, what is unhealthy, what failed last, and what is running.
+
+Each run appears once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ RECENT = timedelta(days=7)
 
 @page.look(live=True)
 def look(ask: Ask) -> View:
-    """Show the state of everything in one snapshot."""
+    """Show the state of all runs and crons in one snapshot."""
     now = ask.clock.now()
     with ask.store.view() as moment:
         w = moment.workflows
@@ -47,7 +50,7 @@ def look(ask: Ask) -> View:
 
 
 def _crons(moment: Moment, now: datetime) -> list[Told]:
-    """Return the crons that are overdue, or whose last fire did not end as ``ok``."""
+    """Return the crons that are overdue, or whose last fire did not end with ``ok``."""
     crons = moment.schedules.crons
     looked = {one.name: one for one in crons.list(enabled=True, due_before=now - LATE, limit=FEW).items}
     looked |= {one.name: one for one in crons.list(enabled=True, limit=MOST_LIVE).items}
@@ -55,7 +58,7 @@ def _crons(moment: Moment, now: datetime) -> list[Told]:
 
 
 def _unhealthy(moment: Moment) -> dict[str, Any]:
-    """Return the unhealthy runs, except runs whose only trouble is a missing worker: those are listed by workflow."""
+    """Return the unhealthy runs, except those that only lack a worker, which are listed by workflow."""
     found = moment.workflows.health.list_unhealthy(limit=MOST_LIVE)
     items = [
         {**one.model_dump(), "troubles": [each._asdict() for each in troubles(one.state.unhealthy)]}

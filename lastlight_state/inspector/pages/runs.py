@@ -65,7 +65,7 @@ def listed(ask: Ask, problems: Sequence[tuple[str, StateError]] = ()) -> View:
 
 
 def _midnight(moment: datetime) -> datetime:
-    """Return the UTC midnight before a time, so that all pages of a search use the same start."""
+    """Return the UTC midnight before a time, so that all pages of a search start at the same time."""
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -164,7 +164,10 @@ def act(ask: Ask) -> View | Moved:
 
 
 def _verb(ask: Ask, verb: str, allowed: Sequence[str]) -> Callable[[str], object]:
-    """Return a function that carries out a verb on a run, in the person's name. Raises `NotFound` for another verb."""
+    """Return a function that carries out a verb on a run, in the person's name.
+
+    Raises `NotFound` for an unknown verb.
+    """
     by, reason, w = ask.person or "", ask.filled("reason") or "from the inspector", ask.store.workflows
     verbs: dict[str, Callable[[str], object]] = {
         "cancel": lambda run_id: w.runs.cancel(run_id, by=by, reason=reason),
@@ -255,7 +258,7 @@ def _bars(data: dict[str, Any]) -> Iterator[Bar]:
 
 
 def _steps(data: dict[str, Any]) -> Iterator[Step]:
-    """Yield the nodes of a run with the times of their executions. The store knows no edges between nodes."""
+    """Yield the nodes of a run with the times of their executions. The order between nodes is not stored."""
     ran: dict[tuple[str, int], list[Any]] = {}
     for done in data["executions"].items:
         if done.node_id is not None:

@@ -88,7 +88,7 @@ def _ahead(ask: Ask, found: CronSummary) -> dict[str, Any]:
 
 
 def _missed(ask: Ask, moment: Moment, since: datetime, name: str | None = None) -> dict[str, Any]:
-    """Return the due times that were missed, and those that are due but not yet taken."""
+    """Return the due times that were missed, and the times that are due but not yet taken by a worker."""
     missed = moment.schedules.fires.list(cron_name=name, status="missed", since=since, page_token=ask.text("missed"))
     if name is not None:
         return {"missed": missed}

@@ -47,14 +47,14 @@ def listed(ask: Ask) -> View:
 
 
 def _log_mark(ask: Ask) -> Hashable:
-    """Return a value that changes with an agent log."""
+    """Return a value that changes whenever an agent log changes."""
     found = ask.store.agent_log.sessions.get(ask.path["session_id"], slug=ask.text("project"))
     return found.bytes, found.modified_at
 
 
 @page.look("/agents/{session_id}", live=True, mark=_log_mark, takes="project order limit page_token find at")
 def agent(ask: Ask) -> View:
-    """Show a page of an agent log: its end, an earlier part, or its beginning."""
+    """Show a part of an agent log: its end, an earlier part, or its beginning."""
     key, reader = ask.path["session_id"], ask.store.agent_log.reader
     found = ask.store.agent_log.sessions.get(key, slug=ask.text("project"))
 
@@ -101,14 +101,14 @@ def result(ask: Ask) -> View:
 
 
 def _run_mark(ask: Ask) -> Hashable:
-    """Return a value that changes with a run log."""
+    """Return a value that changes whenever a run log changes."""
     found = ask.store.run_log.runs.get(ask.path["run_id"])
     return found.size_bytes, found.state, found.last_ts
 
 
 @page.look("/runs/{run_id}", live=True, mark=_run_mark, takes="order limit page_token find at")
 def run(ask: Ask) -> View:
-    """Show a page of a run log: its end, an earlier part, or its beginning."""
+    """Show a part of a run log: its end, an earlier part, or its beginning."""
     key, runs = ask.path["run_id"], ask.store.run_log.runs
     found = runs.get(key)
 
@@ -128,14 +128,14 @@ def run(ask: Ask) -> View:
 
 
 def _chat_mark(ask: Ask) -> Hashable:
-    """Return a value that changes with a chat."""
+    """Return a value that changes whenever a chat changes."""
     found = ask.store.messaging.sessions.get(ask.path["session_id"])
     return found.message_count, found.version
 
 
 @page.look("/chats/{session_id}", live=True, mark=_chat_mark, takes="order limit page_token find at")
 def chat(ask: Ask) -> View:
-    """Show a page of a chat: its end, an earlier part, or its beginning."""
+    """Show a part of a chat: its end, an earlier part, or its beginning."""
     key, messaging = ask.path["session_id"], ask.store.messaging
     found = messaging.sessions.get(key)
 
@@ -154,7 +154,7 @@ def chat(ask: Ask) -> View:
 
 
 def _transcript(ask: Ask, data: dict[str, Any], backwards: Reading, forwards: Reading, marks: list[Phase]) -> View:
-    """Show a page of a transcript: from its end backwards, from its beginning or a time on, or a search's matches."""
+    """Show a part of a transcript: backwards from its end, forwards from its start or a time, or search matches."""
     order, find, at = ask.text("order") or ORDERS[0], ask.text("find"), ask.moment("at")
     if order not in ORDERS:
         raise InvalidValue("order", f"expected one of {', '.join(ORDERS)}", permitted=ORDERS)
