@@ -1,7 +1,7 @@
-"""The agent's event logs: an append-only line file for each agent session, beside the database.
+"""The agent's event logs: an append-only line file for each agent session, separate from the database.
 
-The database knows what runs and what comes next; a log keeps every event that the agent emitted, in order. They share
-only a ``session_id``. Logs are files, so they take no part in transactions.
+The database stores what runs and what comes next; a log stores every event that the agent emitted, in order. Database
+and log share only a ``session_id``. Logs are files, so they take no part in transactions.
 """
 
 from __future__ import annotations

@@ -59,8 +59,9 @@ class TranslationOptions:
 class Outcome:
     """The outcome of an agent's run.
 
-    ``subtype`` is ``success`` or an ``error_…`` word, ``stop_reason`` the provider's word. A field that is None is
-    taken from the events of the run; without events, totals are 0 and the text is empty. ``error`` gets its own line.
+    ``subtype`` is ``success`` or an ``error_…`` word. ``stop_reason`` is the provider's word. A field that is None is
+    taken from the events of the run; without events, totals are 0 and the text is empty. ``error`` is written as a
+    separate line.
     """
 
     subtype: str = "success"
@@ -83,7 +84,7 @@ def _is_error(word: Any) -> bool:
 
 @dataclass(frozen=True)
 class CommandRecord:
-    """A shell command that ran as a separate phase. ``prompt`` defaults to the command, times to now."""
+    """A shell command that ran as a separate phase. ``prompt`` defaults to the command, and both times to now."""
 
     command: str
     exit_code: int

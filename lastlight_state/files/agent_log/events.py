@@ -1,4 +1,4 @@
-"""Reads the fields of an agent's events, which may contain anything. Nothing here raises."""
+"""Reading of fields in an agent's events, which may contain anything. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Number: TypeAlias = int | float
 
 
 class Stamp(NamedTuple):
-    """Time and session id, the last keys of almost every line."""
+    """The time and the session id that end almost every line of a log."""
 
     moment: datetime
     session_id: str
 
     def keys(self) -> dict[str, str]:
-        """Return these keys for the end of a line."""
+        """Return time and session id as the last keys of a line."""
         return {"timestamp": iso_text(self.moment), "sessionId": self.session_id}
 
 
@@ -123,7 +123,7 @@ def parse_time(text: object) -> datetime | None:
 
 
 class Position(NamedTuple):
-    """The position in one file, and the latest time up to there, by which files are merged."""
+    """The position in one file, and the latest time before that position. Files are merged by this time."""
 
     mark: Mark = START
     latest: datetime | None = None
@@ -133,7 +133,7 @@ Positions: TypeAlias = Mapping[str, Position]
 
 
 def to_text(positions: Positions) -> str:
-    """Return the cursor of these positions."""
+    """Return the cursor that represents these positions."""
     return pages.pack([[name, at.mark.to_text(), at.latest] for name, at in positions.items()])
 
 
@@ -168,7 +168,7 @@ def part(event: Event, name: str) -> Mapping[str, Any]:
 
 
 def number(value: Any) -> Number | None:
-    """Return the value if it is a number of at most 64 bits (NaN and infinity included), else None."""
+    """Return the value if it is a number of at most 64 bits, NaN and infinity included, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return None if isinstance(value, int) and value.bit_length() > _NUMBER_BITS else value

@@ -1,4 +1,4 @@
-"""`AgentLog`: the object ``store.agent_log``."""
+"""The object ``store.agent_log``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lastlight_state.files.jsonl.writer import SyncWord
 class AgentLog:
     """The logs below a directory ``agent-sessions``: ``store.agent_log``. Creates nothing by itself.
 
-    ``sync`` says when lines are synced to disk, ``session_types`` how the first prompt decides a session's type, and
-    ``lock_timeout`` how many seconds a writer waits for another one.
+    ``sync`` sets when lines are synced to disk, ``session_types`` how a session's type follows from its first prompt,
+    and ``lock_timeout`` how many seconds a writer waits for another writer's lock.
     """
 
     def __init__(

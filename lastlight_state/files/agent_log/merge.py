@@ -1,7 +1,7 @@
 """Sources: the open files of a session, read as one sequence of lines.
 
-Files are merged by time without changing the order inside a file: a line without a time, or with an earlier time than a
-line before it, counts as having that line's time.
+Files are merged by time without changing the order inside a file. A line without a time, or with an earlier time than a
+line before it, is merged as if it had the time of that line before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEFORE, _BEHIND = 60, 120
 
 
 class Search:
-    """Collects the messages that contain a text, up to a number of hits."""
+    """A search for messages that contain a text. It collects hits up to a limit."""
 
     def __init__(self, text: str, limit: int) -> None:
         if not text:
@@ -40,7 +40,7 @@ class Search:
         self._limit = limit
 
     def add(self, log: SessionFile, lines: Iterable[LogLine]) -> bool:
-        """Search the lines of a session; returns False once there are enough hits."""
+        """Search the lines of a session. Returns False once the number of hits has reached the limit."""
         for line in lines:
             for part, message in enumerate(parts_of(line.value)):
                 found = self._pattern.search(message["content"]) if isinstance(message["content"], str) else None
@@ -67,9 +67,9 @@ def _hit(log: SessionFile, line: LogLine, part: int, message: dict[str, Any], sp
 
 
 def scanned(log: SessionFile) -> Iterator[LogLine]:
-    """Yield the lines of the main log. Raises `NotFound` if it has vanished before the first line.
+    """Yield the lines of the main log. Raises `NotFound` if the log has vanished before the first line is read.
 
-    The file is closed between two blocks. If it was replaced meanwhile, raises `BackendUnavailable`.
+    The file is closed between two blocks of bytes. If it was replaced meanwhile, raises `BackendUnavailable`.
     """
     reader = LineReader(-1, log.path, LOG_LINES, block_bytes=BLOCK_BYTES)
     yield from in_blocks(log.path, lambda: open_log(log), reader.batch)
@@ -82,7 +82,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Source:
-    """One open file. ``next`` is its next line, None at its end; ``order`` is the sort key of that line."""
+    """One open file. ``next`` is its next line, or None at the end. ``order`` is the sort key of that line."""
 
     def __init__(self, name: str, path: Path, descriptor: int, start: Position) -> None:
         self.name = name
@@ -97,18 +97,18 @@ class Source:
         self._advance()
 
     def take(self, line: LogLine) -> LogLine:
-        """Return the next line and advance behind it."""
+        """Return the next line, and move the position after it."""
         self._taken_to = line.end
         self._latest = None if self.order is _EARLIEST else self.order
         self._advance()
         return line
 
     def position(self) -> Position:
-        """Return the position after the lines that were taken."""
+        """Return the position after the lines that were returned."""
         return Position(mark_at(self._descriptor, self._path, self._stands_at()), self._latest)
 
     def issues(self) -> list[LogIssue]:
-        """Return the bad lines before the current position."""
+        """Return the lines before the current position that are not records."""
         stands_at = self._stands_at()
         return [LogIssue.at(issue, self.name) for issue in self.reader.issues if issue.offset < stands_at]
 
@@ -125,33 +125,36 @@ class Source:
 
 
 class Sources:
-    """The open files of a session. ``reset``: a given position belonged to another file, so all begin at the start."""
+    """The open files of a session.
+
+    ``reset`` is True if a given position belonged to another file, so that all files are read from the start.
+    """
 
     def __init__(self, sources: list[Source], *, reset: bool) -> None:
         self.reset = reset
         self._sources = sources
 
     def peek(self) -> LogLine | None:
-        """Return the next line without taking it; None at the end."""
+        """Return the next line without advancing, or None at the end."""
         earliest = self._earliest()
         return earliest[1] if earliest else None
 
     def take(self) -> LogLine | None:
-        """Take and return the next line; None at the end."""
+        """Return the next line and advance, or return None at the end."""
         earliest = self._earliest()
         return earliest[0].take(earliest[1]) if earliest else None
 
     def cursor(self) -> str:
-        """Return the cursor after the taken lines."""
+        """Return the cursor after the lines that were returned."""
         return events.to_text({source.name: source.position() for source in self._sources})
 
     def issues(self) -> tuple[LogIssue, ...]:
-        """Return the bad lines before the cursor."""
+        """Return the lines before the cursor that are not records."""
         return tuple(issue for source in self._sources for issue in source.issues())
 
     @property
     def torn_tail(self) -> bool:
-        """True if the main file, read to its end, ends in the middle of a line."""
+        """True if the main file was read to its end, and ends in the middle of a line."""
         return self._sources[0].reader.torn_tail
 
     def _earliest(self) -> tuple[Source, LogLine] | None:
@@ -161,7 +164,7 @@ class Sources:
 
 @contextmanager
 def opened(log: SessionFile, agents: Iterable[Path], positions: Mapping[str, Position]) -> Iterator[Sources]:
-    """Open the files of a session, from these positions on. Raises `NotFound` if the main file has vanished."""
+    """Open the files of a session for reading from these positions. Raises `NotFound` if the main file has vanished."""
     found = [(MAIN, log.path, open_log(log))]
     try:
         for path in agents:

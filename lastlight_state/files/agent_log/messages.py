@@ -1,6 +1,6 @@
 """Turns lines of every format into messages for display.
 
-A line may be an envelope of the present form, an older one whose ``message`` is text or JSON text, or a role line.
+A line may be an envelope of the current form, an older envelope whose ``message`` is text or JSON text, or a role line.
 Other lines (results, breadcrumbs, summaries, unknown types) yield no message.
 """
 
@@ -28,7 +28,7 @@ def messages_of(line: LogLine) -> list[LogMessage]:
 
 
 def parts_of(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of each message in a line, as a dict."""
+    """Yield the fields of each message in a line, as dicts."""
     kind = value.get("type")
     if value.get("isApiErrorMessage") is True and isinstance(value.get("error"), str):
         yield _message("system", value["error"])

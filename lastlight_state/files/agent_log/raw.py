@@ -1,4 +1,4 @@
-"""Untruncated tool results: the whole texts of results that the log shows cut off."""
+"""Untruncated tool results: the complete texts of results that the log contains in shortened form."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_digest(sha256: object) -> bool:
 
 
 def keep(log: Path, text: str, units: int, *, sync: SyncWord) -> dict[str, Any]:
-    """Store a whole text, and return the reference for its block. Equal texts share one file.
+    """Store a complete text, and return the reference for its block in the log. Equal texts share one file.
 
     Lone surrogates are stored as their three bytes. Raises `BackendUnavailable`, and `UnsafePath` if ``raw`` is a link.
     """
@@ -63,7 +63,7 @@ def keep(log: Path, text: str, units: int, *, sync: SyncWord) -> dict[str, Any]:
 
 
 def digest_of(descriptor: int, path: Path) -> str:
-    """Return the hash of an open file's content, read in blocks. Raises `BackendUnavailable` if it cannot be read."""
+    """Return the hash of an open file's content, read in blocks. Raises `BackendUnavailable` if reading fails."""
     found = hashlib.sha256()
     offset = 0
     while block := read_at(descriptor, path, _BLOCK_BYTES, offset):
@@ -73,7 +73,10 @@ def digest_of(descriptor: int, path: Path) -> str:
 
 
 def kept(directory: Path) -> dict[str, int]:
-    """Yield digest and size of each file in the directory. Raises OSError if it cannot be read."""
+    """Return the size of each stored result in the directory, by digest.
+
+    Raises OSError if the directory cannot be read.
+    """
     found: dict[str, int] = {}
     try:
         with _opened(directory) as at:
@@ -136,13 +139,16 @@ class Raw:
 
     @guarded
     def get(self, session_id: str, sha256: str, *, slug: str | None = None) -> bytes:
-        """Return the whole result with that hash. If it is missing or damaged, raises `NotFound` with a ``reason``."""
+        """Return the complete result with this hash.
+
+        If it is missing or damaged, raises `NotFound` with a ``reason``.
+        """
         with self.open(session_id, sha256, slug=slug) as file:
             return file.read()
 
     @guarded
     def open(self, session_id: str, sha256: str, *, slug: str | None = None) -> BinaryIO:
-        """Return the whole result as an open file, after checking its hash; the caller closes it.
+        """Return the complete result as an open file, after checking its hash. The caller closes the file.
 
         Errors as in `get`.
         """
@@ -174,7 +180,7 @@ class Raw:
 
     @guarded
     def verify(self, session_id: str, *, slug: str | None = None) -> RawCheck:
-        """Compare the files' contents with their names, and the names with the log's references. Reads all of them."""
+        """Compare the stored results with their hashes, and the hashes with the log's references. Reads all files."""
         log = self._sessions.get(session_id, slug=slug)
         kept = self._kept(log.path)
         sound = tuple(digest for digest in kept if self._is_sound(log.path, digest))
@@ -206,7 +212,7 @@ class Raw:
 
 
 def references_of(value: dict[str, Any]) -> Iterator[str]:
-    """Yield the hashes that one line refers to."""
+    """Yield the hashes of stored results that one line refers to."""
     message = value.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     for block in content if isinstance(content, list) else ():

@@ -30,7 +30,7 @@ from lastlight_state.files.jsonl.reader import MAIN
 class Reader:
     """Readers of logs: ``store.agent_log.reader``.
 
-    If several projects have the session id, ``slug`` selects one, by default the log that changed last.
+    If several projects have a log of the session, ``slug`` selects one. The default is the log that changed last.
     """
 
     def __init__(self, sessions: Sessions, agents: AgentFiles) -> None:
@@ -90,10 +90,10 @@ class Reader:
 
     @guarded
     def tail(self, session_id: str, *, n: int = 50, before: str | None = None, slug: str | None = None) -> LogPage:
-        """Return the last ``n`` (1 to 500) lines, oldest first; with ``before``, the last ones before that cursor.
+        """Return the last ``n`` (1 to 500) lines, oldest first; with ``before``, the last lines before that cursor.
 
         Pass the page's ``before`` to go further back, and the page's ``cursor`` to `read` or `follow` to go on. The
-        cost depends on these lines, not on the file. Raises `NotFound`.
+        cost depends on the size of these lines, not on the size of the file. Raises `NotFound`.
         """
         n = page_limit(n)
         given = events.of_text("before", before).get(MAIN)
@@ -129,11 +129,11 @@ class Reader:
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: Stop | None = None
     ) -> Iterator[LogLine | Reset]:
-        """Yield the lines of the main log after ``after``, then new ones as they are appended.
+        """Yield the lines of the main log after the cursor ``after``, then new lines as they are appended.
 
         Waits for a log that does not exist yet.
 
-        A line is yielded when its newline was written. A `Reset` means that the file was truncated or replaced, and
+        A line is yielded after its newline was written. A `Reset` means that the file was truncated or replaced, and
         that reading begins again. Polls every ``poll`` seconds until ``stop`` (a ``threading.Event``) is set. Leaving
         the loop closes the file.
         """

@@ -37,7 +37,7 @@ class SessionPage(Page[SessionFile]):
 
 
 class LogLine(Line):
-    """A line of a log. ``raw`` are its exact bytes, without the newline; ``end`` is the offset of the next line.
+    """A line of a log. ``raw`` holds its exact bytes without the newline, and ``end`` is the offset of the next line.
 
     ``source`` is ``main`` or the name of a sub-agent's file. ``recovered`` is True for a line found in a damaged line.
     """
@@ -89,9 +89,9 @@ class LogIssue(Record):
 class _Reading(Record):
     """The facts about the file in every page of a log.
 
-    Pass ``cursor`` as ``after`` to read on, ``before`` as ``before`` of `tail` to read backwards. ``torn_tail``: the
-    file ends in the middle of a line, which may still be written. ``reset``: the given cursor belonged to another file,
-    so the page begins at the start.
+    To read on, pass ``cursor`` as the argument ``after``. To read backwards, pass ``before`` as the argument ``before``
+    of `tail`. ``torn_tail`` is True if the file ends in the middle of a line, which may still be written. ``reset`` is
+    True if the given cursor belonged to another file, so that the page begins at the start.
     """
 
     cursor: str
@@ -111,7 +111,8 @@ class LogPage(_Reading):
 class LogMessage(Record):
     """A message of a session, for display. (``source``, ``offset``, ``part``) identifies it permanently.
 
-    ``content`` is text. A role line keeps its content, whatever it is; its other keys are in ``extra``.
+    ``content`` is text. Of a role line, the content is returned whatever its type is, and the other keys are in
+    ``extra``.
     """
 
     offset: int
@@ -167,9 +168,10 @@ class RunResult(Record):
 class LogUsage(Record):
     """The summed usage of a log's agent runs.
 
-    Of each run, only the last result counts, because results hold running totals.
+    For each run, only the last result is added, because a result holds the totals of its run so far.
 
-    A result belongs to the same run as the one before it if both began at the same time, or if only errors lie between.
+    A result belongs to the same run as the result before it if both have the same start, or if only errors are between
+    them.
     """
 
     turns: float = 0
@@ -181,18 +183,18 @@ class LogUsage(Record):
     duration_ms: float = 0
 
     def plus(self, result: RunResult | None) -> LogUsage:
-        """Return these sums plus those of a result."""
+        """Return the sum of this usage and the usage of a result."""
         if result is None:
             return self
         return LogUsage.of({name: getattr(self, name) + getattr(result, name) for name in type(self).model_fields})
 
 
 class AgentSessionSummary(Record):
-    """A summary of a session, over its main log and those of its sub-agents.
+    """A summary of a session: of its main log and the logs of its sub-agents.
 
-    ``started_at`` and ``last_message_at`` are the least and greatest times of all lines. Without any, they are the
-    file's modification time and None. The first prompt has at most 500 characters, the last text at most 4,000.
-    ``usage`` and ``last_result`` are those of the main log.
+    ``started_at`` and ``last_message_at`` are the earliest and latest times of all lines. If no line has a time, they
+    are the file's modification time and None. The first prompt has at most 500 characters, the last text at most 4,000.
+    ``usage`` and ``last_result`` come from the main log.
     """
 
     id: str
@@ -218,14 +220,18 @@ class AgentSessionSummary(Record):
 
 
 class RawFile(Record):
-    """An untruncated tool result beside a log."""
+    """An untruncated tool result that is stored in a file of its own."""
 
     sha256: str
     bytes: int
 
 
 class RawCheck(Record):
-    """A comparison of untruncated results with the log: sound, damaged, and names that only one of the two has."""
+    """A comparison of the stored tool results with a log.
+
+    It lists the intact results, the damaged ones, the ones that are missing, and the ones that the log does not refer
+    to.
+    """
 
     sound: tuple[str, ...]
     damaged: tuple[str, ...]

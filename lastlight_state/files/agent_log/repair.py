@@ -35,17 +35,17 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def judged(log: Path, may_go: MayGo) -> dict[str, int] | None:
-    """Return the files that `remove` would delete now, with their bytes. Waits for no lock.
+    """Return the files that `remove` would delete now, with their sizes in bytes. Waits for no lock.
 
-    Returns None if one of them must stay. A missing log has no files, but its folder may. Raises `BackendUnavailable`,
-    `UnsafePath`.
+    Returns None if one of the files must stay. A missing log has no files, but its folder may. Raises
+    `BackendUnavailable`, `UnsafePath`.
     """
     with _directory(log) as held:
         return {} if held is None else _judged(held, log, may_go)
 
 
 def remove(log: Path, may_go: MayGo, *, lock_timeout: float = files.LOCK_TIMEOUT) -> bool:
-    """Delete the log and its folder, if all of their files may be deleted. Returns True if they are gone.
+    """Delete the log and its folder, if all of their files may be deleted. Returns True if everything was deleted.
 
     Returns False also for a log that is being replaced at this moment, and on a file system without locks. Files that
     appear in the folder meanwhile stay. May be repeated after a kill. Raises `BackendBusy` if a writer holds the lock
@@ -67,7 +67,10 @@ def remove(log: Path, may_go: MayGo, *, lock_timeout: float = files.LOCK_TIMEOUT
 
 @contextmanager
 def _directory(log: Path) -> Iterator[int | None]:
-    """Open the log's directory; None if it does not exist. The block raises errors of this library."""
+    """Open the log's directory for the block, or yield None if it does not exist.
+
+    OSErrors become this library's errors.
+    """
     try:
         with ExitStack() as stack:
             held: int | None = None
@@ -80,7 +83,7 @@ def _directory(log: Path) -> Iterator[int | None]:
 
 @contextmanager
 def _locked(log: Path, held: int, timeout: float) -> Iterator[bool]:
-    """Keep others from appending. Yields True if the locked file is the one at the path now, or if there is none."""
+    """Lock the log against appends. Yields True if the path still leads to the locked file, or if there is no file."""
     try:
         descriptor = os.open(log.name, _READ, dir_fd=held)
     except FileNotFoundError:
@@ -109,7 +112,7 @@ def _judged(held: int, log: Path, may_go: MayGo) -> dict[str, int] | None:
 
 
 def _files(held: int, log: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield each entry of a log that is not a directory: its path, its name, and a descriptor of its directory."""
+    """Yield each entry of a log that is not a directory: its path, its name, and its directory's descriptor."""
     folder = _folder_of(log)
     if _mode(held, log.name) is not None:
         yield log.name, log.name, held
@@ -123,7 +126,7 @@ def _files(held: int, log: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def _size_if(path: str, name: str, at: int, may_go: MayGo) -> int | None:
-    """Return the bytes of a regular file that may be deleted; None for an entry that must stay."""
+    """Return the size of a regular file that may be deleted, or None for an entry that must stay."""
     if not stat.S_ISREG(_mode(at, name) or 0):
         return None
     descriptor = os.open(name, _READ, dir_fd=at)
@@ -134,7 +137,7 @@ def _size_if(path: str, name: str, at: int, may_go: MayGo) -> int | None:
 
 
 def _remove_folder(held: int, folder: str, found: dict[str, int]) -> None:
-    """Delete these files, and the directories that are empty then."""
+    """Delete these files, and then the directories that became empty."""
     with suppress(FileNotFoundError):
         for path, folders, names, at in os.fwalk(folder, topdown=False, onerror=_raise, dir_fd=held):
             for name in names:
@@ -175,7 +178,7 @@ class LogRepair:
     def check(self, session_id: str, *, slug: str | None = None) -> LogCheck:
         """Check a session's main log. Reads all of it, and writes nothing. Raises `NotFound`.
 
-        A torn last line alone is not an issue, because it may still be written.
+        A torn last line does not count as an issue, because it may still be written.
         """
         log = self._sessions.get(session_id, slug=slug)
         before = _kept(log)
@@ -211,7 +214,7 @@ class LogRepair:
 
 
 class _LineCounts:
-    """The counts of a log's lines."""
+    """Counts of a log's lines by their condition."""
 
     def __init__(self) -> None:
         self.sound = 0

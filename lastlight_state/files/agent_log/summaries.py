@@ -78,7 +78,7 @@ class Tally:
                 self._add_message(message, value)
 
     def add_file(self, other: Tally) -> None:
-        """Add the counts of a sub-agent's file; first and last values stay those of the main log."""
+        """Add the counts of a sub-agent's file. The first and last values stay those of the main log."""
         self._add_time(other.first_at)
         self._add_time(other.last_at)
         self.model = self.model or other.model
@@ -120,7 +120,7 @@ class Tally:
 
 
 def _same_run(last: RunResult, result: RunResult) -> bool:
-    """True if two results have the same start, within the millisecond of rounding."""
+    """True if two results have the same start, within a rounding error of one millisecond."""
     if last.timestamp is None or result.timestamp is None:
         return False
     passed = (result.timestamp - last.timestamp) / _MILLISECOND
@@ -150,7 +150,7 @@ def _number(value: Mapping[str, Any], name: str) -> float:
 
 @dataclass
 class _Scan:
-    """The position to which a file has been counted."""
+    """A partial count of a file: the counts, and the position up to which lines were counted."""
 
     identity: tuple[int, int]
     mark: Mark = START
@@ -159,7 +159,7 @@ class _Scan:
     torn_tail: bool = False
 
     def copy(self) -> _Scan:
-        """Return a copy to continue with, so that this object stays unchanged for others."""
+        """Return a copy that can be continued. This object stays unchanged for other readers."""
         return replace(self, tally=replace(self.tally))
 
 
@@ -223,7 +223,7 @@ class Summaries:
         return "chat" if log.scope == "chat" else "agent"
 
     def _scanned(self, path: Path, descriptor: int) -> _Scan:
-        """Return a scan of the file up to its end, which the caller may change. Closes the file."""
+        """Return a scan of the file up to its end, which the caller may change. Closes the descriptor."""
         try:
             found = os.fstat(descriptor)
             known, identity = self._scans.find(path), (found.st_dev, found.st_ino)
@@ -257,7 +257,7 @@ _KIND = "agent_session"
 
 
 class Sessions:
-    """The sessions: ``store.agent_log.sessions``. Only `summary` and `summaries` read logs."""
+    """The sessions: ``store.agent_log.sessions``. Only `summary` and `summaries` read the contents of logs."""
 
     def __init__(self, tree: LogTree, summaries: Summaries) -> None:
         self._tree = tree
@@ -265,7 +265,7 @@ class Sessions:
 
     @guarded
     def find(self, session_id: str, *, slug: str | None = None) -> SessionFile | None:
-        """Return the session's log, or None. If there are several, the one that changed last."""
+        """Return the session's log, or None. If there are several, return the one that changed last."""
         return next(iter(self.locations(session_id, slug=slug)), None)
 
     @guarded
@@ -278,7 +278,7 @@ class Sessions:
 
     @guarded
     def locations(self, session_id: str, *, slug: str | None = None) -> tuple[SessionFile, ...]:
-        """Return all logs of this id, the last changed first: several project directories may have the id.
+        """Return all logs of this session, the last changed first. Several project directories may have a log of it.
 
         Raises `UnsafePath` for an id or slug that cannot name a file.
         """
@@ -319,7 +319,7 @@ class Sessions:
     def summary(self, session_id: str, *, slug: str | None = None) -> AgentSessionSummary:
         """Return the summary of the session.
 
-        If it was summarised before, only new lines are read. Raises `NotFound`.
+        If the session was summarised before, only new lines are read. Raises `NotFound`.
         """
         return self._summaries.of(self.get(session_id, slug=slug))
 

@@ -1,4 +1,4 @@
-"""LogTree: finds logs in their directories without reading them."""
+"""Finding logs in their directories without reading their contents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROJECTS = "projects"
 
 
 def open_log(log: SessionFile) -> int:
-    """Return a descriptor of a log to read from. Raises `NotFound` if it has vanished, `BackendUnavailable`."""
+    """Open a log and return its descriptor. Raises `NotFound` if the log has vanished, `BackendUnavailable`."""
     try:
         return files.open_to_read(log.path, base=files.ROOT)
     except FileNotFoundError:
@@ -34,7 +34,10 @@ def open_log(log: SessionFile) -> int:
 
 
 class FoundLog(NamedTuple):
-    """A log file with its sort key: latest change first, then slug and id. Times in milliseconds."""
+    """A log file with the key by which lists are sorted: latest change first, then slug and id.
+
+    Times in milliseconds.
+    """
 
     age: int  # negative time of the last change
     slug: str
@@ -64,7 +67,7 @@ class FoundLog(NamedTuple):
 class LogTree:
     """The logs below a directory ``agent-sessions``. Directories that are links out of the tree are not entered.
 
-    The directory itself may be reached through links, which are resolved once, here.
+    The path of the directory itself may contain links. They are resolved once, when this object is created.
     """
 
     def __init__(self, root: Path) -> None:
@@ -93,7 +96,7 @@ class LogTree:
         return found.in_directory(self._directory(found.slug) or self.projects / found.slug)
 
     def slugs(self) -> tuple[list[str], int]:
-        """Return the project directories, and the number of links out of the tree, plain files and bad names."""
+        """Return the project directories, and how many entries are links out of the tree, plain files or bad names."""
         try:
             entries = sorted(os.listdir(self.projects))  # noqa: PTH208 - names are needed, not paths
         except FileNotFoundError:
@@ -122,7 +125,7 @@ class LogTree:
         return found, seen - len(found)
 
     def agent_files(self, log: SessionFile) -> Iterator[tuple[Path, bool]]:
-        """Yield files that may be sub-agents' logs of a session, and whether they are in its own directory."""
+        """Yield files that may be sub-agents' logs, each with True if it is in the session's own directory."""
         own = log.path.with_suffix("") / paths.SUBAGENTS
         for directory, is_own in ((own, True), (log.path.parent, False)):
             try:
@@ -197,7 +200,7 @@ class AgentFiles:
 
 
 def _first_session(descriptor: int, path: Path) -> str | None:
-    """Return the session id of the first dated record."""
+    """Return the session id in the first record that has a time."""
     for line in LineReader(descriptor, path, LOG_LINES).lines():
         if line.timestamp is not None:
             return events.text(line.value, "sessionId")
@@ -211,7 +214,10 @@ MOST = 1_000
 
 
 class Recent(Generic[K, V]):
-    """A cache of at most `MOST` values by key, which drops the least recently used. Thread-safe, also after a fork."""
+    """A cache of at most `MOST` values by key. It drops the least recently used value.
+
+    Thread-safe, also after a fork.
+    """
 
     def __init__(self) -> None:
         self._values: OrderedDict[K, V] = OrderedDict()

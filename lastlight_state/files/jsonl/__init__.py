@@ -1,7 +1,7 @@
 """Append-only line files: one JSON object per line, written whole; readers skip damage.
 
 ``writer`` appends under a lock and ends torn last lines, ``reader`` streams records and counts unreadable lines,
-``blocks`` reads without holding the file open between two blocks, ``tail`` reads backwards, ``follow`` reads on as a
-file grows, ``cursor`` marks a position in a file that may be replaced. ``repair`` makes clean copies of damaged files,
-with an account of every byte, which ``sections`` classifies.
+``follow`` yields new records as a file grows, and ``cursor`` marks positions, reads without holding the file open
+between two blocks, and reads backwards. ``repair`` makes clean copies of damaged files, in which every byte is
+accounted for as ``sections`` classifies it.
 """

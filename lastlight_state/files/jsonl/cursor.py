@@ -28,12 +28,10 @@ BLOCK_BYTES = 256 * 1024
 
 
 def in_blocks(path: Path, opened: Callable[[], int], take: Callable[[int], list[T] | None]) -> Iterator[T]:
-    """Yield the results of ``take`` for each next block, until it returns None.
+    """Yield the items that ``take`` returns, block by block, until it returns None.
 
-    ``take`` is called with a descriptor to read from.
-
-    Raises the errors of ``opened``. Raises `BackendUnavailable` if the file was replaced meanwhile, because the new
-    file's lines do not continue the old ones.
+    ``take`` is called with a descriptor to read from. Raises the errors of ``opened``. Raises `BackendUnavailable` if
+    the file was replaced meanwhile, because the new file's lines do not continue the old ones.
     """
     first: os.stat_result | None = None
     while True:
@@ -58,7 +56,7 @@ _LARGEST_BLOCK = 1024 * 1024
 
 
 class Tail(NamedTuple, Generic[L]):
-    """The last records before an offset, oldest first, and the last 1,000 bad lines that were met."""
+    """The last records before an offset, oldest first, and the last 1,000 bad lines found on the way."""
 
     lines: tuple[L, ...]
     torn_tail: bool
@@ -76,7 +74,7 @@ def read_tail(
     max_line_bytes: int = MAX_LINE_BYTES,
     block_bytes: int = TAIL_BLOCK_BYTES,
 ) -> Tail[L]:
-    """Return the last ``n`` records that end at or before ``before``.
+    """Return the last ``n`` records that end at or before the offset ``before``.
 
     Bad lines and unwanted records do not count towards ``n``.
     """
@@ -132,7 +130,7 @@ _LAYOUT = struct.Struct(">QBI")
 
 
 class Mark(NamedTuple):
-    """An offset, the number of checked bytes before it, and their CRC-32."""
+    """A position in a file: an offset, the number of checked bytes before it, and their CRC-32 checksum."""
 
     offset: int
     checked: int
@@ -152,13 +150,13 @@ START = Mark(0, 0, 0)
 
 
 def mark_at(descriptor: int, path: Path, offset: int) -> Mark:
-    """Return the mark of an offset in an open file. If the file was truncated meanwhile, the mark is valid nowhere."""
+    """Return the mark of an offset in an open file. If the file was truncated meanwhile, the mark never holds."""
     size = min(offset, _CHECKED_BYTES)
     return Mark(offset, size, zlib.crc32(read_at(descriptor, path, size, offset - size)))
 
 
 def mark_behind(before: bytes, offset: int) -> Mark:
-    """Return the mark of an offset, from the bytes ``before`` it."""
+    """Return the mark of an offset, given the bytes ``before`` it."""
     checked = before[-_CHECKED_BYTES:]
     return Mark(offset, len(checked), zlib.crc32(checked))
 

@@ -96,7 +96,7 @@ _objects: WeakSet[Inherited] = WeakSet()
 
 
 def renew_after_fork(thing: Inherited) -> None:
-    """Register an object: its ``after_fork()`` is called in every child forked while it exists."""
+    """Register an object, so that its ``after_fork()`` is called in every child forked while the object exists."""
     _objects.add(thing)
 
 
@@ -137,7 +137,7 @@ def component_problem(name: str) -> str | None:
 
 
 def real(path: Path) -> Path:
-    """Return the absolute path with all links resolved, as far as it exists, to be opened with the base `ROOT`."""
+    """Return the absolute path with all links resolved, as far as it exists. Open it with the base `ROOT`."""
     return Path(os.path.realpath(path))
 
 
@@ -153,7 +153,7 @@ def opened_file(path: Path, flags: int, *, base: Path | None = None) -> int:
 
 @contextmanager
 def open_directory(path: Path, *, base: Path | None = None, create: bool = False) -> Iterator[tuple[int, list[Path]]]:
-    """Yield a descriptor of the directory, for ``dir_fd``, and the directories that were changed by creating it.
+    """Open a directory. Yields its descriptor, for ``dir_fd``, and the directories that changed because it was created.
 
     With ``create``, missing directories are made, with access for their owner only. Raises OSError.
     """
@@ -176,7 +176,7 @@ def open_directory(path: Path, *, base: Path | None = None, create: bool = False
 
 
 def listable(path: Path, *, base: Path | None = None) -> int:
-    """Return a descriptor of the directory that can list it and sync it."""
+    """Open the directory in a way that permits listing and syncing, and return the descriptor."""
     with open_directory(path, base=base) as (held, _):
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
 
@@ -191,14 +191,14 @@ def sync(held: int) -> None:
 
 
 def _existing(path: Path) -> Path:
-    """Return the nearest existing directory above the path."""
+    """Return the path, or its nearest parent directory that exists."""
     while not os.path.lexists(path):
         path = path.parent
     return path
 
 
 def _step(held: int, name: str, path: Path, *, create: bool) -> tuple[int, bool]:
-    """Return a descriptor of the directory of this name, and whether it was created."""
+    """Return a descriptor of the directory with this name, and True if it was created."""
     try:
         return _opened(held, name, path), False
     except FileNotFoundError:
@@ -229,7 +229,7 @@ _APPEND = os.O_RDWR | os.O_APPEND
 
 
 def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
-    """Return this library's error for a failed file operation, to be raised ``from`` it."""
+    """Return this library's error for a failed file operation. Raise it ``from`` the original error."""
     if error.errno == errno.ELOOP:
         return UnsafePath(str(path), "must not lead through a symbolic link, or a loop of symbolic links")
     reason = special_files.reason_of(error, path)
@@ -238,7 +238,7 @@ def failure(error: OSError, path: Path, *, outcome: str = "none") -> StateError:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Run a block in which an OSError is raised as an error of this library."""
+    """Raise an OSError from the block as an error of this library."""
     try:
         yield
     except OSError as error:
@@ -278,7 +278,7 @@ def _mode(path: Path, *, follow: bool = True) -> int:
 
 
 def open_to_append(path: Path, *, create: bool, base: Path | None = None) -> tuple[int, list[Path]]:
-    """Return a descriptor for appending and reading, and the directories that were changed by creating the file.
+    """Open a file for appending and reading. Returns its descriptor, and the directories that changed by creating it.
 
     Raises OSError; FileNotFoundError if the file is missing and ``create`` is false.
     """

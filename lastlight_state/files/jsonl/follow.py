@@ -1,4 +1,4 @@
-"""Follows a line file: yields its records, then new records as they are appended, each once.
+"""Following a line file: its records are yielded, then new records as they are appended, each once.
 
 Only lines that end in a newline are yielded. If the file was truncated or replaced, a `Reset` comes first, and
 everything is yielded again from its beginning.
@@ -25,17 +25,17 @@ class Stop(Protocol):
     """An event that ends a follower and times its polls, such as a ``threading.Event``."""
 
     def is_set(self) -> bool:
-        """Return True to stop."""
+        """Return True when the follower must end."""
         ...
 
     def wait(self, timeout: float) -> object:
-        """Wait until it is set, for at most this many seconds."""
+        """Wait until the event is set, for at most this many seconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Yielded when the file was replaced or truncated: the next line is its first."""
+    """Yielded when the file was replaced or truncated: the next line is the first line of the file."""
 
     reason: Literal["replaced", "shrunk"]
 
@@ -49,10 +49,11 @@ def follow(
     stop: Stop | None = None,
     base: Path | None = None,
 ) -> Iterator[L | Reset]:
-    """Yield the records of a file after ``after``, until ``stop`` is set; polls for new records every ``poll`` seconds.
+    """Yield the records of a file after the mark ``after``, then new ones, until ``stop`` is set.
 
-    ``locate`` returns the file's path, or None while there is no file. The iterator ends within one poll of ``stop``;
-    leaving it closes the file. Raises `BackendUnavailable` if the file cannot be read.
+    Polls for new records every ``poll`` seconds. ``locate`` returns the file's path, or None while there is no file.
+    The iterator ends within one poll of ``stop``; leaving it closes the file. Raises `BackendUnavailable` if the file
+    cannot be read.
     """
     stop = stop or threading.Event()
     follower = _Follower(locate, kind, after, base)
@@ -81,7 +82,10 @@ class _Follower(Generic[L]):
         self._last_seen = (0, 0)
 
     def look(self) -> Iterator[L | Reset]:
-        """Yield the new records. The file is closed in between, because the iterator may be abandoned at any time."""
+        """Yield the new records.
+
+        The file is closed before each yield, because the iterator may be abandoned at any time.
+        """
         while True:
             if self._reader is None:
                 yield from self._begin()
@@ -101,13 +105,13 @@ class _Follower(Generic[L]):
             os.close(descriptor)
 
     def _leave(self) -> None:
-        """Switch to the file that has the path now."""
+        """Leave the open file, so that the file that the path leads to now is opened next."""
         self.close()
         self._reader = None
         self._is_other_file = True
 
     def _begin(self) -> Iterator[Reset]:
-        """Open the file if there is one, at the mark if that is still valid."""
+        """Open the file if there is one. Reading begins at the mark if it still holds."""
         path = self._locate()
         if path is None or not self._opened(path):
             return
@@ -122,7 +126,7 @@ class _Follower(Generic[L]):
         self._reader = LineReader(self._descriptor, path, self._kind, start=self._mark.offset)
 
     def _reset(self, reason: Literal["replaced", "shrunk"]) -> Iterator[Reset]:
-        """Announce that everything is yielded again, with a `Reset` at the next poll."""
+        """Yield a `Reset`, and start again from the beginning of the file at the next poll."""
         self.close()
         self._reader = None
         self._mark = START
@@ -150,7 +154,7 @@ class _Follower(Generic[L]):
         return os.path.samestat(named, os.fstat(self._descriptor))
 
     def _news(self, reader: LineReader[L]) -> Iterator[L | Reset]:
-        """Yield the appended lines. If the bytes that were read have changed, yield a `Reset` first."""
+        """Yield the lines that were appended. If the bytes before them have changed, yield a `Reset` instead."""
         found = os.fstat(self._descriptor)
         if (found.st_size, found.st_mtime_ns) == self._last_seen:
             return
@@ -169,5 +173,5 @@ class _Follower(Generic[L]):
         yield from self._reset("shrunk")
 
     def _opened_again(self) -> bool:
-        """Open the file again after yielding lines. Returns True if the path still names the same file."""
+        """Open the file again after yielding lines. Returns True if the path still leads to the same file."""
         return self._opened(self._path) and os.path.samestat(self._identity, os.fstat(self._descriptor))

@@ -1,8 +1,8 @@
 """LineReader: streams the records of a line file, whatever the file contains.
 
-It works on bytes and splits at ``\\n`` only. A line that is not a JSON object is skipped and counted; whole objects in
-it are recovered (see `recovery`). Memory depends on the longest line, never on the file; a line longer than the limit
-is skipped without being held.
+The reader works on bytes and splits at ``\n`` only. A line that is not a JSON object is skipped and counted; whole
+objects in it are recovered (see `recovery`). Memory depends on the longest line, never on the file; a line longer than
+the limit is skipped without being held.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ L = TypeVar("L", bound=Line)
 
 @dataclass(frozen=True)
 class LineKind(Generic[L]):
-    """A kind of line file: the class for its records, and the test that a recovered object is a record."""
+    """A kind of line file: the class for its records, and a function that accepts recovered objects as records."""
 
     line: type[L]
     accepts: Accepts
@@ -69,9 +69,9 @@ class RawLine(NamedTuple):
 class LineReader(Generic[L]):
     """Reads an open file from an offset on. ``lines`` may be called again when the file has grown.
 
-    ``offset`` is the start of the next line. ``issues`` are the first 1,000 of ``issue_count``. ``torn_tail`` is True
-    if the last call of `tail` found an end that is not (yet) a record. ``position`` is the offset up to which the file
-    was read.
+    ``offset`` is the start of the next line. ``issues`` holds the first 1,000 bad lines of ``issue_count``.
+    ``torn_tail`` is True if the last call of `tail` found that the end of the file is not (yet) a record. ``position``
+    is the offset up to which the file was read.
     """
 
     def __init__(
@@ -121,9 +121,9 @@ class LineReader(Generic[L]):
                     yield from self._judged(raw, offset)
 
     def batch(self, descriptor: int) -> list[L] | None:
-        """Return the records of the lines that end in the descriptor's next block; None at the end of the file.
+        """Return the records of the lines that end in the descriptor's next block, or None at the end of the file.
 
-        For readers that close the file between two blocks.
+        This is for readers that close the file between two blocks.
         """
         self._descriptor = descriptor
         block = read_at(descriptor, self._path, self._block_bytes, self.position)
@@ -168,7 +168,7 @@ class LineReader(Generic[L]):
             yield from self._raw_ended(block)
 
     def raw_tail(self) -> RawLine | None:
-        """Return the end of the file after its last newline, as far as read; None if it is empty."""
+        """Return the bytes after the last newline that was read, or None if there are none."""
         if not self._begun_bytes:
             return None
         return RawLine(self.offset, self._begun_bytes, None if self._is_oversize else b"".join(self._begun))
@@ -181,9 +181,9 @@ class LineReader(Generic[L]):
             yield last
 
     def tail(self) -> L | None:
-        """Return the end after the last newline if it is a whole object. A part of an object can never be parsed.
+        """Return the record after the last newline if it is a whole object. A part of an object can never be parsed.
 
-        It is not consumed: `lines` yields it again when its newline was written.
+        The record is not consumed: `lines` yields it again after its newline was written.
         """
         self.torn_tail = self._is_oversize
         raw = b"".join(self._begun)
@@ -207,7 +207,7 @@ class LineReader(Generic[L]):
         return found
 
     def _ended(self, block: bytes) -> list[bytes]:
-        """Return the lines that end in this block. The rest of the block is kept for the next call."""
+        """Return the lines that end in this block. The rest of the block is stored for the next call."""
         head, newline, rest = block.partition(b"\n")
         self._begin(head)
         if not newline:
@@ -247,9 +247,9 @@ class LineReader(Generic[L]):
 
 
 def lines_of_verdict(line: type[L], verdict: recovery.Verdict, offset: int, length: int, source: str) -> Iterator[L]:
-    """Yield the records found in the line at ``offset``.
+    """Yield the records that were found in the line at ``offset``.
 
-    If a record reaches the line's newline (at ``length``), its end is after the newline.
+    If a record ends at the line's newline, which is at ``length``, the record's end is after the newline.
     """
     for piece in verdict.pieces:
         end = piece.start + len(piece.raw)
@@ -258,7 +258,7 @@ def lines_of_verdict(line: type[L], verdict: recovery.Verdict, offset: int, leng
 
 
 def _loads_of(block: bytes, ended: list[bytes]) -> Callable[[bytes], Any]:
-    """Return the function that parses the lines ending in a block.
+    """Return the function with which to parse the lines that end in a block. It depends on long integers in the text.
 
     The first line may have begun in an earlier block.
     """

@@ -1,8 +1,8 @@
 """Recovers the whole JSON objects in a line that is not one JSON object.
 
 Damage has few causes: a writer was killed in the middle of a line, and the next writer appended its line to it; two
-writers wrote without locks; a power loss left a run of NULs. Objects that were written whole are still whole, so they
-are searched for:
+writers wrote without locks; a power loss left a run of NULs. Objects that were written completely are still intact in
+the line, so they are searched for:
 
 1. runs of NUL at both ends are stripped;
 2. a plain concatenation of whole objects is split;
@@ -41,19 +41,19 @@ _BRACE = ord("{")
 
 
 class Match(NamedTuple):
-    """The number of bytes read, and whether they form one whole group of brackets."""
+    """The number of bytes read, and True if they form one complete group of brackets."""
 
     scanned: int
     is_whole: bool
 
 
 def forward(raw: bytes, start: int) -> Match:
-    """Return the object that begins at ``start``."""
+    """Match the brackets of the object that begins at ``start``."""
     return _matched(_FORWARD, raw, start) if raw[start : start + 1] == b"{" else Match(0, False)
 
 
 def backward(mirror: bytes, start: int) -> Match:
-    """Return the object that ends with the brace at ``start``; the text is reversed.
+    """Match the brackets of the object that ends with the brace at ``start``. The text is given in reverse.
 
     If another object begins after a brace, that brace ends an object, and no other object can extend beyond it.
     """
@@ -61,7 +61,7 @@ def backward(mirror: bytes, start: int) -> Match:
 
 
 def are_left_open(raw: bytes) -> bool:
-    """True if a string or a bracket is still open at the end."""
+    """True if a string or a bracket is still open at the end of the text."""
     at, depth = 0, 0
     while token := _FORWARD.match(raw, at):
         at = token.end()
@@ -105,7 +105,7 @@ _ODD_END_IN_MIRROR = re.compile(rb"(?<=[^,\]} \t\r])\}")
 
 
 class Piece(NamedTuple):
-    """A whole object, and its offset in the line."""
+    """A whole object that was found in a line, and its offset in the line."""
 
     start: int
     raw: bytes
@@ -118,14 +118,14 @@ class Piece(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The objects in a line, and its fault; None for a sound or blank line."""
+    """The objects in a line, and its fault, which is None for a sound or blank line."""
 
     pieces: tuple[Piece, ...]
     reason: Reason | None
 
 
 def judge(raw: bytes, accepts: Accepts) -> Verdict:
-    """Return the objects and the fault of a line, given without its newline. Never raises."""
+    """Return the objects and the fault of a line. The line is given without its newline. Never raises."""
     if not raw.strip(BLANK):
         return Verdict((), None)
     try:
@@ -136,7 +136,7 @@ def judge(raw: bytes, accepts: Accepts) -> Verdict:
 
 
 def reason_of(damaged: bytes) -> Reason:
-    """Return the fault of a part of a line that holds no record."""
+    """Return why a part of a line holds no record."""
     if b"\0" in damaged:
         return "nul_bytes"
     if _is_broken_utf8(damaged):
@@ -146,7 +146,10 @@ def reason_of(damaged: bytes) -> Reason:
 
 
 class Recovery:
-    """The search in one line. ``scanned`` counts the bytes read: always a small multiple of the line's length."""
+    """The search for objects in one line.
+
+    ``scanned`` counts the bytes read: at most a small multiple of the line's length.
+    """
 
     def __init__(self, raw: bytes, accepts: Accepts) -> None:
         self.scanned = 0
@@ -172,7 +175,7 @@ class Recovery:
         return Verdict((*kept, *behind), reason_of(damaged))
 
     def _leading(self, start: int, stop: int) -> tuple[list[Piece], int]:
-        """Return the whole objects that follow each other directly from ``start`` on, and the offset where they end."""
+        """Return the whole objects that directly follow one another from ``start`` on, and the offset after them."""
         pieces: list[Piece] = []
         while start < stop:
             matched = forward(self._raw, start)
@@ -186,7 +189,7 @@ class Recovery:
         return pieces, start
 
     def _behind(self, first: int, stop: int, ends: re.Pattern[bytes]) -> Iterator[Piece]:
-        """Yield the accepted objects between ``first`` and ``stop``, the last one first."""
+        """Yield the accepted objects between ``first`` and ``stop``, last one first."""
         most = self.scanned + MOST_SCANS * (stop - first)
         end = stop if self._raw[stop - 1 : stop] == b"}" else self._end_before(stop, ends)
         while end > first and self.scanned < most:
@@ -216,7 +219,7 @@ class Recovery:
 
 
 def _is_broken_utf8(data: bytes) -> bool:
-    """True if the text is not UTF-8, apart from a character cut off at the end."""
+    """True if the text is not UTF-8. A character that is cut off at the end does not count."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -1,14 +1,14 @@
 """Repair of line files, with an account of every byte.
 
-A clean copy gets every whole or recovered record, byte for byte and in order, each on a line of its own. All other
-bytes go to a file of rejects beside it, one JSON object for each part: offset, length, reason, and the bytes in base64.
-So every byte of the source is in one of the two files. No record is invented, merged or reordered, and the source is
-never changed. New files are made in the directory that was opened at the beginning, through its descriptor. If a link
-is put in the directory's place meanwhile, nothing is written through it.
+A clean copy gets every whole or recovered record, byte for byte and in order, each on a separate line. All other bytes
+go to a file of rejects in the same directory, one JSON object for each part: offset, length, reason, and the bytes in
+base64. So every byte of the source is in one of the two files. No record is invented, merged or reordered, and the
+source is never changed. New files are made in the directory that was opened at the beginning, through its descriptor.
+If a link is put in the directory's place meanwhile, nothing is written through it.
 
-A replacement happens under the lock of appends: the damaged file gets a second name, which it keeps, and then the clean
-copy takes the path in one rename. After a crash the path has one of the two files. Memory depends on the longest line,
-never on the file.
+A file is replaced while its lock for appends is held: the damaged file gets a second name, which stays, and then the
+clean copy is renamed to the path. After a crash the path leads to one of the two files. Memory depends on the longest
+line, never on the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FEW_BYTES = 1024 * 1024
 
 
 class Salvage(NamedTuple):
-    """The result of a repair. Without damage ``copy`` is None and nothing was written.
+    """The result of a repair. If there was no damage, ``copy`` is None and nothing was written.
 
     ``rejects`` is None if nothing was rejected; ``damaged`` is the second name of a replaced file.
     """
@@ -47,7 +47,10 @@ class Salvage(NamedTuple):
 
 
 def scan(path: Path, accepts: Accepts) -> Account:
-    """Classify every byte of the file, which others may be writing. Reads it once, writes nothing. Raises OSError."""
+    """Classify every byte of the file, even while others write to it. Reads it once, and writes nothing.
+
+    Raises OSError.
+    """
     account = Account()
     with _opened(path) as descriptor:
         reader = _reader(descriptor, path, accepts)
@@ -61,16 +64,17 @@ def scan(path: Path, accepts: Accepts) -> Account:
 def seal(path: Path) -> bool:
     """End a torn last line with a newline, under the lock of appends.
 
-    Returns True if there was one. Errors as in `append`.
-
-    This is the only change ever made to a file in use.
+    Returns True if there was one. Errors as in `append`. No other change is ever made to a file in use.
     """
     with LineWriter(path, on_removed="raise") as writer:
         return writer.seal()
 
 
 def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
-    """Write a clean copy to ``to``, and all other bytes beside it. Raises OSError, `AlreadyExists`."""
+    """Write a clean copy to ``to``, and all other bytes to a file of rejects next to it.
+
+    Raises OSError, `AlreadyExists`.
+    """
     found = scan(path, accepts)
     if found.is_sound:
         return Salvage(found)
@@ -90,7 +94,7 @@ def salvage(path: Path, accepts: Accepts, *, to: Path) -> Salvage:
 
 
 def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
-    """Replace the file by a clean copy; the old file keeps the second name ``<name><suffix>``.
+    """Replace the file by a clean copy; the old file stays under the second name ``<name><suffix>``.
 
     Most lines are copied before other writers are locked out, so that they wait only for the last lines. Raises
     OSError, `BackendBusy`, `AlreadyExists`, and `LostRace` if another process replaced the file meanwhile.
@@ -121,7 +125,7 @@ def replace(path: Path, accepts: Accepts, *, suffix: str) -> Salvage:
 
 
 class _Copy:
-    """A clean copy and its rejects while they are written. They are deleted unless `keep` is called."""
+    """A clean copy and its rejects while they are written. Both files are deleted unless `keep` is called."""
 
     def __init__(self, descriptor: int, path: Path, accepts: Accepts, folder: int, clean: Path, rejects: Path) -> None:
         self.account = Account()
@@ -151,7 +155,10 @@ class _Copy:
                     os.unlink(name.name, dir_fd=self._folder)
 
     def catch_up(self) -> None:
-        """Copy lines while others write, until few are left, or they write more than half as fast as this copies."""
+        """Copy lines while other processes write.
+
+        Ends when few are left, or they write over half as fast as this copies.
+        """
         left = self._left()
         while left >= _FEW_BYTES:
             self.take_lines()
@@ -234,7 +241,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _is_named(descriptor: int, path: Path, folder: int) -> bool:
-    """True if the path and the name in the directory both lead to the open file."""
+    """True if the path, and the name in the open directory, both lead to the open file."""
     ours = os.fstat(descriptor)
     inside = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     return os.path.samestat(ours, inside) and os.path.samestat(ours, path.lstat())

@@ -27,18 +27,21 @@ from lastlight_state.files.jsonl.recovery import Accepts, Reason, judge, reason_
 
 
 def of(path: Path) -> Path:
-    """Return the temporary name of a file while it is incomplete."""
+    """Return the temporary name that a file has while it is incomplete."""
     return path.with_name(f".{path.name}.half")
 
 
 def hold(descriptor: int) -> None:
-    """Hold a file's lock until the file is closed, if the file system has locks."""
+    """Hold a file's lock until the file is closed. Does nothing on a file system without locks."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def complete(names: Sequence[Path], folder: int) -> None:
-    """Give complete files their final names, the first file last: if it exists, all do. Raises `AlreadyExists`."""
+    """Give complete files their final names, the first one last. If the first exists, all exist.
+
+    Raises `AlreadyExists`.
+    """
     given: list[Path] = []
     for name in reversed(names):
         try:
@@ -56,7 +59,7 @@ def complete(names: Sequence[Path], folder: int) -> None:
 def forget(names: Sequence[Path], folder: int) -> None:
     """Delete the incomplete files of these names that a killed writer left.
 
-    Raises `BackendBusy` while one writes them.
+    Raises `BackendBusy` while another process writes one of them.
     """
     is_whole = _is_same(of(names[0]).name, names[0].name, folder)
     for name in names:
@@ -70,9 +73,9 @@ def forget(names: Sequence[Path], folder: int) -> None:
 
 
 def forget_replaced(path: Path, suffix: str, rejects: str, folder: int) -> None:
-    """Delete the files that killed replacements left: clean copies, rejects, and second names of a file still in place.
+    """Delete the files that killed replacements left: clean copies, rejects, and second names of the unreplaced file.
 
-    ``suffix`` is that of a second name; all of these agree up to its first hyphen.
+    ``suffix`` is that of a second name. All second names of a file have the same suffix up to its first hyphen.
     """
     begin, end = f".{path.name}{suffix.partition('-')[0]}-", ".tmp"
     for name in _names(path.parent):
@@ -101,7 +104,7 @@ def _names(folder: Path) -> list[str]:
 
 @contextmanager
 def _dead(name: str, folder: int) -> Iterator[bool]:
-    """Yield True if a file exists that nobody writes. Its lock is held until the block ends."""
+    """Yield True if a file exists that no process writes. The file's lock is held until the block ends."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
@@ -142,7 +145,7 @@ SAMPLES = 1_000
 
 
 class Section(NamedTuple):
-    """A part of a file. ``raw`` are a record's bytes, without a following newline; else None."""
+    """A part of a file. ``raw`` holds a record's bytes without the newline, and is None for any other part."""
 
     offset: int
     length: int
@@ -185,13 +188,13 @@ class Account:
 
 
 def terminated(reader: LineReader[Any], accepts: Accepts, size: int) -> Iterator[Section]:
-    """Yield the sections of the unread complete lines within the file's first ``size`` bytes."""
+    """Yield the sections of the complete lines that are unread and within the file's first ``size`` bytes."""
     for line in reader.raw_lines(size):
         yield from _of_line(line, accepts, newline=1)
 
 
 def unterminated(reader: LineReader[Any], accepts: Accepts) -> Iterator[Section]:
-    """Yield the sections after the last newline, as far as read."""
+    """Yield the sections of the bytes that were read after the last newline."""
     line = reader.raw_tail()
     if line is not None:
         yield from _of_line(line, accepts, newline=0)
@@ -217,7 +220,7 @@ def _of_line(line: RawLine, accepts: Accepts, *, newline: int) -> Iterator[Secti
 
 
 def _kind_of(gap: bytes, reason: Reason | None, newline: int) -> SectionKind:
-    """Return the kind of a part of a line that holds no record."""
+    """Return the kind of a part of a line that contains no record."""
     if not gap.strip(b" \t\r"):
         return "blank"
     if not newline:

@@ -1,13 +1,14 @@
 """LineWriter: appends whole lines to a file that many writers may share.
 
 A line is always either whole or recognisably torn, and a torn line never damages the next one. An append is one lock,
-one check of the path, one write, one unlock. Under the lock the writer checks whether the file ends in the middle of a
-line, because its writer was killed or the disk was full. It then begins with a newline: nothing is ever truncated or
-overwritten. Without the lock, a second writer could check before the first one's line is torn, and append to the torn
-line. If the caller guarantees a single writer, it keeps the lock, and an append is one check and one write.
+one check of the path, one write, one unlock. While it holds the lock, the writer checks whether the file ends in the
+middle of a line, because an earlier writer was killed or the disk was full. In that case the append begins with a
+newline: nothing is ever truncated or overwritten. Without the lock, a second writer could check before the first
+writer's line is torn, and then append to the torn line. If the caller guarantees a single writer, the writer does not
+release the lock, and an append is one check and one write.
 
 If a process is killed, no line of an append that returned is lost. If power fails, the lines of the last seconds may be
-(see `SyncWord`). Network file systems are not supported.
+lost (see `SyncWord`). Network file systems are not supported.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _CLOSED = -1
 
 
 class LineWriter:
-    """Appends to one line file. Threads may share it; a forked child opens the file again for itself.
+    """Appends to one line file. Threads may share a writer; a forked child opens the file again.
 
     The file is opened at the first append, and opened again when its path names another file. A missing file is created
     again with its directories (``on_removed="create"``), or raises `BackendUnavailable` (``"raise"``).
@@ -50,7 +51,7 @@ class LineWriter:
     ``check`` is called with the descriptor of each opened file, and raises for a file that must not be written.
 
     With ``keeps_lock`` the lock is taken with the first line and released when the writer is closed: no other writer
-    appends meanwhile. It is for callers that let one writer in at a time, and saves two calls for each append.
+    appends meanwhile. Use it if the caller permits one writer at a time: it saves two system calls for each append.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class LineWriter:
                 self._flush()
 
     def seal(self) -> bool:
-        """End a last line that has no newline. Returns True if there was one. May be repeated.
+        """End a last line that has no newline. Returns True if there was such a line. May be repeated.
 
         Errors as in `append`.
         """
@@ -121,7 +122,7 @@ class LineWriter:
 
     @contextmanager
     def held(self) -> Iterator[int]:
-        """Keep every other writer from appending in the block. Yields the file's size. Errors as in `append`."""
+        """Lock the file against all other writers in the block. Yields the file's size. Errors as in `append`."""
         with self._mutex:
             self._refuse_if_closed()
             try:
@@ -159,13 +160,13 @@ class LineWriter:
         self.close()
 
     def __del__(self) -> None:
-        """Close a file that was left open, with a warning, as Python's own files do. Does not sync it."""
+        """Close a file that was left open, and warn like Python's own files. Does not sync the file."""
         if getattr(self, "_descriptor", _CLOSED) != _CLOSED:
             warnings.warn(f"a writer of {self.path} was left open", ResourceWarning, source=self, stacklevel=2)
             self._let_go()
 
     def after_fork(self) -> None:
-        """Drop the parent's descriptor and mutex in a forked child, because its file lock would be the parent's."""
+        """Drop the descriptor and mutex in a forked child, because the file lock belongs to the parent."""
         self._mutex = Lock()
         self._let_go()
 
@@ -183,7 +184,7 @@ class LineWriter:
         return lines[0] if len(lines) == 1 else b"".join(lines)
 
     def _lock(self) -> int:
-        """Lock the file that the path names now, and return its size."""
+        """Lock the file that the path leads to now, and return its size."""
         for _ in range(_MOST_REOPENINGS):
             try:
                 if self._descriptor == _CLOSED:

@@ -1,7 +1,7 @@
 """Mailboxes: all messages between one host and the agent of one session, in two SQLite files.
 
-Only one side writes each file, so they work across container, VM and network mounts. The files are those of the
-original program, which can be on either side.
+Only one side writes each file, so they work across container, VM and network mounts. The files have the format of the
+original program, so that it can be on either side.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class Routing:
 class When:
     """The time at which an inbound message is worked on.
 
-    ``recurrence`` is a cron pattern, read in the IANA zone ``timezone``. ``trigger=False`` is context that wakes no
-    agent; ``on_wake=True`` is delivered only on an agent's first poll.
+    ``recurrence`` is a cron pattern, read in the IANA zone ``timezone``. With ``trigger=False`` the message is context,
+    and wakes no agent. With ``on_wake=True`` it is delivered only on an agent's first poll.
     """
 
     process_after: datetime | None = None
@@ -37,7 +37,7 @@ class When:
 
 @dataclass(frozen=True)
 class WhenChange:
-    """The changes to the time of a task. None clears a field; fields that are not given stay."""
+    """Changes to the time of a task. None clears a field, and a field that is not given keeps its value."""
 
     process_after: datetime | UnsetType | None = UNSET
     recurrence: str | UnsetType | None = UNSET
@@ -46,7 +46,7 @@ class WhenChange:
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of an inbound message, as far as known: its time, the platform's own id, the session that sent it."""
+    """The origin of an inbound message, as far as known: time, the platform's message id, the session that sent it."""
 
     timestamp: datetime | None = None
     platform_message_id: str | None = None
@@ -63,7 +63,7 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file of a message: its desired name, and its bytes or their path."""
+    """A file of a message: the desired name, and the content as bytes or as a path."""
 
     name: str
     data: bytes | Path
@@ -97,9 +97,10 @@ class NewDestination:
 
 @dataclass(frozen=True)
 class StalePolicy:
-    """The limits for treating an agent as stuck, and for the context that waits for it.
+    """The limits for treating an agent as stuck, and for the number of context messages that wait for it.
 
-    A tool in ``timed_tools`` may be silent for as long as it declared. ``max_context`` None keeps all context.
+    A tool in ``timed_tools`` may show no activity for as long as it declared. ``max_context=None`` keeps all context
+    messages.
     """
 
     silent_after: timedelta = timedelta(minutes=30)

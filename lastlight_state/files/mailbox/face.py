@@ -48,7 +48,7 @@ MODES = {"private": (0o700, 0o600), "group": (0o770, 0o660)}
 
 
 class Mailboxes:
-    """The mailboxes: ``store.mailbox``. Each session has a pair of files, between its host and its agent.
+    """The mailboxes: ``store.mailbox``. Each session has two files, one written by its host and one by its agent.
 
     They are files below ``root``, not part of the database or of its transactions.
     """
@@ -69,7 +69,7 @@ class Mailboxes:
         self._idle: OrderedDict[tuple[str, str], Idle] = OrderedDict()
 
     def create(self, group: str, session: str) -> HostMailbox:
-        """Create the mailbox of a new session, whole or not at all. Returns its host's side. Raises `AlreadyExists`."""
+        """Create the mailbox of a new session, all or nothing. Returns the host's side. Raises `AlreadyExists`."""
         place = Place.below(self.root, group, session)
         creation.remove_leftovers(place.path.parent, self._clock.now())
         directory_mode, file_mode = MODES[self._settings.mailbox_mode]
@@ -77,7 +77,7 @@ class Mailboxes:
         return self.host(group, session)
 
     def ensure(self, group: str, session: str) -> HostMailbox:
-        """Return the host's side of a mailbox, creating it if it is missing. Adopts a mailbox of another program."""
+        """Return the host's side of a mailbox. A missing mailbox is created; one of another program is adopted."""
         place = Place.below(self.root, group, session)
         directory_mode, file_mode = MODES[self._settings.mailbox_mode]
         try:
@@ -130,7 +130,10 @@ class Mailboxes:
         *,
         policy: StalePolicy = DEFAULT_POLICY,
     ) -> _Reports:
-        """Run `HostSweep.run` for each of these groups and sessions. If one fails, its report has the error."""
+        """Run `HostSweep.run` for each of these groups and sessions.
+
+        If a sweep fails, the session's report has the error.
+        """
         asked = _pairs(sessions)
         valid.callback("running", running)
         rule = queries.policy(policy)
@@ -141,11 +144,11 @@ class Mailboxes:
     ) -> PruneReport:
         """Delete the whole mailbox of a session, unsettled and undelivered messages included.
 
-        By default it only reports.
+        By default nothing is deleted, only reported.
 
-        The report counts its messages, receipts, and the bytes of its folder. Raises `Conflict` while its agent seems
-        to run, by a heartbeat younger than ``policy.silent_after`` or a live claim. Raises `NotFound`, and
-        `CorruptData` if a file cannot be read. Make sure that nobody starts its agent meanwhile.
+        The report counts the mailbox's messages and receipts, and the bytes of its folder. Raises `Conflict` while the
+        agent seems to run, because it has a heartbeat younger than ``policy.silent_after`` or a live claim. Raises
+        `NotFound`, and `CorruptData` if a file cannot be read. Make sure that nobody starts the agent meanwhile.
         """
         is_dry = valid.flag("dry_run", dry_run)
         rule = queries.policy(policy)
@@ -171,7 +174,7 @@ class Mailboxes:
             return SweepReport(group=group, session=session, errors=(str(error),))
 
     def _unchanged(self, group: str, session: str, started: datetime | None, policy: StalePolicy) -> SweepReport | None:
-        """Return the report of a mailbox unchanged since the last sweep; None if its files must be opened."""
+        """Return the report for a mailbox that is unchanged since the last sweep. None if its files must be opened."""
         idle = self._idle.get((group, session))
         if idle is None:
             return None
@@ -179,7 +182,7 @@ class Mailboxes:
         return standing.unchanged(idle, since, policy, self._clock.now())
 
     def _note(self, group: str, session: str, idle: Idle) -> None:
-        """Cache the results of a mailbox, dropping the oldest ones if there are too many."""
+        """Cache the results of a mailbox. Drops the oldest results if there are too many."""
         known = self._idle
         known[group, session] = idle
         while len(known) > _MOST_IDLE:
@@ -197,7 +200,7 @@ _Names: TypeAlias = list[tuple[str, str]]
 
 
 def fill(path: Path, name: str, **noted: str) -> None:
-    """Create the missing tables of a database file of this name. ``noted`` is stored in it."""
+    """Create the missing tables of a database file of this name, and store the values ``noted`` in it."""
     declared = models.OUTBOUND if name == OUTBOUND_DB else models.INBOUND
     backend = open_backend(path, Options(across_mounts=True))
     try:
@@ -215,7 +218,7 @@ def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> No
 
 
 def _pairs(sessions: Any) -> list[tuple[str, str]]:
-    """Return groups and sessions as pairs of names. Raises `InvalidValue`."""
+    """Check groups and sessions, and return them as pairs of names. Raises `InvalidValue`."""
     if isinstance(sessions, str) or not isinstance(sessions, Iterable):
         raise InvalidValue("sessions", f"expected pairs of a group and a session, got {type(sessions).__name__}")
     given = list(sessions)

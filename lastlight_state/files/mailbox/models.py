@@ -1,8 +1,9 @@
 """The tables of the two files of a mailbox.
 
-Names, types and order are those of the original program, so that its files and ours are interchangeable. Our own
-columns come after them and may be NULL. The database checks only the parity of numbers: the original program may write
-words that we do not know, and an acknowledgement may name a message that the other file no longer has.
+Names, types and order are those of the original program, so that the files of both programs are interchangeable. This
+library's additional columns come last and may be NULL. The database checks only the parity of message numbers: the
+original program may write words that this library does not know, and an acknowledgement may name a message that the
+other file no longer has.
 """
 
 from __future__ import annotations
@@ -84,12 +85,15 @@ def instant(text: str | None) -> datetime | None:
 
 
 def is_unreadable(text: str | None) -> bool:
-    """True if a column for a time has a text that is not a time."""
+    """True if a column that should hold a time holds a text that is not a time."""
     return text is not None and instant(text) is None
 
 
 def is_due(text: str | None, now: datetime) -> bool:
-    """True if the time has come. A text that is not a time counts as due: otherwise its message would wait for ever."""
+    """True if the time has come.
+
+    A text that is not a time counts as due, because its message would otherwise never be.
+    """
     moment = instant(text)
     return moment is None or moment <= now
 
@@ -138,7 +142,7 @@ def _only_row() -> tuple[Any, ...]:
 
 
 def _meta(metadata: sa.MetaData) -> sa.Table:
-    """Return the table of values about a side's file, such as ``layout``, ``highest_seq`` or ``settled_seq``."""
+    """Return the table of stored values of a side's file, such as ``layout``, ``highest_seq`` or ``settled_seq``."""
     return sa.Table("mailbox_meta", metadata, _text("key", primary_key=True), _needed("value"))
 
 
@@ -249,9 +253,10 @@ OUT_META = _meta(OUTBOUND)
 
 
 def unknown_word(column: sa.ColumnElement[Any], known: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a column contains none of these words, which are written into the SQL.
+    """Return the SQL condition that a column contains none of these words. The words are literals in the SQL text.
 
-    SQLite 3.53 drops ``IS NULL`` if the column is ``NOT NULL``, and then finds no index with that condition.
+    SQLite 3.53 removes ``IS NULL`` from a condition if the column is ``NOT NULL``, and then does not find an index that
+    has this condition.
     """
     listed: list[sa.ColumnElement[str]] = [sa.literal_column(f"'{word}'") for word in sorted(known)]
     return sa.func.coalesce(column, sa.literal_column("''")).not_in(listed)

@@ -65,7 +65,10 @@ class MessageInSummary(Record):
 
 
 class MessageIn(MessageInSummary):
-    """An inbound message. If its content is not JSON, it is None, ``malformed`` is set and ``raw`` has the text."""
+    """An inbound message.
+
+    If its content is not JSON, ``content`` is None, ``malformed`` is True and ``raw`` has the text.
+    """
 
     content: Any
     raw: str | None
@@ -100,7 +103,10 @@ class MessageOutSummary(Record):
 
 
 class MessageOut(MessageOutSummary):
-    """An outbound message. If its content is not JSON, it is None, ``malformed`` is set and ``raw`` has the text."""
+    """An outbound message.
+
+    If its content is not JSON, ``content`` is None, ``malformed`` is True, ``raw`` has the text.
+    """
 
     content: Any
     raw: str | None
@@ -131,8 +137,9 @@ class Delivery(Record):
 class DueMessage(Record):
     """An outbound message that this caller must send before its lease expires.
 
-    ``in_doubt``: an earlier attempt ended without an answer, so the message may have been sent. ``message.id`` can
-    serve as the key by which a platform detects repetitions. ``problem`` says why it cannot be sent at all.
+    ``in_doubt`` is True if an earlier attempt ended without a result, so that the message may have been sent.
+    ``message.id`` can serve as the key by which a platform detects repetitions. ``problem`` is the reason if the
+    message cannot be sent at all.
     """
 
     message: MessageOut
@@ -155,7 +162,7 @@ class MessageRef(Record):
 
 
 class Ensured(Record, Generic[T]):
-    """A message, and whether this call stored it."""
+    """A message, and True if this call stored it."""
 
     message: T
     created: bool
@@ -164,7 +171,7 @@ class Ensured(Record, Generic[T]):
 class Batch(Record):
     """Messages for an agent, in the order of their numbers.
 
-    ``unreadable_times`` are ids whose ``process_after`` is not a time; they count as due.
+    ``unreadable_times`` are the ids of messages whose ``process_after`` is not a time. They count as due.
     """
 
     messages: tuple[MessageIn, ...]
@@ -182,7 +189,10 @@ class Task(MessageIn):
 
     @property
     def prompt(self) -> str | None:
-        """Return the prompt for the agent: the whole content if another program wrote plain text."""
+        """Return the prompt for the agent.
+
+        If another program wrote the content as plain text, this is the whole content.
+        """
         text = self.raw if self.malformed else self.content
         return text.get("prompt") if isinstance(text, dict) else text if isinstance(text, str) else None
 
@@ -223,7 +233,7 @@ class Destination(Record):
 
 
 class StateEntry(Record):
-    """A value that the agent keeps over restarts."""
+    """A value that the agent has stored, and that survives its restarts."""
 
     key: str
     value: str
@@ -237,7 +247,7 @@ class StateEntry(Record):
 
 
 class OutboxFile(Record):
-    """A file of an outbound message: its name, size and bytes."""
+    """A file of an outbound message: its name, size and content."""
 
     name: str
     size: int
@@ -245,14 +255,14 @@ class OutboxFile(Record):
 
 
 class OutboxFiles(Record):
-    """The files of an outbound message that can be read, and the unreadable ones, with the reason."""
+    """The files of an outbound message that can be read, and the unreadable files with the reasons."""
 
     files: tuple[OutboxFile, ...]
     skipped: tuple[tuple[str, str], ...]
 
 
 class MailboxInfo(Record):
-    """A session's mailbox in lists."""
+    """A session's mailbox as an entry of a list."""
 
     group: str
     session: str
@@ -266,7 +276,7 @@ class MailboxInfo(Record):
 class MailboxStatus(Record):
     """The numbers of pending messages in a mailbox.
 
-    ``unknown_words`` counts rows with an unknown status, delivery or type; `verify` names them.
+    ``unknown_words`` counts rows with an unknown status, delivery or type; `verify` lists these rows.
     """
 
     pending: int

@@ -1,8 +1,8 @@
 """The run log: an append-only line file for each run, and a snapshot for each session that may resume.
 
-The log is for inspection, audit and replay, and is never rewritten. The snapshot is replaced whole, and a session
-resumes from it. The two share a ``session_id``, and neither is derived from the other. Both are files, so they take no
-part in transactions.
+The log is for inspection, audit and replay, and is never rewritten. The snapshot is always replaced as a whole, and a
+session resumes from it. Log and snapshot share a ``session_id``, and neither is derived from the other. Both are files,
+so they take no part in transactions.
 """
 
 from __future__ import annotations

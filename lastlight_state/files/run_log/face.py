@@ -36,7 +36,7 @@ _SYSTEM = "system"
 
 
 class EnvironmentChange(NamedTuple):
-    """A difference between this environment and the last run's."""
+    """A difference between this environment and the environment of the last run."""
 
     name: str
     before: Any
@@ -46,8 +46,8 @@ class EnvironmentChange(NamedTuple):
 class ResumePlan(Record):
     """The plan for resuming a session.
 
-    ``meta`` is the state's with the new environment, for the next snapshot. ``changes`` are the differences from the
-    last environment, ``dropped`` the parts removed from the history.
+    ``meta`` is the state's ``meta`` with the new environment, for the next snapshot. ``changes`` are the differences
+    from the last environment. ``dropped`` are the parts that were removed from the history.
     """
 
     session_id: str
@@ -87,9 +87,9 @@ def prepare_resume(
     Equal inputs give equal plans; the input is not changed.
 
     Calls without a result and results without a call are dropped. ``system_prompt`` replaces the leading system
-    messages. If the environment differs from ``previous``, by default that of the last plan, a system message with the
-    text of ``notice`` follows. Notices of earlier resumes are removed. Raises `NewerSchema` for a state of another
-    version, and `InvalidValue` if the last plan's environment cannot be read.
+    messages. If the environment differs from ``previous``, which defaults to the environment of the last plan, a system
+    message with the text of ``notice`` is added after them. The notices of earlier resumes are removed. Raises
+    `NewerSchema` for a state of another version, and `InvalidValue` if the last plan's environment cannot be read.
     """
     if type(state.schema_version) is not int or state.schema_version != paths.VERSION:
         raise newer(f"session state {state.session_id}", state.schema_version)
@@ -113,13 +113,13 @@ def prepare_resume(
 
 
 def _remembered(meta: JsonObject | None) -> Runtime | None:
-    """Return the environment of the last plan."""
+    """Return the environment that the last plan stored, or None."""
     told = (meta or {}).get(paths.ENVIRONMENT)
     return part("meta", Runtime, told) if isinstance(told, Mapping) else None
 
 
 def _changes(now: Runtime, before: Runtime | None) -> tuple[EnvironmentChange, ...]:
-    """Return the fields that both environments have, with different values."""
+    """Return the fields that have different values in the two environments."""
     if before is None:
         return ()
     old, new = before.to_json(), now.to_json()
@@ -130,8 +130,8 @@ def _changes(now: Runtime, before: Runtime | None) -> tuple[EnvironmentChange, .
 class RunLog:
     """Runs and session states below ``<root>/sessions``: ``store.run_log``. Creates nothing by itself.
 
-    It needs no database: a process without one, such as an agent in a container, uses `open`. ``sync`` says when lines
-    are synced to disk, ``lock_timeout`` how many seconds a call waits for another one's append or save.
+    It needs no database: a process without one, such as an agent in a container, uses `open`. ``sync`` sets when lines
+    are synced to disk, and ``lock_timeout`` how many seconds a call waits while another one appends or saves.
     """
 
     def __init__(

@@ -15,7 +15,10 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 def _moment(value: Any) -> Any:
-    """Return the time in a file's field. A time object of a program is returned unchanged, for the writer to check."""
+    """Return a file's field as a time.
+
+    A time object that a program passed is returned unchanged, for the writer to check.
+    """
     return value if isinstance(value, datetime) else moment_of(value)
 
 
@@ -32,7 +35,7 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, dict, type(None)})
 
 
 class Open(Record):
-    """The base of records that keep fields which they do not declare."""
+    """The base class for records that keep undeclared fields."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -47,7 +50,7 @@ class Open(Record):
         cls._constants = frozenset(name for name, field in cls.model_fields.items() if field.default is not None)
 
     def to_json(self) -> JsonObject:
-        """Return the record as a JSON object, with exactly the fields that it was given."""
+        """Return the record as a JSON object with exactly the fields that were given."""
         given, values = self.model_fields_set | self._constants, self.__dict__
         found = {name: _plain(values[name]) for name in self._order if name in given}
         for name, value in (self.model_extra or {}).items():
@@ -93,7 +96,7 @@ class Runtime(Open):
 
 
 class RunInput(Open):
-    """The input of a run: ``text``, or the ``parts`` of later writers."""
+    """The input of a run: ``text``, or ``parts`` if a later version wrote it."""
 
     type: Text = "text"
     text: Text | None = None
@@ -101,7 +104,7 @@ class RunInput(Open):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        """Check that the field named by the type is present; requirements of newer types are unknown."""
+        """Check that the field that the type names is present. Types of later versions are accepted without a check."""
         if self.type in ("text", "parts") and getattr(self, self.type) is None:
             raise ValueError(f"{self.type} is missing")
         return self
@@ -110,7 +113,7 @@ class RunInput(Open):
 class OutputRef(Open):
     """A reference to the place where a tool's whole output is stored.
 
-    The sizes come from its producer and are never checked.
+    The program that stored the output states the sizes, which are never checked.
     """
 
     id: Text

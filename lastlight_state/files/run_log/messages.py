@@ -1,4 +1,4 @@
-"""Message histories: drops the unfinished parts of a cancelled or crashed turn, and handles the notices of resumes.
+"""Message histories: dropping the unfinished parts of a cancelled or crashed turn, and handling notices of resumes.
 
 Calls and results are recognised in both usual forms: ``tool_calls`` with ``tool`` messages, and content blocks
 ``tool_use`` with ``tool_result``. Everything else is kept as it is.
@@ -17,7 +17,7 @@ from lastlight_state.files.run_log.fields import JsonObject
 
 
 class Dropped(NamedTuple):
-    """A dropped call or result, or a message that became empty, by its position in the history."""
+    """A tool call or result that was dropped, or a message that became empty, with its position in the history."""
 
     kind: Literal["call", "result", "message"]
     position: int
@@ -64,7 +64,7 @@ def without_marks(messages: Iterable[Mapping[str, Any]]) -> tuple[JsonObject, ..
 
 
 def is_notice(message: Any) -> bool:
-    """True if a resume inserted this message."""
+    """True if a resume inserted this message to report a changed environment."""
     meta = message.get("meta") if isinstance(message, Mapping) else None
     return isinstance(meta, dict) and bool(meta.get(paths.NOTICE))
 
@@ -83,7 +83,7 @@ def _unmarked(message: Mapping[str, Any]) -> JsonObject:
 
 
 def _paired(messages: list[JsonObject]) -> set[tuple[int, Any]]:
-    """Return the calls that have a result, and the results that have a call, by message index and the call's id."""
+    """Return the calls that have a result and the results that have a call, by message index and the id of the call."""
     open_calls: dict[Any, int] = {}
     paired: set[tuple[int, Any]] = set()
     for index, message in enumerate(messages):

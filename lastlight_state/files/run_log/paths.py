@@ -76,7 +76,7 @@ def is_uuid4(text: str) -> bool:
 
 
 def checked_id(where: str, text: Any) -> str:
-    """Return the id, if it may be used for a new file: a UUIDv4 in lower case.
+    """Check an id for a new file, and return it. The id must be a UUIDv4 in lower case.
 
     Raises `UnsafePath` for an id that would leave its directory, else `InvalidValue`.
     """
@@ -87,7 +87,7 @@ def checked_id(where: str, text: Any) -> str:
 
 
 def readable_id(where: str, text: Any) -> str:
-    """Return the id, if a file can have this name, even one that this library would not write.
+    """Check that an id can be a file's name, and return it. The library may be unable to create such an id.
 
     Raises as `checked_id`.
     """
@@ -131,14 +131,14 @@ def session_of(file_name: str) -> str | None:
 
 
 def started(moment: Any) -> datetime:
-    """Return the start of a run in UTC. Raises `InvalidValue` for a time without zone, and for anything else."""
+    """Return the start of a run in UTC. Raises `InvalidValue` for a time without a zone, and for other types."""
     if moment is None:
         raise InvalidValue("started_at", "must be a time with its zone")
     return aware_utc("started_at", moment)
 
 
 def day_parts(day: date) -> tuple[str, str, str]:
-    """Return the three directories of a day, zero padded."""
+    """Return the names of the three directories of a day: year, month and day, zero padded."""
     return f"{day.year:04}", f"{day.month:02}", f"{day.day:02}"
 
 
@@ -148,7 +148,7 @@ def is_part(name: str, level: int) -> bool:
 
 
 def day_of(parts: tuple[str, str, str]) -> date | None:
-    """Return the day of three directories; None if the calendar has no such day."""
+    """Return the day that the names of three directories form, or None if the calendar has no such day."""
     try:
         return date(*map(int, parts))
     except ValueError:
@@ -156,7 +156,7 @@ def day_of(parts: tuple[str, str, str]) -> date | None:
 
 
 def day_parts_of(path: Path) -> tuple[str, str, str] | None:
-    """Return the year, month and day directories of a log; None for a file elsewhere."""
+    """Return the year, month and day directories of a log, or None for a file that is elsewhere."""
     parts = path.absolute().parent.parts[-_DAY:]
     if len(parts) != _DAY or not all(is_part(name, level) for level, name in enumerate(parts)):
         return None
@@ -164,7 +164,10 @@ def day_parts_of(path: Path) -> tuple[str, str, str] | None:
 
 
 def moment_of(text: Any) -> datetime | None:
-    """Return a file's time, of any precision and offset, in UTC. None if it is not a time or has no zone."""
+    """Parse a time of any precision and offset from a file, and return it in UTC.
+
+    None if it is not a time or has no zone.
+    """
     if not isinstance(text, str):
         return None
     try:

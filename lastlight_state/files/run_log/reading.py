@@ -1,4 +1,4 @@
-"""RunReading: the records of one log in file order, with an account of missing ones.
+"""Reading the records of one log in file order, with an account of missing records.
 
 Every whole record is returned. Everything else is skipped, counted and located; no content of a file makes the reading
 raise. Memory depends on the longest line, never on the file.
@@ -30,7 +30,7 @@ DAMAGES_KEPT = 1_000
 
 
 class Damage(Record):
-    """A part of a log without a record: its offset and length, and its line if reading began at line 1."""
+    """A part of a log that contains no record: its offset and length, and its line if reading began at line 1."""
 
     reason: DamageReason
     line: int | None
@@ -50,14 +50,14 @@ class Placed:
 
 
 class RunReading:
-    """The records of a run. Iterate to read; the attributes are complete when the iteration has ended.
+    """The records of a run. Iterate over this object to read; its attributes are complete after the iteration.
 
     ``header`` is None if its line is missing or damaged; ``run_id`` and ``started_at`` then come from the file's name
-    and directory. ``supported`` is True if the version is ours. ``counts`` has the number of records by type.
-    ``damage`` are the first 1,000 of ``damage_count`` places without a record. ``misfits`` counts known records with a
-    field that does not fit, ``bad_times`` records whose ``ts`` cannot be parsed, ``recovered`` records found inside
-    damaged lines. ``torn``: the file ends in the middle of a line, at ``torn_at``; this is damage unless its writer
-    lives.
+    and directory. ``supported`` is True if this library knows the version. ``counts`` has the number of records by
+    type. ``damage`` are the first 1,000 of ``damage_count`` places without a record. ``misfits`` counts known records
+    with a field that does not fit, ``bad_times`` records whose ``ts`` cannot be parsed, ``recovered`` records found
+    inside damaged lines. ``torn`` is True if the file ends in the middle of a line, which begins at ``torn_at``. That
+    is damage unless the run's writer is alive.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class RunReading:
 
     @property
     def started_at(self) -> datetime:
-        """Return the start of the run: from its header, else the beginning of its directory's day."""
+        """Return the start of the run from its header, or else the beginning of the day of the log's directory."""
         told = self.header.started_at if self.header else None
         return told or datetime.combine(self._file.day, time(), UTC)
 
     def liveness(self) -> Liveness:
-        """Return the state of the run's lock: ``held`` while its writer lives, ``free`` or ``unknown``."""
+        """Return the state of the run's lock: ``held`` while its writer is alive, ``free`` or ``unknown``."""
         return storage.liveness(self._tree.lock_path(self.run_id))
 
     def __iter__(self) -> Iterator[RunRecord]:
@@ -181,7 +181,7 @@ class RunReading:
 
 
 def is_supported(header: RunHeader) -> bool:
-    """True if a header has the version that this library knows."""
+    """True if a header's format version is the one that this library knows."""
     version = header.schema_version
     return "schema_version" in header.model_fields_set and type(version) is int and version == paths.VERSION
 

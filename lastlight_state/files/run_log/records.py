@@ -1,8 +1,8 @@
 """The records of a run log: the header, nine kinds of events, custom records of other programs, and unknown records.
 
 All are frozen. Fields that are not declared here are kept, at every depth, and are attributes as well. A record that
-was read keeps its bytes: ``raw`` returns them, `to_json` returns their value, and appending the record elsewhere writes
-the same bytes.
+was read from a file keeps its exact bytes: ``raw`` returns them, `to_json` returns the JSON object that they encode,
+and appending the record to another log writes the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lastlight_state.files.run_log.fields import (
 
 
 class Logged(Open):
-    """The base of all records of a run log."""
+    """The base class of all records of a run log."""
 
     type: Text
 
@@ -60,7 +60,10 @@ class Logged(Open):
 
     @property
     def problem(self) -> str | None:
-        """Return why a record of a known type is an `UnknownRecord`: the field that does not fit."""
+        """Return why a record of a known type became an `UnknownRecord`: the field that does not fit.
+
+        None for any other.
+        """
         return self._problem
 
     def to_json(self) -> JsonObject:
@@ -121,7 +124,7 @@ class RunContext(Logged):
 
 
 class AgentEvent(Logged):
-    """An event for display. ``seq`` is its position in the playback."""
+    """An event for display. ``seq`` is its position in the history."""
 
     type: Literal["agent.event"] = "agent.event"
     run_id: Text
@@ -169,7 +172,7 @@ class LlmResponse(Logged):
 
 
 class RunStatus(Logged):
-    """The status of a run. A status of a newer writer is returned as it is."""
+    """The status of a run. A status word that a later version wrote is returned unchanged."""
 
     type: Literal["run.status"] = "run.status"
     run_id: Text
@@ -201,7 +204,10 @@ class RunEnd(Logged):
 
 
 class CustomRecord(Logged):
-    """A record of another program, with a type of the form ``x.<org>.<name>``. It defines all its other fields."""
+    """A record of another program, with a type of the form ``x.<org>.<name>``.
+
+    That program defines its other fields.
+    """
 
     run_id: Text | None = None
     ts: Time = None
@@ -209,7 +215,7 @@ class CustomRecord(Logged):
 
 
 class UnknownRecord(Logged):
-    """A record of an unknown type, or with fields that do not fit its type; then ``problem`` names the field."""
+    """A record of an unknown type, or with a field that does not fit its type; then ``problem`` names that field."""
 
     run_id: Any = None
     ts: Time = None
@@ -314,7 +320,7 @@ def record_of_piece(piece: Piece, *, recovered: bool) -> RunRecord:
 
 
 def part(where: str, kind: type[P], value: Any) -> P:
-    """Return a part of a record: unchanged, or built from a mapping.
+    """Return a part of a record. If it is given as a mapping, the part is built from the mapping.
 
     Raises `InvalidValue` naming the field that does not fit.
     """
@@ -326,7 +332,7 @@ def part(where: str, kind: type[P], value: Any) -> P:
 
 
 def made(kind: type[P], fields: dict[str, Any], *, where: str | None = None) -> P:
-    """Return a record with these fields. Raises `InvalidValue` naming the field that does not fit."""
+    """Build a record from these fields. Raises `InvalidValue` naming the field that does not fit."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:

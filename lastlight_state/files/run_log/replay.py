@@ -1,4 +1,4 @@
-"""Replays of runs: the prompts as they were sent, the events as they were shown, and summaries."""
+"""Replays of runs: the prompts as they were sent, the events as they were displayed, and summaries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from lastlight_state.files.run_log.tree import RunFile, RunTree
 
 
 class PromptTurn(Record):
-    """An invocation of the model: its exact prompt, and the answer; None if there was no answer."""
+    """An invocation of the model: its exact prompt, and the answer, or None if there was no answer."""
 
     seq: int
     request: LlmRequest
@@ -53,7 +53,10 @@ class HistoryEvent(Record):
 
 
 class SessionHistory(Record):
-    """The events of a session's newest runs, the oldest first. ``truncated``: earlier events were left out."""
+    """The events of a session's newest runs, the oldest first.
+
+    ``truncated`` is True if earlier events were left out.
+    """
 
     session_id: str
     runs: tuple[str, ...]
@@ -76,7 +79,7 @@ class TokenTotals(Record):
 class RunDigest(Record):
     """A summary of a run. Texts have at most 1,000 characters.
 
-    ``records`` are counts by type, ``usage`` totals by model; answers without usage are not counted.
+    ``records`` counts records by type. ``usage`` has token totals by model, without answers that state no usage.
     """
 
     run_id: str
@@ -114,7 +117,7 @@ _TOKENS = tuple(name for name in TokenTotals.model_fields if name != "responses"
 
 
 class Tally:
-    """Counts the records of a run."""
+    """A pass over the records of a run that counts them, for a summary."""
 
     def __init__(self, reading: RunReading) -> None:
         self._reading = reading
@@ -180,7 +183,10 @@ class Tally:
             self._add_fact(record)
 
     def _add_fact(self, record: RunRecord) -> None:
-        """Record a fact; of several, the latest is kept."""
+        """Record a fact from this record, such as the input, status or error.
+
+        A later fact replaces an earlier one of its kind.
+        """
         if isinstance(record, RunStart):
             self._session_id = record.session_id
             text = input_text(record.input.to_json())
@@ -233,8 +239,9 @@ class Replay:
 
         Raises `NotFound` at the call, not at the first iteration.
 
-        Nothing is derived from events: compactions are already in the prompts. Of several records with one number the
-        first counts. An invocation is yielded when its answer is read, so memory holds only the unanswered ones.
+        Events are not read, because the prompts already reflect every compaction. If several records have the same
+        number, the first counts. An invocation is yielded when its answer is read, so memory holds only unanswered
+        requests.
         """
         return self._turns(self._tree.get(run_id))
 
@@ -248,11 +255,10 @@ class Replay:
 
     @checked
     def events(self, run_id: str, *, after_seq: int | None = None) -> list[AgentEvent]:
-        """Return the events after ``after_seq`` by ascending ``seq``, equal ones in file order.
+        """Return the events after ``after_seq``, sorted by ``seq`` and then by their order in the file.
 
-        For display only.
-
-        Events of all types are returned, ``compaction_start`` and ``compaction_complete`` included. Raises `NotFound`.
+        For display only. Events of all types are returned, ``compaction_start`` and ``compaction_complete`` included.
+        Raises `NotFound`.
         """
         return self._events(self._reading(self._tree.get(run_id)), after_seq)
 
@@ -260,7 +266,7 @@ class Replay:
     def history(self, session_id: str, *, max_runs: int = 20, max_events: int = 1500) -> SessionHistory:
         """Return the last ``max_events`` events of a session's newest ``max_runs`` runs by start, oldest first.
 
-        Each run begins with its input, an event ``hidden_user_message``. Of damaged runs, the readable events are
+        Each run begins with its input, an event ``hidden_user_message``. If a run is damaged, its readable events are
         returned. An unknown session has no runs.
         """
         paths.readable_id("session_id", session_id)
@@ -324,7 +330,10 @@ class Replay:
 
 
 def _complete(asked: dict[int, LlmRequest], answers: dict[int, LlmResponse]) -> Iterator[PromptTurn]:
-    """Yield answered requests in order, up to the first unanswered one. Removes them from both dicts."""
+    """Yield answered requests in order, up to the first unanswered request.
+
+    Yielded requests are removed from both dicts.
+    """
     for seq in list(asked):
         if seq not in answers:
             return

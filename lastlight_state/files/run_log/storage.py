@@ -1,4 +1,4 @@
-"""Files of run logs: new ones, packed ones, and the lock that a writer holds as long as it lives.
+"""Files of run logs: new files, packed files, and the lock that a writer holds as long as it lives.
 
 A lock file is deleted when it is released. So after taking a lock, a process checks that the path still names the
 locked file, and otherwise tries again.
@@ -29,9 +29,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_new(held: int, name: str, data: bytes, *, sync: bool = True) -> None:
-    """Create a file in the directory ``held``, which must not have one of this name.
+    """Create a file in the directory ``held``, in which no file has this name.
 
-    Raises OSError; then the file does not exist.
+    Raises OSError; then no file was created.
     """
     descriptor = os.open(name, _NEW, PRIVATE_FILE, dir_fd=held)
     try:
@@ -66,7 +66,7 @@ def pack(plain: int, target: int) -> None:
 
 
 def unpacked(packed: int, most: int | None = None) -> int:
-    """Return a descriptor of an unnamed file with a packed log's bytes, or the first ``most`` of them.
+    """Unpack a log, and return the descriptor of an unnamed file with its bytes, or the first ``most`` of them.
 
     Raises OSError.
     """
@@ -113,7 +113,7 @@ _LOOKING = 0.2
 
 
 class LockFile:
-    """A held lock file. ``is_real`` is False if the file system has no locks."""
+    """A lock file that this process holds. ``is_real`` is False if the file system has no locks."""
 
     def __init__(self, path: Path, descriptor: int, *, is_real: bool) -> None:
         self.is_real = is_real
@@ -122,7 +122,7 @@ class LockFile:
         files.renew_after_fork(self)
 
     def release(self) -> None:
-        """Delete the file and release the lock. Calling it again does nothing."""
+        """Delete the lock file and release the lock. Calling this again does nothing."""
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if descriptor == _CLOSED:
             return
@@ -136,13 +136,13 @@ class LockFile:
             os.close(descriptor)
 
     def after_fork(self) -> None:
-        """Close the parent's lock in a forked child; the lock stays the parent's."""
+        """Close the lock file in a forked child. The parent keeps the lock."""
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if descriptor != _CLOSED:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        """Release a lock that was left held, with a warning: its run or session no longer has a writer."""
+        """Release a lock that was not released before, with a warning: its run or session has no writer any more."""
         descriptor = getattr(self, "_descriptor", _CLOSED)
         if descriptor != _CLOSED:
             self._descriptor = _CLOSED
@@ -184,7 +184,7 @@ def acquire(path: Path, timeout: float, *, sync: bool = True) -> LockFile:
 
 
 def liveness(path: Path) -> Liveness:
-    """Return whether a process holds the lock file. ``unknown`` if that cannot be found out."""
+    """Return whether a process holds the lock file: ``held``, ``free``, or ``unknown`` if that cannot be determined."""
     try:
         descriptor = files.opened_file(path, os.O_RDONLY, base=files.ROOT)
     except FileNotFoundError:
@@ -204,7 +204,7 @@ def liveness(path: Path) -> Liveness:
 
 
 def try_acquire(path: Path, *, sync: bool = False) -> LockFile | None:
-    """Return the lock file, held, or None if a process holds it. Waits for processes that only check it."""
+    """Return the lock file, held, or None if a process holds it. Waits for processes that only check the lock."""
     try:
         return acquire(path, _LOOKING, sync=sync)
     except BackendBusy:

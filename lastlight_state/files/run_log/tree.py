@@ -1,6 +1,6 @@
-"""RunTree: finds run logs and snapshots in their directories without reading them.
+"""Finding run logs and snapshots in their directories without reading them.
 
-Misplaced entries are passed over: other names, links, directories in place of files.
+Misplaced entries are skipped: unexpected names, links, directories in place of files.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class RunTree:
 
 
 def open_run(file: RunFile, most: int | None = None) -> int:
-    """Return a descriptor of a log to read from. For a packed log: of its bytes, or the first ``most`` of them.
+    """Open a log for reading and return the descriptor. For a packed log, it reads the bytes, or the first ``most``.
 
-    Raises `NotFound` if it has vanished, `BackendUnavailable`.
+    Raises `NotFound` if the log has vanished, `BackendUnavailable`.
     """
     try:
         descriptor = files.open_to_read(file.path, base=files.ROOT)
@@ -142,7 +142,7 @@ def open_run(file: RunFile, most: int | None = None) -> int:
 
 @contextmanager
 def openings(file: RunFile) -> Iterator[Callable[[], int]]:
-    """Yield a function that opens a log any number of times. A packed log is unpacked once. Raises as `open_run`."""
+    """Yield a function that can open a log repeatedly. A packed log is unpacked only once. Raises as `open_run`."""
     if not file.is_packed:
         yield lambda: open_run(file)
         return
@@ -196,7 +196,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """True if the entry is a regular file, or if access is denied: opening it then raises the reason."""
+    """True if the entry is a regular file, or if access is denied: opening the file then raises the reason."""
     try:
         return entry.is_file(follow_symlinks=False)
     except OSError:
@@ -206,7 +206,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 def _snapshot(entry: os.DirEntry[str], session_id: str, path: Path) -> StateFile | None:
     """Return the snapshot of an entry; None if it is not a regular file.
 
-    If access to it is denied, it is returned all the same: opening it then raises the reason.
+    If access is denied, the snapshot is returned nevertheless, and opening it raises the reason.
     """
     try:
         seen = entry.stat(follow_symlinks=False)

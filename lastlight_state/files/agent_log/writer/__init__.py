@@ -38,11 +38,11 @@ class Writer:
     ) -> SessionWriter:
         """Return a writer for the log of an agent session; a context manager. Creates nothing before the first line.
 
-        The session is ``session_id`` (1 to 200 of ``A-Z a-z 0-9 _ -``), else the one that the events name. Its
-        directory is ``place``, else the one that the ``session`` event names. ``prompt`` is written once, before the
-        first line, or when the writer is closed without a line. ``model`` is named in the agent's messages. ``sync``
-        overrides the setting. ``on_error="report"`` logs and counts failures of the file system, for runs that must go
-        on without a disk. Raises `UnsafePath` and `ReservedName`.
+        The session is ``session_id`` (1 to 200 of ``A-Z a-z 0-9 _ -``), or by default the session that the events name.
+        Its directory is ``place``, or by default the one that the ``session`` event names. ``prompt`` is written once,
+        before the first line, or when the writer is closed without a line. ``model`` is named in the agent's messages.
+        ``sync`` overrides the setting. ``on_error="report"`` logs and counts failures of the file system, for runs that
+        must go on without a disk. Raises `UnsafePath` and `ReservedName`.
         """
         if on_error not in ("raise", "report"):
             raise InvalidValue("on_error", f"unknown: {shown(on_error, 80)}", permitted=("raise", "report"))
@@ -54,9 +54,9 @@ class Writer:
 
     @checked
     def record_command(self, command: CommandRecord, *, place: Place, session_id: str | None = None) -> str:
-        """Log a shell command that ran as a separate phase, in one write. Returns its session id.
+        """Log a shell command that ran as a separate phase, in one write. Returns the session id of the log.
 
-        Its lines: the prompt, the call, the output (standard error after standard output), a text about the outcome,
+        The lines are the prompt, the call, the output (standard error after standard output), a text about the outcome,
         and a result of one turn without cost. Errors as in `SessionWriter.feed`.
         """
         session_id = new_id() if session_id is None else session_id

@@ -1,7 +1,7 @@
-"""SessionLines: turns events into log lines, and finds the session of each line. Touches no file.
+"""Conversion of events to log lines, and the choice of each line's session. Touches no file.
 
-The lines go to the pinned session's file. A ``session`` event pins its session; without one, the first event with a
-session id does. Changes can be undone with `restore` until `keep` is called.
+The lines are written to the log of the current session. A ``session`` event sets the current session. If no session is
+set, the first event with a session id sets it. Changes can be undone with `restore` until `keep` is called.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MALFORMED = "(malformed)"
 
 
 class Pin(NamedTuple):
-    """The session that lines go to, and the slug of its directory (None until a place is known)."""
+    """The current session of a writer, and the slug of its directory, which is None until a directory is known."""
 
     session_id: str
     slug: str | None
@@ -57,7 +57,7 @@ class SessionLines:
         self._saved = self._state()
 
     def keep(self) -> None:
-        """Make all changes so far permanent."""
+        """Make all changes so far permanent, so that `restore` does not undo them."""
         if self._passed_over:
             self.ignored.update(self._passed_over)
             self._passed_over.clear()
@@ -71,13 +71,13 @@ class SessionLines:
         self.ask_again()
 
     def ask_again(self) -> None:
-        """Return again, before the next line, a prompt that was returned since `keep` but could not be written."""
+        """Return the prompt again before the next line, if it was returned after `keep` but could not be written."""
         self._prompted = set(self._saved.prompted)
 
     def take(self, events: Iterable[Any], clock: Clock) -> Iterator[Batch]:
         """Yield the lines of the events, one batch for each file. Raises `UnsafePath`, `ReservedName`.
 
-        While the caller handles a batch, the pin is that of the batch's lines; the next event is read afterwards.
+        While the caller handles a batch, the current session is that of the batch. The next event is read afterwards.
         """
         batch: Batch = []
         for event in events:
@@ -102,11 +102,11 @@ class SessionLines:
         return Pin(paths.checked_session_id(told), self._slug_for(event))
 
     def _is_other(self, pin: Pin | None) -> bool:
-        """True if this is another session than the pinned one."""
+        """True if this is a session other than the current one."""
         return self.pin is not None and pin is not None and pin.session_id != self.pin.session_id
 
     def _go_to(self, pin: Pin | None) -> None:
-        """Pin this session for the next lines."""
+        """Set the current session for the next lines."""
         if self._is_other(pin):
             self._translator = Translator(self._options, self._model)  # with new totals
         elif pin and self.pin in self._prompted:  # the same session, whose place is now known
@@ -114,7 +114,7 @@ class SessionLines:
         self.pin = pin
 
     def fall_back_to(self, session_id: str) -> None:
-        """Pin this session if no session is pinned. Raises `UnsafePath`, `ReservedName`."""
+        """Set the current session if none is set. Raises `UnsafePath`, `ReservedName`."""
         if self.pin is None:
             self.pin = Pin(paths.checked_session_id(session_id), self._given_slug)
 
@@ -137,25 +137,25 @@ class SessionLines:
         return []
 
     def of_end(self, outcome: Outcome, now: datetime, *, error: str | None = None) -> list[Envelope]:
-        """Return the missing lines of a run's end; empty without a session."""
+        """Return the lines that are missing at the end of a run, or none if no session is known."""
         if self.pin is None:
             return []
         stamp = Stamp(now, self.pin.session_id)
         return self.after_prompt(self._translator.closing(outcome, stamp, error=error), now)
 
     def after_prompt(self, lines: list[Envelope], moment: datetime) -> list[Envelope]:
-        """Return the lines, with the prompt before them if it is not written yet."""
+        """Return the lines, preceded by the prompt's line if the prompt is not written yet."""
         prompt = self._prompt_line(moment)
         for line in lines:
             self._translator.written(line)
         return prompt + lines
 
     def unwritten_prompt(self, moment: datetime) -> list[Envelope]:
-        """Return the line of the unwritten prompt, if its session and place are known."""
+        """Return the line of the prompt if it is not written yet, and its session and place are known."""
         return self._prompt_line(moment) if self.pin is not None and self.pin.slug is not None else []
 
     def _prompt_line(self, moment: datetime) -> list[Envelope]:
-        """Return the line of the prompt, once for each session of this writer."""
+        """Return the line of the prompt, only once for each session of this writer."""
         if self._prompt is None or self.pin is None or self.pin in self._prompted:
             return []
         self._prompted.add(self.pin)

@@ -1,8 +1,8 @@
 """SessionWriter: writes an agent's events to the log of its session.
 
-A call returns when its lines were handed to the operating system, or raises; there is no queue. A call that raises can
-be repeated unchanged, because its changes are undone. Lines may stay only after a failed write with
-``outcome="unknown"``, and after a `feed_many` that went on to another session.
+A call returns after its lines were handed to the operating system, or raises; there is no queue. A call that raises can
+be repeated unchanged, because its changes are undone. Lines of a failed call may stay in a file in two cases: after a
+write error with ``outcome="unknown"``, and after a `feed_many` that had begun lines of another session.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Cut(NamedTuple):
 def cut_for_display(text: str) -> Cut | None:
     """Return the shortened form of a text above the limit; None for a shorter text.
 
-    A character beyond U+FFFF counts two and is never split: then one unit fewer is shown.
+    A character beyond U+FFFF counts as two units and is never split. Instead, one unit less is shown.
     """
     if len(text) <= CAP_UNITS // 2 or (len(text) <= CAP_UNITS and text.isascii()):
         return None
@@ -101,7 +101,7 @@ class SessionWriter:
 
     @property
     def session_id(self) -> str | None:
-        """Return the id of the session that lines go to; None until it is known."""
+        """Return the id of the session that lines are written to, or None until it is known."""
         return self._session.pin.session_id if self._session.pin else None
 
     @property
@@ -120,7 +120,7 @@ class SessionWriter:
 
     @property
     def ignored(self) -> Mapping[str, int]:
-        """Return the number of events that gave no line, by type: unknown, malformed, or before a session was known."""
+        """Return how many events produced no line, by type: unknown, malformed, or before a session was known."""
         return Counter(self._session.ignored)
 
     def feed(self, event: Event) -> int:
@@ -173,10 +173,10 @@ class SessionWriter:
 
     @checked
     def finish_failed(self, fallback_id: str, outcome: Outcome, *, error: str | None = None) -> str:
-        """Finish a run that may have died before its session was known. Its lines then go under ``fallback_id``.
+        """Finish a run that may have died before its session was known. Then its session id is ``fallback_id``.
 
-        Otherwise like `finish`. Returns the session id to store with the execution. Raises `UnsafePath` if the fallback
-        cannot name a log.
+        Otherwise like `finish`. Returns the session id to store with the execution. Raises `UnsafePath` if
+        ``fallback_id`` cannot name a log.
         """
         with self._lock:
             with self._unit():
@@ -220,7 +220,7 @@ class SessionWriter:
 
     @contextmanager
     def _unit(self) -> Iterator[None]:
-        """Run one call: its changes are kept if its lines were written, and undone otherwise."""
+        """Run one call of the writer. Its changes are kept if its lines were written, and undone otherwise."""
         if self._is_closed:
             raise StoreClosed(f"the log writer of session {self.session_id!r} is closed")
         try:
@@ -269,7 +269,7 @@ class SessionWriter:
         return self._looked_up[1]
 
     def _shown(self, line: Envelope) -> Envelope:
-        """Return the line with long tool results shortened. Their whole texts are first stored beside the log."""
+        """Return the line with long tool results shortened. Their complete texts are first stored in separate files."""
         content = line["message"]["content"] if line.get("type") == "user" else None
         for block in content if isinstance(content, list) else ():
             cut = cut_for_display(block["content"])

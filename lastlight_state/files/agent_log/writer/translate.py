@@ -1,7 +1,7 @@
 """Translator: turns an agent's events into lines. Uses no files and no clock.
 
-It records the run so far: its tool calls, the usage summed over its messages, the errors written, and whether a result
-line ends it. A caller whose write failed can go back to an earlier state.
+It records the run so far: the tool calls, the sum of the messages' usage, the errors written, and whether a result line
+ends the run. A caller whose write failed can go back to an earlier state.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ NO_OUTPUT = "(no output)"
 def events_of(
     command: CommandRecord, session_id: str, call_id: str, started_at: datetime, finished_at: datetime
 ) -> list[Event]:
-    """Return the session, the call, its result, a text about the outcome, and the totals: one turn, no cost."""
+    """Return the events of a command's session: the call, its result, a text about the outcome, totals without cost."""
     has_failed = command.exit_code != 0
     started, finished = iso_text(started_at), iso_text(finished_at)
     call = {"type": "toolCall", "id": call_id, "name": TOOL, "arguments": {"command": command.command}}
@@ -136,7 +136,7 @@ _FAILED_STOPS = frozenset({"error", "aborted"})
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of the run so far. ``result`` is the subtype of the result line, if that is the last line written."""
+    """The state of the run so far. ``result`` is the subtype of the result line, if that was the last line written."""
 
     started_at: datetime | None = None
     turns: int = 0
@@ -195,7 +195,7 @@ class Translator:
         return rule(event, stamp) if rule else None
 
     def written(self, envelope: Envelope) -> None:
-        """Record a line that goes into the file, even if it is not from an event."""
+        """Record a line that is written to the file, even a line that does not come from an event."""
         if envelope.get("type") == "result":
             self._note(result=str(envelope.get("subtype")), has_failed=False)
             return
@@ -205,7 +205,7 @@ class Translator:
             self._note(errors=(*self._progress.errors, envelope["error"]))
 
     def closing(self, outcome: Outcome, stamp: Stamp, *, error: str | None = None) -> list[Envelope]:
-        """Return the missing lines of the run's end: its errors, then its result."""
+        """Return the lines that are missing at the end of the run: its errors, then its result."""
         known = self._progress.errors
         texts = [text for text in dict.fromkeys((error, outcome.error)) if text and text not in known]
         lines = [events.api_error(text, stamp) for text in texts]
@@ -299,7 +299,7 @@ class Translator:
         )
 
     def _totals(self) -> Totals:
-        """Return the sums over the messages if they have token counts, else the snapshot, which compaction resets."""
+        """Return the sums over the messages if any has token counts, else the snapshot, which compaction resets."""
         summed = self._progress
         snapshot = summed.snapshot or Totals(turns=summed.turns)
         if not any(summed.tokens):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AgentMailbox(Mailbox):
-    """A session's mailbox from the agent's side. It writes ``outbound.db`` and reads ``inbound.db``."""
+    """A session's mailbox as the agent uses it. The agent writes ``outbound.db`` and reads ``inbound.db``."""
 
     #: Messages to work on.
     inbox: Part[AgentInbox] = Part("lastlight_state.files.mailbox.agent.inbox.AgentInbox")
@@ -44,9 +44,9 @@ class AgentMailbox(Mailbox):
     ) -> Self:
         """Return the mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
 
-        ``instance`` is the number that `start` returned to the agent's main process: a helper process that passes it
-        can write until that agent is replaced. Without it, writes are not fenced. With ``strict``, `CorruptData` also
-        reports the first thing that `verify` finds.
+        ``instance`` is the number that `start` returned to the agent's main process: a helper process that passes this
+        number can write until that agent is replaced. Without it, writes are not fenced. With ``strict``, the first
+        finding of `verify` raises `CorruptData`, too.
         """
         mailbox = cls(state.joined(Pair.opened("agent", Place.of(Path(folder)), settings, clock), instance))
         return mailbox._strict() if strict else mailbox
@@ -59,19 +59,23 @@ class AgentMailbox(Mailbox):
     def start(self) -> StartReport:
         """Begin a new agent instance. Call it once in the agent's main process, before it polls.
 
-        Frees the claims of a dead predecessor; completed and failed acknowledgements stay. A predecessor that is still
-        alive can write no more: its writes raise `ClaimLost`. The next poll also returns messages with ``on_wake``.
+        Frees the claims of an earlier instance that died; completed and failed acknowledgements stay. If the earlier
+        instance is still alive, its writes raise `ClaimLost` from now on. The next poll also returns messages that have
+        ``on_wake``.
         """
         return state.start(self._pair)
 
     def beat(self) -> bool:
-        """Set the heartbeat file's time to show that the agent is alive. Returns False if that failed. Never raises."""
+        """Set the time of the heartbeat file, to show that the agent is alive. Returns False if that failed.
+
+        Never raises.
+        """
         return creation.beat(self._pair.place.path, self._pair.clock.now())
 
     def tool_started(self, name: str, timeout: timedelta | None = None) -> None:
-        """Record the tool in use, and how long it may be silent."""
+        """Record which tool the agent is using, and how long the agent may show no activity meanwhile."""
         state.tool_started(self._pair, name, timeout)
 
     def tool_finished(self) -> None:
-        """Record that no tool is in use."""
+        """Record that the agent is using no tool."""
         state.tool_finished(self._pair)

@@ -1,7 +1,7 @@
 """Messages for the agent: polling, claiming, and reporting the outcome.
 
-The agent writes acknowledgements into its own file; the host reads them there. A claim is made under that file's write
-lock, so that two processes of the agent never take the same message.
+The agent writes acknowledgements into its own file; the host reads them there. A claim is made while holding the write
+lock of that file, so that two processes of the agent never take the same message.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class AgentInbox(MailboxPart):
     def take(self, *, limit: int = 10, skip_kinds: Collection[str] = _SKIPPED) -> Batch:
         """Claim the messages to work on next, in the order of their numbers.
 
-        Due messages that wake the agent come first, the oldest first. If there is one, the rest of ``limit`` (1 to 100)
-        is filled with the newest context; otherwise the batch is empty. Messages that are claimed already, and skipped
-        kinds, do not count towards ``limit``. An unreadable message is acknowledged as failed.
+        Due messages that wake the agent come first, the oldest first. If there is such a message, the rest of ``limit``
+        (1 to 100) is filled with the newest context messages; otherwise the batch is empty. Messages that are claimed
+        already, and skipped kinds, do not count towards ``limit``. An unreadable message is acknowledged as failed.
         """
         poll = self._poll(limit, skip_kinds)
         look = self._pair.look(("take", poll.skip_kinds, poll.first_poll, self._pair.instance), poll.now)
@@ -65,7 +65,7 @@ class AgentInbox(MailboxPart):
         return found
 
     def claim(self, *ids: str) -> tuple[str, ...]:
-        """Claim these messages. Returns those that this call claimed; claimed or settled ones are left out.
+        """Claim these messages. Returns those that this call claimed. Claimed and settled messages are left out.
 
         Raises `NotFound` for an unknown id; then none is claimed.
         """
@@ -87,7 +87,7 @@ class AgentInbox(MailboxPart):
         self._settle([queries.message_id(message_id)], "failed", queries.error_text(error))
 
     def release(self, *ids: str) -> None:
-        """Release claims of this agent, so that the messages can be taken again at once. Ignores claims of others."""
+        """Release this agent's claims, so that the messages can be taken again at once. Claims of other agents stay."""
         asked = _ids(ids)
         if not asked:
             return
@@ -114,13 +114,14 @@ class AgentInbox(MailboxPart):
     def find_response(self, question_id: str) -> MessageIn | None:
         """Return the oldest due message that answers this question and is not acknowledged.
 
-        Its content, or the ``payload`` in it, has the question's id as ``questionId``.
+        A message answers the question if its content, or the ``payload`` in its content, has the question's id as
+        ``questionId``.
         """
         asked, now = valid.sought("question_id", question_id), self._now()
         return self._both(lambda both: self._response(both, asked, now))
 
     def wait(self, timeout: timedelta, *, interval: timedelta = ONE_SECOND) -> bool:
-        """Wait up to ``timeout`` until `peek` returns a message. Returns True if it does."""
+        """Wait up to ``timeout`` until `peek` returns a message. Returns True if there is a message."""
         limit = TimeLimit(valid.duration("timeout", timeout, most=models.LONGEST_WAIT).total_seconds())
         pause = valid.duration("interval", interval, least=timedelta(milliseconds=1)).total_seconds()
         while not limit.look(lambda: self.peek(limit=1).messages):
@@ -131,7 +132,7 @@ class AgentInbox(MailboxPart):
         return True
 
     def _chosen(self, both: BothFiles, poll: Poll) -> tuple[Batch, list[HeadRow]]:
-        """Return the batch, and the unreadable messages before its last one."""
+        """Return the batch of a poll, and the unreadable messages that come before the last message of the batch."""
         found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
         if found:
             more, also = _read(both, poll, messages.context(both), poll.limit - len(found))
@@ -206,7 +207,7 @@ class AgentInbox(MailboxPart):
         return Poll(self._now(), most, kinds, first_poll=self._pair.first_poll)
 
     def _heads(self, asked: Sequence[str], others: Sequence[str] = ()) -> dict[str, HeadRow]:
-        """Return the requested messages, and the existing ones of ``others``. Raises `NotFound`."""
+        """Return the requested messages, and those of ``others`` that exist. Raises `NotFound` for a requested one."""
         rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, [*asked, *others]))
         heads = {row["id"]: row for row in rows}
         for message_id in asked:
@@ -239,7 +240,7 @@ def _acks(unit: Unit, heads: Collection[HeadRow]) -> dict[str, AcksRow]:
 def _read(
     both: BothFiles, poll: Poll, walk: Iterable[HeadRow], limit: int
 ) -> tuple[list[tuple[HeadRow, MessageIn]], list[HeadRow]]:
-    """Return the first ``limit`` messages that match the poll, and the damaged ones before the last."""
+    """Return the first ``limit`` messages that match the poll, and the damaged messages found before the last one."""
     heads = messages.open_to(poll, both, walk)
     found: list[tuple[HeadRow, MessageIn]] = []
     damaged: list[HeadRow] = []
@@ -251,14 +252,14 @@ def _read(
 
 
 def _is_own_claim(ack: AcksRow | None, head: HeadRow, instance: str | None) -> bool:
-    """True if this agent instance claimed the message, even if the host has freed it meanwhile."""
+    """True if this agent instance has claimed the message, even if the host has freed the message meanwhile."""
     if ack is None or ack["status"] != "processing" or not messages.is_of(ack, head):
         return False
     return instance is not None and ack["claimed_by"] == instance
 
 
 def _place(message: MessageIn) -> Any:
-    """Return the sort key of messages: those without a number first, by time and id."""
+    """Return the sort key of a message. Messages without a number come first, by time and id."""
     stamp = "" if message.timestamp is None else message.timestamp.isoformat()
     return (0, stamp, message.id) if message.seq is None else (1, message.seq, message.id)
 

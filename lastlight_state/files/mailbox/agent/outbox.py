@@ -45,7 +45,10 @@ _REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_OUT).where(_out.id.
 
 
 class AgentPruner(Pruner):
-    """Deletes messages delivered before a time. Failed ones stay, because the host may queue them again."""
+    """Deletes messages that were delivered before a time.
+
+    Failed messages stay, because the host may queue them again.
+    """
 
     def run(self, before: datetime, *, dry_run: bool) -> PruneReport:
         """Delete the messages. With ``dry_run``, only count them."""
@@ -79,10 +82,10 @@ _ALL = TolerantSelect(
 
 
 class AgentRouting(MailboxPart):
-    """The places for the agent's messages: ``agent.routing``."""
+    """The destinations of the agent's messages: ``agent.routing``."""
 
     def find_default(self) -> Routing | None:
-        """Return the place to which messages without a destination go, or None."""
+        """Return the destination of messages that name none, or None if there is no default."""
         row = self._look(lambda look: look.row(_DEFAULT))
         found = None if row is None else Routing(row["channel_type"], row["platform_id"], row["thread_id"])
         return None if found == Routing() else found
@@ -118,7 +121,7 @@ class OutPart(DeliverColumns, RoutingColumns):
 
 
 class OutDraft(OutPart):
-    """The row of a message to store, without its number."""
+    """The row of a message to store, with its content but without its number."""
 
     content: str
 
@@ -137,11 +140,11 @@ class AgentOutbox(MailboxPart):
         deliver: Deliver = AT_ONCE,
         files: Sequence[Attachment] = (),
     ) -> MessageOut:
-        """Store a message for the host to deliver. The agent refers to it by its number ``seq``.
+        """Store a message for the host to deliver. The agent refers to the message by its number ``seq``.
 
-        ``routing`` is a place, the name of a destination, or by default the session's default. ``files`` are stored
-        below ``outbox/<id>/`` and named in the content, which must then be an object. Raises `NotFound` for an unknown
-        destination, `AlreadyExists` for a taken id; then nothing is stored.
+        ``routing`` is a place or the name of a destination. The default is the session's default place. ``files`` are
+        stored below ``outbox/<id>/`` and named in the content, which must then be an object. Raises `NotFound` for an
+        unknown destination, `AlreadyExists` for a taken id; then nothing is stored.
         """
         row: OutPart = {
             "id": f"msg-{new_id()}" if message_id is None else queries.message_id(message_id),
@@ -197,7 +200,7 @@ class AgentOutbox(MailboxPart):
         return self._page_as(sql.LIST, MessageOutSummary.of, None, limit, page_token)
 
     def delivery(self, message_id: str) -> Delivery:
-        """Return the delivery of a message: ``pending`` until the host reports.
+        """Return the state of a message's delivery. It is ``pending`` until the host reports an outcome.
 
         Raises `NotFound` for an unknown message.
         """
@@ -208,8 +211,8 @@ class AgentOutbox(MailboxPart):
     def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
         """Delete messages that were delivered before a time, with their files.
 
-        With ``dry_run``, which is the default, nothing is deleted. Failed messages stay, and so do messages that an
-        undelivered one refers to. May be repeated after it was killed. Raises `NotFound`, and `CorruptData` if the
+        With ``dry_run``, which is the default, nothing is deleted. Failed messages stay, and so do messages to which an
+        undelivered message refers. An interrupted call can be repeated. Raises `NotFound`, and `CorruptData` if the
         host's file cannot be read.
         """
         before = aware_utc("settled_before", settled_before)
@@ -227,7 +230,7 @@ class AgentOutbox(MailboxPart):
         return Routing(to.channel_type, to.platform_id)
 
     def _about(self, seq: int, content: dict[str, Any]) -> MessageOut:
-        """Return a message that refers to another one and has the same destination."""
+        """Store a message that refers to another message and has the same destination. Returns the new message."""
         target = self.resolve_seq(seq)
         content["messageId"] = target.platform_message_id or target.id
         return self._stored(

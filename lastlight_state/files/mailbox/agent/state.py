@@ -1,6 +1,6 @@
-"""The rows of an agent: its instance, its stored values, and its acknowledgements.
+"""The rows that an agent stores: its instance, its values, and its acknowledgements.
 
-One process at a time may write them.
+One process at a time may write these rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _DELETE = Family("id", lambda ids: sa.delete(models.ACKS).where(_ack.message_id.
 
 
 def tidy(unit: Unit, pair: Pair) -> int:
-    """Delete at most 200 acknowledgements. Returns their number. Deletes none while the host's file cannot be read."""
+    """Delete at most 200 unneeded acknowledgements. Returns their number, or 0 while the host's file cannot be read."""
     found = unit.sound(_SETTLED)[0]
     if not found:
         return 0
@@ -69,7 +69,7 @@ def tidy(unit: Unit, pair: Pair) -> int:
 
 
 def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, AcksRow], list[AcksRow]]:
-    """Return the acknowledgements of these messages by id, and a few settled ones of others, in turn."""
+    """Return the acknowledgements of these messages by id, and a few settled ones of other messages, in turn."""
     after, limit = pair.own.tidied_to or "", min(_EACH * len(ids), _MOST)
     statement, values = _WITH_EARLIER.of(ids)
     found, in_all = unit.sound(statement, {**values, "after": after, "limit": limit})
@@ -85,7 +85,7 @@ def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, 
 
 
 def unneeded(acks: Sequence[AcksRow], heads: Mapping[str, HeadRow]) -> list[str]:
-    """Return the messages among these that the host has settled or removed, by their ids."""
+    """Return the ids of acknowledged messages that the host has settled, removed or replaced."""
     return [
         ack["message_id"]
         for ack in acks
@@ -185,7 +185,8 @@ class AgentState(MailboxPart):
     def continuation(self, provider: str) -> str | None:
         """Return the conversation with this provider that is to be continued, or None.
 
-        A conversation stored by the original program goes to the first provider without one; otherwise it is dropped.
+        A conversation that the original program stored is given to the first provider for which this is called. If that
+        provider has a conversation already, the old one is dropped.
         """
         slot = _slot(provider)
         if self.find(_LEGACY) is not None:
@@ -231,7 +232,7 @@ _PUT_TOOL = prepared(
 
 
 def joined(pair: Pair, instance: str | None) -> Pair:
-    """Return the files, with writes fenced by this agent instance."""
+    """Return the files of a mailbox. Their writes are refused once another agent instance replaces this one."""
     pair.instance = None if instance is None else valid.identifier("instance", instance)
     pair.own.admit = lambda unit: _admit(unit, pair)
     return pair
@@ -272,7 +273,7 @@ def _put_tool(pair: Pair, **values: object) -> None:
 
 
 def _admit(unit: Unit, pair: Pair) -> None:
-    """Raise `ClaimLost` for a write of an agent that another has replaced."""
+    """Raise `ClaimLost` if the writing agent instance has been replaced by another."""
     if pair.instance is None:
         return
     stored = queries.find(unit, pair.declared, _INSTANCE)
@@ -288,6 +289,6 @@ def _admit(unit: Unit, pair: Pair) -> None:
 
 
 def _number(instance: str | None) -> int:
-    """Return the number of an instance; 0 if another program stored anything else."""
+    """Return the number of an agent instance, or 0 if another program stored anything that is no number."""
     first = (instance or "").partition("-")[0]
     return int(first) if first.isascii() and first.isdigit() else 0

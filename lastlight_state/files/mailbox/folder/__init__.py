@@ -9,7 +9,7 @@
         inbox/<message>/       attachments of inbound messages
         outbox/<message>/      attachments of outbound messages
 
-The folder of an agent group holds other things of that group, too. Those are left alone.
+The folder of an agent group contains other files of that group, too. They are never touched.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _MESSAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 
 
 def checked_name(where: str, name: Any) -> str:
-    """Return the id of an agent group or session. Raises `UnsafePath` if it cannot be the name of its folder."""
+    """Check the id of an agent group or session, and return it.
+
+    Raises `UnsafePath` if it cannot be the name of its folder.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UnsafePath(
             where, f"must be 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit: {shown(name, 80)}"
@@ -68,7 +71,7 @@ def outbound_db_path(root: Path, group: str, session: str) -> Path:
 
 
 def heartbeat_path(root: Path, group: str, session: str) -> Path:
-    """Return the file whose time the agent sets."""
+    """Return the heartbeat file, whose time the agent sets."""
     return session_dir(root, group, session) / HEARTBEAT
 
 
@@ -91,7 +94,7 @@ def message_folder(message_id: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of one session. ``root`` is the folder above its group's."""
+    """The folder of one session. ``root`` is the folder above the folder of the agent group."""
 
     root: Path
     group: str
@@ -99,7 +102,7 @@ class Place:
 
     @classmethod
     def below(cls, root: Path, group: str, session: str) -> Place:
-        """Return the folder of a session below this root, which may be reached through links.
+        """Return the folder of a session below this root. The root's path may contain links.
 
         No directory below the root may be a link.
         """
@@ -111,7 +114,10 @@ class Place:
 
     @classmethod
     def of(cls, folder: Path) -> Place:
-        """Return the place of a session's folder. Its last two names are the group and the session."""
+        """Return the place that a session's folder has.
+
+        The last two names of its path are the group and the session.
+        """
         absolute = folder.absolute()
         return cls.below(absolute.parent.parent, absolute.parent.name, absolute.name)
 
@@ -122,7 +128,7 @@ class Place:
 
     @property
     def key(self) -> str:
-        """Return the session's name in errors."""
+        """Return the name by which error messages identify the session."""
         return f"{self.group}/{self.session}"
 
     @property

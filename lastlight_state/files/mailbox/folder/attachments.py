@@ -1,6 +1,6 @@
-"""Files of messages: synced to disk before their message is stored, and found there afterwards.
+"""Files of messages: they are synced to disk before their message is stored, and are then found through it.
 
-Others who share the folder may be hostile. So every directory is opened relative to the one above, no link is followed,
+Other users of the folder may be hostile. So every directory is opened relative to the one above, no link is followed,
 files are created only under new names, and only regular files are read or deleted.
 """
 
@@ -38,7 +38,7 @@ _ENDING = 10
 
 
 def checked(attachment: Any) -> Attachment:
-    """Return a caller's file, checked."""
+    """Check a caller's attachment, and return it."""
     given = valid.group("attachment", attachment, Attachment)
     if not isinstance(given.data, bytes | Path):
         raise InvalidValue("attachment.data", f"expected bytes or a path, got {type(given.data).__name__}")
@@ -47,7 +47,7 @@ def checked(attachment: Any) -> Attachment:
 
 
 def refuse_large(files: Sequence[Attachment], limits: Limits) -> None:
-    """Refuse more files, larger ones, or more bytes in all than a message may have, whether given as bytes or paths."""
+    """Refuse attachments that exceed the limits of a message in number, size or total size."""
     if len(files) > limits.attachments:
         raise PayloadTooLarge("attachments", limit=limits.attachments, actual=len(files), unit="files")
     sizes = [_size(file) for file in files]
@@ -68,7 +68,7 @@ def is_safe(name: Any) -> bool:
 
 
 def names(wished: Iterable[Any]) -> list[tuple[str, bool]]:
-    """Return the name of each file, and whether it is the desired one. All names differ."""
+    """Return the name under which each file is stored, and True if it is the desired name. All names differ."""
     found: list[tuple[str, bool]] = []
     taken: set[str] = set()
     for number, wish in enumerate(wished, 1):
@@ -87,7 +87,7 @@ def with_files(content: Any, found: Sequence[str]) -> dict[str, Any]:
 
 
 def embedded(content: Any) -> list[tuple[int, Attachment]]:
-    """Return the files in an inbound message's content as base64, by their index in its list."""
+    """Return the files that an inbound message's content holds as base64, each with its index in the content's list."""
     entries = content.get("attachments") if isinstance(content, dict) else None
     found = []
     for place, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -99,9 +99,9 @@ def embedded(content: Any) -> list[tuple[int, Attachment]]:
 def described(
     content: Any, embedded_at: Sequence[int], given: Sequence[Attachment], kept: Sequence[tuple[str, bool]], folder: str
 ) -> Any:
-    """Return the content of an inbound message, with each file's name and place instead of its bytes.
+    """Return the content of an inbound message, in which each file has a name and a path instead of its bytes.
 
-    ``kept`` are the names of the embedded files, followed by those of the given ones.
+    ``kept`` are the names of the embedded files, followed by those of the given files.
     """
     if not kept:
         return content
@@ -145,7 +145,7 @@ def _decoded(place: int, data: Any) -> bytes:
 
 
 def _ending(wish: Any) -> str:
-    """Return the extension of a replaced name, if it is harmless."""
+    """Return the extension of a file name that is not safe, or an empty text if the extension is not harmless."""
     ending = PurePosixPath(wish).suffix if isinstance(wish, str) else ""
     return ending if len(ending) <= _ENDING and ending[1:].isascii() and ending[1:].isalnum() else ""
 
@@ -195,9 +195,10 @@ class Staged:
         self._placed: list[str] = []
 
     def place(self, undo: list[Callable[[], None]] | None) -> None:
-        """Rename the files to their final names. Replaces files that a killed call left there.
+        """Rename the files to their final names. Replaces files with these names that a killed call left.
 
-        Call it with the lock of the message's file. ``undo`` collects the callbacks for a rollback of the transaction.
+        Call this while holding the lock of the database file that stores the message. ``undo`` collects the callbacks
+        for a rollback of the transaction.
         """
         if undo is not None:
             undo.append(self.withdraw)
@@ -214,19 +215,19 @@ class Staged:
             raise line_files.failure(error, self._target.path) from error
 
     def withdraw(self) -> None:
-        """Delete the final names again."""
+        """Delete the files that were given their final names."""
         names, self._placed = self._placed, []
         if names:
             _remove(self._target, names)
 
     def discard(self) -> None:
-        """Delete the temporary names, and the folder if it is empty."""
+        """Delete the files that have temporary names, and the folder if it is then empty."""
         _remove(self._target, [hidden for hidden, _ in self._names])
 
 
 @contextmanager
 def staged(target: MessageFolder, wanted: Sequence[tuple[str, Attachment]]) -> Iterator[Staged]:
-    """Sync the files to disk, each with its final name. On an exception none of them is left."""
+    """Sync the files to disk, each with its final name. If the block raises an exception, all of them are deleted."""
     made = Staged(target, [(f"{_STAGED}{new_id()}", name) for name, _ in wanted])
     try:
         _write(made, target, [file for _, file in wanted])

@@ -1,4 +1,4 @@
-"""The folder of a session: creation under a temporary name, so that nobody sees half of it; deletion; heartbeat."""
+"""The folder of a session: creation under a temporary name, so that no process sees half of it; deletion; heartbeat."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def remove(place: Place) -> None:
 
 
 def remove_leftovers(group: Path, now: datetime) -> None:
-    """Delete folders that killed calls left in a group's folder, once they are an hour old, as far as possible."""
+    """Delete the folders in a group's folder that killed calls left, as far as possible. They must be an hour old."""
     before = (now - _LONG).timestamp()
     with suppress(OSError):  # another call deletes the same folder
         for path in group.iterdir():
@@ -76,9 +76,9 @@ def remove_leftovers(group: Path, now: datetime) -> None:
 
 
 def old_folders(session: Path, before: datetime) -> list[str]:
-    """Return names of folders below ``inbox`` that were not changed since ``before``. Links are passed over.
+    """Return the names of folders below ``inbox`` that have not changed since ``before``. Links are skipped.
 
-    Folders named by a digest are passed over, too, because a digest does not say which message they belong to.
+    Folders named by a digest are skipped, too, because a digest does not tell to which message a folder belongs.
     """
     try:
         held = files.listable(session / INBOX, base=session)
@@ -92,7 +92,7 @@ def old_folders(session: Path, before: datetime) -> list[str]:
 
 
 def remove_leftover(session: Path, name: str) -> bool:
-    """Delete the files in such a folder, and the folder if it is then empty. Returns True if it is gone."""
+    """Delete the files in a leftover folder, and then the folder if it is empty. Returns True if it was deleted."""
     target = attachments.MessageFolder(session, INBOX, name)
     attachments.clear(target)
     return not os.path.lexists(target.path)
@@ -126,7 +126,7 @@ def beat(folder: Path, now: datetime) -> bool:
 
 
 def last_beat(folder: Path) -> datetime | None:
-    """Return the time that the agent set last; None if it set none, or if another kind of file has the name."""
+    """Return the time that the agent set last. None if it set none, or if the name is not that of a regular file."""
     try:
         found = (folder / HEARTBEAT).lstat()
     except OSError:
@@ -141,15 +141,15 @@ Fill = Callable[[Path, str], None]
 
 
 def create(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> None:
-    """Create the folder with both files, synced to disk. Raises `AlreadyExists`, `BackendUnavailable`.
+    """Create the folder with both database files, synced to disk. Raises `AlreadyExists`, `BackendUnavailable`.
 
-    ``fill`` creates the tables of a database file.
+    ``fill`` is called to create the tables of a database file.
     """
     appear(place, lambda made: _fill(made, fill, directory_mode, file_mode))
 
 
 def appear(place: Place, furnish: Callable[[Path], object]) -> None:
-    """Create the folder under a temporary name, let ``furnish`` fill it, and rename it. Raises as `create`."""
+    """Create the folder under a temporary name, call ``furnish`` to fill it, and rename it. Raises as `create`."""
     if os.path.lexists(place.path):
         raise AlreadyExists(MAILBOX, place.key)
     group = place.path.parent
@@ -171,7 +171,7 @@ def appear(place: Place, furnish: Callable[[Path], object]) -> None:
 
 
 def complete(place: Place, fill: Fill, *, directory_mode: int, file_mode: int) -> None:
-    """Add the files and folders that a session lacks. Existing ones are left alone."""
+    """Add the files and folders that a session lacks. Existing files and folders stay unchanged."""
     try:
         for name in (OUTBOUND_DB, INBOUND_DB):
             if not is_regular(place.path / name):
@@ -199,7 +199,7 @@ def _add_folder(path: Path, mode: int) -> None:
 
 
 def _add_database(folder: Path, name: str, fill: Fill, file_mode: int) -> None:
-    """Add a database, complete from the beginning. Another process may add the same one."""
+    """Add a database file that is complete as soon as it appears. Another process may add the same file at once."""
     made = folder / f"{MADE}{new_id()}"
     _empty_file(made, file_mode)
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class HostMailbox(Mailbox):
-    """A session's mailbox from the host's side. It writes ``inbound.db`` and reads ``outbound.db``."""
+    """A session's mailbox as the host uses it. The host writes ``inbound.db`` and reads ``outbound.db``."""
 
     #: Messages for the agent.
     inbox: Part[HostInbox] = Part("lastlight_state.files.mailbox.host.inbox.HostInbox")
@@ -44,7 +44,7 @@ class HostMailbox(Mailbox):
     ) -> Self:
         """Return the mailbox in this folder, without a store. Raises `NotFound`, `UnsafePath` and `CorruptData`.
 
-        With ``strict``, `CorruptData` also reports the first thing that `verify` finds.
+        With ``strict``, the first finding of `verify` raises `CorruptData`, too.
         """
         mailbox = cls(Pair.opened("host", Place.of(Path(folder)), settings, clock))
         return mailbox._strict() if strict else mailbox

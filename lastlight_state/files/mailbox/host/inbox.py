@@ -99,7 +99,7 @@ class HostInbox(MailboxPart):
         origin: Origin | None = None,
         attachments: Sequence[Attachment] = (),
     ) -> Ensured[MessageIn]:
-        """Store a message unless it exists already: for platforms that deliver more than once.
+        """Store a message unless it is stored already, for platforms that deliver a message more than once.
 
         Raises `AlreadyExists`, which carries the ``stored`` message, if its kind, routing or content differs.
         """
@@ -153,20 +153,23 @@ class HostInbox(MailboxPart):
         return self._page_as(sql.LIST, MessageInSummary.of, given, limit, page_token)
 
     def count_due(self, *, skip_kinds: Collection[str] = ("system",)) -> int:
-        """Return the number of messages that would wake an agent: due, of these kinds, and not acknowledged."""
+        """Return the number of messages of these kinds that are due, not acknowledged and would wake an agent."""
         poll = Poll(self._now(), models.MOST_POLLED, queries.kinds("skip_kinds", skip_kinds))
         return self._both(lambda both: sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))))
 
     def fail(self, message_id: str, *, error: str) -> MessageIn:
-        """Settle an unsettled message as failed.
+        """Set the status of a message that has no final status to failed.
 
-        Raises `LostRace` with its ``status`` if it is settled, and `NotFound`.
+        Raises `LostRace` with its ``status`` if that is final, and `NotFound`.
         """
         text, now = queries.error_text(error), self._now()
         return self._writing(lambda unit: self._failed(unit, message_id, text, now))
 
     def retry(self, message_id: str) -> MessageIn:
-        """Make a failed message due again, with all its tries. Raises `LostRace` with its ``status``, `NotFound`."""
+        """Make a failed message due again, with a full number of tries.
+
+        Raises `LostRace` with its ``status``, `NotFound`.
+        """
         values = {"id": valid.sought("id", message_id), "released_at": iso_text(self._now())}
         changed = self._changed_as(MessageIn.of, sql.RETRY, values)
         if changed is None:
@@ -174,7 +177,7 @@ class HostInbox(MailboxPart):
         return changed
 
     def find_return_path(self, *, in_reply_to: str | None, peer_group: str) -> str | None:
-        """Return the session for an answer to another agent: of the answered message, else of the peer's newest one."""
+        """Return the session for an answer to another agent: of the answered message, else of the newest message."""
         asked = {"peer": valid.sought("peer_group", peer_group)}
         if in_reply_to is not None:
             found = self.find(in_reply_to)
@@ -189,10 +192,10 @@ class HostInbox(MailboxPart):
         return self._both(lambda both: messages.resolve(number, self._pair.place.group, both))
 
     def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
-        """Delete messages settled before a time, with their files, and receipts whose messages are gone.
+        """Delete messages settled before a time, with their files, and receipts whose messages no longer exist.
 
-        With ``dry_run``, which is the default, nothing is deleted. A series that goes on is kept whole, and so are
-        messages that an undelivered one names. May be repeated after it was killed. Raises `NotFound`, and
+        With ``dry_run``, which is the default, nothing is deleted. A series that goes on is kept whole, and so is a
+        message to which an undelivered message refers. An interrupted call can be repeated. Raises `NotFound`, and
         `CorruptData` if the agent's file cannot be read.
         """
         before = aware_utc("settled_before", settled_before)
@@ -242,12 +245,12 @@ class _Draft:
         }
 
     def equals(self, found: MessageIn) -> bool:
-        """True if the stored message is the same."""
+        """True if the stored message has the same values."""
         same = MessageIn.of({**self.row, "seq": None})
         return (same.kind, same.routing, same.content) == (found.kind, found.routing, found.content)
 
     def stage(self, stack: ExitStack) -> None:
-        """Sync its files to disk, under temporary names."""
+        """Write the message's files to disk under temporary names, and sync them."""
         if self._files:
             wanted = [(name, file) for (name, _), file in zip(self._names, self._files, strict=True)]
             self._staged = stack.enter_context(attachments.staged(self._folder, wanted))

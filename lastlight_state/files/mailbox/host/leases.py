@@ -1,4 +1,7 @@
-"""Finds due outbound messages and leases them. Runs in a unit on the host's file, and also reads the agent's."""
+"""Finding due outbound messages and leasing them.
+
+Runs in a unit on the host's file, and also reads the agent's file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from lastlight_state.files.mailbox.records import DueMessage, MessageOut
 
 
 class LeaseRequest(NamedTuple):
-    """A caller's request for leases."""
+    """The arguments of a request for leases."""
 
     now: datetime
     limit: int
@@ -29,14 +32,14 @@ class LeaseRequest(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """The delivery status of the message to which another one refers, and its id on the platform."""
+    """The delivery status of the message that another message refers to, and its id on the platform."""
 
     state: Literal["none", "waiting", "failed", "known"]
     platform_id: str | None = None
 
 
 def is_any_due(both: BothFiles, now: datetime, horizon: Horizon) -> bool:
-    """True if `take` would return a message. ``horizon`` records the times that may change that."""
+    """True if `take` would return a message. ``horizon`` records the times at which the result may change."""
     for found in deliveries.unsettled(both):
         if _is_due(found, now) and _target(found.head, both).state != "waiting":
             return True
@@ -49,7 +52,7 @@ def is_any_due(both: BothFiles, now: datetime, horizon: Horizon) -> bool:
 
 
 def take(unit: Unit, pair: Pair, both: BothFiles, wish: LeaseRequest) -> list[DueMessage]:
-    """Lease due messages. If a message's target failed, or the message cannot be read, it is failed instead."""
+    """Lease due messages. A message fails instead if its target has failed or its content cannot be read."""
     taken: list[DueMessage] = []
     settled, contiguous = deliveries.settled_seq(both), True
     before = settled
@@ -76,9 +79,9 @@ def _is_due(found: UnsettledMessage, now: datetime) -> bool:
 
 
 def _is_ahead(text: str | None, now: datetime) -> bool:
-    """True if a lease or a delay is still in force.
+    """True if the time until which a lease or delay lasts is still ahead.
 
-    If it ends later than the longest possible one, it was stored before the clock was set back, and does not count.
+    A time further ahead than the longest possible lease does not count: it was stored before the clock was set back.
     """
     moment = instant(text)
     return moment is not None and timedelta(0) < moment - now <= models.LONGEST_LEASE
@@ -149,7 +152,7 @@ def _lease(unit: Unit, found: UnsettledMessage, wish: LeaseRequest) -> int:
 
 
 def _problem(message: MessageOut) -> str | None:
-    """Return why a message can never be sent; None if it can."""
+    """Return why a message can never be sent, or None if the message can be sent."""
     if message.malformed:
         return "the content is not JSON"
     nowhere = message.routing.channel_type is None or message.routing.platform_id is None

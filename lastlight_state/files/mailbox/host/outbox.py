@@ -1,7 +1,8 @@
 """Messages from the agent, and their delivery.
 
-The host never writes the messages. Leases, attempts and receipts are rows of its own file, and record the delivery even
-if a process dies. A message may be sent more than once, but it is never marked delivered without having been sent.
+The host never changes the messages. It stores leases, attempts and receipts as rows in its own file, so that the state
+of a delivery survives the death of a process. A message may be sent more than once, but it is never marked delivered
+without having been sent.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _MOST_TAKEN = 100
 
 
 class Undeliverable(Exception):
-    """Raised by an adapter for a message that can never be sent; its text is the reason."""
+    """An adapter raises this for a message that can never be sent. The error's text is the reason."""
 
 
 class HostOutbox(MailboxPart):
@@ -48,9 +49,9 @@ class HostOutbox(MailboxPart):
     def take_due(self, *, limit: int = 20, lease: timedelta = ONE_MINUTE) -> list[DueMessage]:
         """Lease messages to send, in the order in which they were written.
 
-        No other caller gets them during the lease.
+        No other caller gets these messages during the lease.
 
-        A message whose lease has expired is returned again, with ``in_doubt``: it may have been sent.
+        A message whose lease has expired is returned again, with ``in_doubt=True``, because it may have been sent.
         """
         most = valid.number("limit", limit, least=1, most=_MOST_TAKEN)
         length = valid.duration("lease", lease, least=ONE_SECOND, most=models.LONGEST_LEASE)
@@ -93,10 +94,10 @@ class HostOutbox(MailboxPart):
         permanent: bool = False,
         token: str | None = None,
     ) -> Delivery:
-        """Record that a message could not be sent. It is due again later, for at most three attempts in all.
+        """Record that a message could not be sent. It is due again later, and fails finally after three attempts.
 
         With ``permanent``, and after the third failure, ``status`` becomes ``failed``. Raises `AlreadyAnswered` with
-        the receipt if it was delivered, `LostRace` if another caller took it after the lease of ``token``, and
+        the receipt if the message was delivered, `LostRace` if another caller took it after the lease of ``token``, and
         `NotFound`.
         """
         self.get(message_id)
@@ -114,10 +115,10 @@ class HostOutbox(MailboxPart):
     ) -> DrainReport:
         """Send all due messages through the adapter, one after the other.
 
-        If the message was sent, the adapter returns the platform's id or None. It raises `Undeliverable` if the message
-        can never be sent, and any other exception if it should be retried. It is called outside of any transaction. A
-        message without a destination, or with content that is not JSON, fails without a call. ``lease`` is the time
-        that one sending may take before others try.
+        If the message was sent, the adapter returns the platform's id or None. The adapter raises `Undeliverable` if
+        the message can never be sent, and any other exception if the message should be retried. The adapter is called
+        outside of any transaction. A message without a destination, or with content that is not JSON, fails without a
+        call. ``lease`` is how long one sending may take before other callers may send the message.
         """
         valid.callback("adapter", adapter)
         counts = {"delivered": 0, "retried": 0, "failed": 0}
@@ -129,7 +130,7 @@ class HostOutbox(MailboxPart):
         return DrainReport(**counts)
 
     def requeue(self, message_id: str) -> None:
-        """Make a failed message due again, with all its attempts.
+        """Make a failed message due again, with a full number of attempts.
 
         The same is done for a message whose receipt has an unknown word. Raises `LostRace` for other messages,
         `NotFound`.
@@ -143,7 +144,7 @@ class HostOutbox(MailboxPart):
         return self._page_as(sql.LIST_FAILED, Delivery.of, None, limit, page_token)
 
     def list_waiting(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
-        """Return a page of the messages neither delivered nor failed, in the order in which they were written."""
+        """Return a page of the messages that are neither delivered nor failed, in the order they were written."""
         most = valid.page_limit(limit)
         return self._both(lambda both: deliveries.page(both, most, page_token))
 
@@ -198,7 +199,7 @@ class HostOutbox(MailboxPart):
         return found
 
     def _sent(self, due: DueMessage, adapter: Callable[[DueMessage], str | None]) -> str:
-        """Return the counter of a drain to which this message belongs."""
+        """Return the name of the counter that a drain increments for this message."""
         if due.problem is not None:
             return self._failed(due, due.problem, permanent=True)
         try:

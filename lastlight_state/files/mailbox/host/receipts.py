@@ -1,4 +1,4 @@
-"""The results of deliveries, in the host's file. Runs in a unit."""
+"""The outcomes of deliveries, stored in the host's file. Runs in a unit."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class HostPruner(Pruner):
     """Deletes messages and receipts that were settled before a time."""
 
     def run(self, before: datetime, *, dry_run: bool) -> PruneReport:
-        """Delete them. With ``dry_run``, only count them."""
+        """Delete the messages and receipts. With ``dry_run``, only count them."""
         found = self.walk(Rule("id", partial(self._settled, before), self._remove), dry_run=dry_run)
         receipts = Rule("message_out_id", partial(_receipts, before), _remove_receipts)
         return PruneReport(
@@ -106,7 +106,7 @@ class HostPruner(Pruner):
 
 
 def _named(both: BothFiles) -> set[object]:
-    """Return ids and numbers of messages that the agent works on, or that an undelivered message names."""
+    """Return the ids and numbers of messages that the agent works on, or to which an undelivered message refers."""
     named: set[object] = {ack["message_id"] for ack in both.rows(messages.PROCESSING)}
     for found in deliveries.unsettled(both):
         named |= {found.head["in_reply_to"], found.head["target_seq"]}
@@ -116,7 +116,7 @@ def _named(both: BothFiles) -> set[object]:
 def _is_old(row: SettledRow, before: datetime) -> bool:
     """True if a message was settled long ago.
 
-    Other programs do not record the time of settling; then all times of the message must be in the past.
+    Other programs do not record when a message was settled. Then all times of the message must be long ago.
     """
     if row["settled_at"] is not None:
         return pruning.is_before(row["settled_at"], before)
@@ -125,7 +125,10 @@ def _is_old(row: SettledRow, before: datetime) -> bool:
 
 
 def _receipts(before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
-    """Return receipts whose messages are gone. While a message exists, its receipt proves that it was sent."""
+    """Return old receipts whose messages no longer exist.
+
+    While a message exists, its receipt proves that it was sent.
+    """
     if not both.rows(_HIGHEST):
         return Step((), ())
     seen = unit.sound(_RECEIPTS, {"after": after})[0]
@@ -149,7 +152,7 @@ class ReceiptDraft(TypedDict):
 
 
 class Failure(NamedTuple):
-    """A failed delivery."""
+    """The arguments of a report that a delivery failed."""
 
     id: str
     error: str
@@ -175,7 +178,7 @@ def failed(message_id: str, error: str, now: datetime) -> ReceiptDraft:
 
 
 def store(unit: Unit, row: ReceiptDraft) -> Delivery:
-    """Store the receipt unless there is one. Returns the stored receipt, and ends the lease."""
+    """Store the receipt unless the message has one. Ends the lease. Returns the receipt that is stored."""
     found = unit.row(sql.ATTEMPT, {"id": row["message_out_id"]})
     attempts = None if found is None else found["attempts"]
     made = unit.find(Delivery.of, sql.PUT_DELIVERED, {**row, "attempts": attempts})
@@ -188,7 +191,7 @@ def store(unit: Unit, row: ReceiptDraft) -> Delivery:
 
 
 def fail(unit: Unit, failure: Failure) -> Delivery:
-    """Count the attempt: the message is due again after a delay, or has failed.
+    """Count a failed attempt. The message is then due again after a delay, or has finally failed.
 
     Returns the receipt, if there is one.
     """

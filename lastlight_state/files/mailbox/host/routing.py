@@ -1,4 +1,4 @@
-"""The places to which the agent may send, from the host's configuration. The host writes them again on every wake."""
+"""The destinations to which the agent may send, from the host's configuration. The host writes them on every wake."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class HostRouting(MailboxPart):
     def replace_destinations(self, entries: Sequence[NewDestination]) -> bool:
         """Make these the only destinations, in one transaction. Returns True if anything changed.
 
-        Raises `InvalidValue` for two with the same name, and for one that lacks a field that its type needs; then
-        nothing changes.
+        Raises `InvalidValue` for two destinations with the same name, and for a destination without a field that its
+        type needs. Then nothing changes.
         """
         rows = [_row(entry) for entry in valid.several("entries", entries)]
         most = self._settings.limits.destinations
@@ -45,18 +45,18 @@ class HostRouting(MailboxPart):
         return self._all_as(Destination.of, sql.ALL_DESTINATIONS)
 
     def put_default(self, routing: Routing | None) -> None:
-        """Set the place to which messages without a destination go. None: nowhere."""
+        """Set the default destination, for messages that name none. With None, such messages have no destination."""
         values = queries.routing(routing)
         self._writing(lambda unit: unit.change(sql.PUT_DEFAULT, values), repeatable=True)
 
     def find_default(self) -> Routing | None:
-        """Return the place to which messages without a destination go, or None."""
+        """Return the default destination, for messages that name none. None if there is no default."""
         row = self._reading(lambda unit: unit.row(sql.GET_DEFAULT))
         found = None if row is None else Routing(**row)
         return None if found == Routing() else found
 
     def allows(self, routing: Routing) -> bool:
-        """True if the agent may send there: to the default channel and place, or to one of its destinations."""
+        """True if the agent may send there: to the default channel and place, or to one of its own destinations."""
         asked = queries.routing(routing)
         return self._viewing(lambda unit: _allows(unit, asked))
 

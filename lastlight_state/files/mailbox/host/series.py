@@ -21,9 +21,9 @@ from lastlight_state.ids import new_id
 
 
 def next_occurrence(recurrence: str, timezone: str, *, now: datetime, last: datetime | None) -> datetime | None:
-    """Return the first match after both now and the last occurrence, skipping missed ones. None if there is none.
+    """Return the next match of a pattern after both now and the last occurrence, or None if there is none.
 
-    Raises `InvalidValue` for a pattern or zone that cannot be parsed.
+    Missed occurrences are skipped. Raises `InvalidValue` for a pattern or zone that cannot be parsed.
     """
     return cron.next_after(recurrence, timezone, now if last is None else max(now, last))
 
@@ -48,9 +48,9 @@ class FreshColumns(TypedDict):
 
 
 def follow(unit: Unit, pair: Pair, settled: HeadRow, now: datetime, *, paused: bool = False) -> Followed:
-    """Store the next occurrence after a settled one, skipping missed ones. A paused one is followed by a paused one.
+    """Store the occurrence after a settled one, skipping missed ones. With ``paused``, the new occurrence is paused.
 
-    A series whose pattern, zone or content cannot be read stays unchanged, and is reported again later.
+    A series whose pattern, zone or content cannot be read stays unchanged, and is reported again by later calls.
     """
     if settled["recurrence"] is None:
         return "none"
@@ -68,7 +68,7 @@ def follow(unit: Unit, pair: Pair, settled: HeadRow, now: datetime, *, paused: b
 
 
 def _store(unit: Unit, pair: Pair, settled: MessagesInRow, now: datetime, at: datetime, *, paused: bool) -> bool:
-    """Store the occurrence unless there is a live one. Returns True if it was stored."""
+    """Store the next occurrence, unless the series has a live one. Returns True if it was stored."""
     live = unit.row(sql.LIVE_OF_SERIES, {"series_id": settled["series_id"]})
     if live is not None:
         return False

@@ -1,4 +1,4 @@
-"""The basis of a sweep's decisions: a snapshot of both files, and whether the agent is stuck."""
+"""The data for a sweep's decisions: a snapshot of both files, and the check whether the agent is stuck."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Reason = Literal["silent", "claim"]
 
 @dataclass(frozen=True)
 class Signs:
-    """The signs of a running agent that a host knows. ``claims`` are the times of its live claims."""
+    """The signs of a running agent that a host can see. ``claims`` are the times of the agent's live claims."""
 
     started_at: datetime
     heartbeat: datetime | None = None
@@ -45,7 +45,7 @@ class Signs:
 
 
 def judge_stale(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reason, str] | None:
-    """Return why the agent must be stopped, with the evidence; None while it is well."""
+    """Return why the agent must be stopped, with the evidence, or None if the agent is not stuck."""
     alive_at = max(signs.started_at, min(signs.heartbeat or signs.started_at, now))
     allowance = _allowance(signs, policy)
     silence = now - alive_at
@@ -59,7 +59,7 @@ def judge_stale(signs: Signs, now: datetime, policy: StalePolicy) -> tuple[Reaso
 
 
 def _allowance(signs: Signs, policy: StalePolicy) -> timedelta:
-    """Return how long the tool in use may be silent."""
+    """Return how long the agent may show no activity because of the tool in use."""
     timed = signs.tool is not None and signs.tool in policy.timed_tools
     return signs.tool_timeout if timed and signs.tool_timeout is not None else timedelta(0)
 
@@ -73,7 +73,7 @@ _TOOL = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(
 
 @dataclass(frozen=True)
 class Signals:
-    """The facts from which a sweep advises a host. ``until`` is the time when more work falls due in the same files."""
+    """The facts from which a sweep derives its advice. ``until`` is when more messages in the same files become due."""
 
     due: int
     until: datetime | None
@@ -83,7 +83,10 @@ class Signals:
     tool_timeout: timedelta | None
 
     def assessment(self, place: Place, started: datetime | None, policy: StalePolicy, now: datetime) -> Assessment:
-        """Return what the host should do about the agent, which has run since ``started`` (None: not running)."""
+        """Return what the host should do about the agent.
+
+        ``started`` is when the agent started, None if it is not running.
+        """
         if started is None:
             return Assessment(action="wake" if self.due else "ok", due=self.due)
         heartbeat = creation.last_beat(place.path)
@@ -98,7 +101,7 @@ class Signals:
 
 
 def signals(both: BothFiles, now: datetime, claims: Sequence[Held]) -> Signals:
-    """Return these facts from a snapshot of both files."""
+    """Return the facts for a sweep's advice, from a snapshot of both files."""
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
     due = sum(1 for _ in messages.open_to(poll, both, messages.triggers(both)))
     tool = next(iter(both.rows(_TOOL)), None)
@@ -114,7 +117,7 @@ def signals(both: BothFiles, now: datetime, claims: Sequence[Held]) -> Signals:
 
 
 def held(both: BothFiles) -> list[Held]:
-    """Return live claims, each with its message."""
+    """Return the agent's live claims, each with its message."""
     claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
     heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
     live = [head for head in heads if head["status"] not in models.ENDED]
@@ -122,7 +125,7 @@ def held(both: BothFiles) -> list[Held]:
 
 
 def _millis(value: int | None) -> timedelta | None:
-    """Return the agent's declared milliseconds, limited to the valid range."""
+    """Return the duration that the agent declared in milliseconds, limited to the valid range."""
     return None if value is None else timedelta(milliseconds=min(max(0, value), _LONGEST_TOOL))
 
 
@@ -133,7 +136,8 @@ def _millis(value: int | None) -> timedelta | None:
 class Quiet:
     """The facts of a mailbox with nothing to settle, store, expire or delete.
 
-    ``holds``: there are claims to free once the agent has stopped. ``kept`` are old folders whose messages exist.
+    ``holds`` is True if there are claims to free once the agent has stopped. ``kept`` are old folders whose messages
+    exist.
     """
 
     sync: SyncReport
@@ -150,7 +154,7 @@ def key_of(policy: StalePolicy) -> tuple[str, int | None]:
 def quiet_report(
     place: Place, found: Quiet, started: datetime | None, policy: StalePolicy, now: datetime
 ) -> SweepReport | None:
-    """Return the report of a sweep that writes nothing; None if there is something to do after all."""
+    """Return the report of a sweep that writes nothing, or None if the sweep has something to do."""
     if started is None and found.holds:
         return None
     if not found.kept.issuperset(creation.old_folders(place.path, now - LEFT_AFTER)):
@@ -168,6 +172,6 @@ def quiet_report(
 
 
 def unchanged(idle: Idle, started: datetime | None, policy: StalePolicy, now: datetime) -> SweepReport | None:
-    """Return the report of a sweep of unchanged files; None if they must be opened."""
+    """Return the report of a sweep whose files are unchanged since an earlier one, or None if they must be opened."""
     found = idle.look(key_of(policy), now).answer
     return None if found is None or idle.place is None else quiet_report(idle.place, found, started, policy, now)

@@ -1,4 +1,4 @@
-"""Copies the agent's acknowledgements into the host's file, frees a dead agent's claims, and judges a living agent."""
+"""The sweep: settles acknowledged messages in the host's file, frees a dead agent's claims, and checks a live agent."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class HostSweep(MailboxPart):
     """The host's sweep: ``host.sweep``."""
 
     def sync(self) -> SyncReport:
-        """Settle messages that the agent has acknowledged as completed or failed; recurring ones get a successor.
+        """Settle messages that the agent has acknowledged as completed or failed. Recurring ones get a next occurrence.
 
-        Reads first, and takes no write lock if there is nothing to settle. Counts messages that were acknowledged with
-        an unknown word; `release` fails them.
+        Reads first, and takes no write lock if there is nothing to settle. Messages that were acknowledged with an
+        unknown word are counted; `release` fails them.
         """
         return self._synced(None)
 
@@ -52,13 +52,13 @@ class HostSweep(MailboxPart):
         return self._writing(lambda unit: self._advanced(unit, now))
 
     def claims(self) -> list[Claim]:
-        """Return the messages that the agent works on."""
+        """Return the messages that the agent has claimed and is working on."""
         return [_claim(head, ack) for head, ack in self._both(standing.held)]
 
     def assess(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> Assessment:
-        """Return the advice for the host about the agent, which has run since ``agent_started_at`` (None: not running).
+        """Return the advice for the host about the agent. ``agent_started_at`` is None if the agent is not running.
 
-        Only reads. Claims with unreadable times are passed over and reported.
+        Only reads. Claims with unreadable times are skipped and reported.
         """
         started = None if agent_started_at is None else aware_utc("agent_started_at", agent_started_at)
         rule, now = queries.policy(policy), self._now()
@@ -66,10 +66,10 @@ class HostSweep(MailboxPart):
         return found.assessment(self._pair.place, started, rule, now)
 
     def release(self, *, reason: str, policy: StalePolicy = DEFAULT_POLICY) -> ReleaseReport:
-        """Free the claims of an agent that has stopped: each message is retried later, five tries in all.
+        """Free the claims of an agent that has stopped: each message is retried later, at most five times in all.
 
         If the agent acknowledged a message with an unknown word, the message fails, and its error names the word.
-        Writes nothing into the agent's file. Repeating it changes nothing until something is claimed again.
+        Writes nothing into the agent's file. Repeating the call changes nothing until a message is claimed again.
         """
         text, now = queries.error_text(reason), self._now()
         queries.policy(policy)
@@ -82,7 +82,10 @@ class HostSweep(MailboxPart):
         return done
 
     def expire(self, *, policy: StalePolicy = DEFAULT_POLICY) -> int:
-        """Settle the oldest pending context beyond ``policy.max_context``. Returns the number of messages."""
+        """Settle the oldest pending context messages beyond ``policy.max_context``.
+
+        Returns the number of settled messages.
+        """
         rule = queries.policy(policy)
         if rule.max_context is None:
             return 0
@@ -104,7 +107,7 @@ class HostSweep(MailboxPart):
     def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
         """Run all steps of a sweep, and return their results.
 
-        A step that fails is named in ``errors`` and does not undo the ones before it. Unchanged files in which an
+        A step that fails is named in ``errors``, and the steps before it are not undone. Unchanged files in which an
         earlier sweep found nothing to do are not opened.
         """
         rule, now = queries.policy(policy), self._now()
@@ -113,7 +116,7 @@ class HostSweep(MailboxPart):
             return self._quietly(started, rule, now) or self._stepwise(started, policy)
 
     def _quietly(self, started: datetime | None, policy: StalePolicy, now: datetime) -> SweepReport | None:
-        """Return the report of a sweep that has nothing to write; None if there is something to do or to report."""
+        """Return the report of a sweep that need not write, or None if it has something to do or to report."""
         place, look = self._pair.place, self._pair.look(standing.key_of(policy), now)
         found = look.answer
         if found is None:
@@ -132,7 +135,7 @@ class HostSweep(MailboxPart):
     def _quiet(
         self, unit: Unit, both: BothFiles, policy: StalePolicy, now: datetime, old: Sequence[str]
     ) -> Quiet | None:
-        """Return the facts of a snapshot, unless there is something to settle, to store or to expire."""
+        """Return the facts of a snapshot, or None if messages must be settled, stored or expired."""
         settling, strange, ignored = _settlings(both)
         if settling or strange or _stalled(unit, self):
             return None
@@ -166,7 +169,7 @@ class HostSweep(MailboxPart):
         return SweepReport(group=place.group, session=place.session, errors=tuple(errors), **done)
 
     def _synced(self, started: datetime | None) -> SyncReport:
-        """Settle acknowledged messages. Fails those with an unknown word from an agent that ran before ``started``."""
+        """Settle acknowledged messages. An unknown word from an agent that ran before ``started`` fails the message."""
         found, strange, ignored = self._both(_settlings)
         gone = [one for one in strange if started is not None and _is_before(one, started)]
         report = SyncReport(ignored=ignored, unknown=len(strange))
@@ -230,7 +233,7 @@ class HostSweep(MailboxPart):
         return ReleaseReport(released=released, exhausted=exhausted, unknown=unknown)
 
     def _given_up(self, unit: Unit, head: HeadRow, reason: str, now: datetime) -> bool:
-        """Fail a message that has no tries left, unless it was paused or replaced since it was read."""
+        """Fail a message that has no tries left, unless the message was paused or replaced after it was read."""
         before = unit.row(sql.HEAD_OF, {"id": head["id"]})
         if before is None or (before["seq"], before["status"]) != (head["seq"], "pending"):
             return False
@@ -241,12 +244,12 @@ class HostSweep(MailboxPart):
 
 
 def _live(both: BothFiles) -> Iterator[HeadRow]:
-    """Return all unsettled messages."""
+    """Return all messages that have no final status."""
     return chain(messages.triggers(both), messages.context(both), messages.paused(both), messages.unknown(both))
 
 
 def _settlings(both: BothFiles) -> tuple[list[_Settling], list[AcknowledgedAs], int]:
-    """Return the messages to settle, those with unknown words, and the count of acknowledgements without a message."""
+    """Return the messages to settle, those with unknown words, and how many acknowledgements have no message."""
     heads = list(_live(both))
     found = messages.acknowledged(both, heads)
     settlings = [
@@ -258,7 +261,7 @@ def _settlings(both: BothFiles) -> tuple[list[_Settling], list[AcknowledgedAs], 
 
 
 def _unknown(both: BothFiles) -> int:
-    """Return how many acknowledgements, of at most 500, name no existing message."""
+    """Return how many acknowledgements refer to no existing message. Checks at most 500."""
     ids = [ack["message_id"] for ack in both.rows(messages.SETTLING)]
     return len(ids) - len(both.keyed(messages.HEADS_BY_ID, ids))
 
@@ -268,7 +271,7 @@ def _failing(found: AcknowledgedAs) -> _Settling:
 
 
 def _is_before(found: AcknowledgedAs, started: datetime) -> bool:
-    """True if the acknowledgement is older than the running agent."""
+    """True if the acknowledgement was written before the running agent started."""
     moment = instant(found.ack["status_changed"])
     return moment is not None and moment < started
 
@@ -285,7 +288,7 @@ def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> V
 
 
 def _stalled(unit: Unit, room: MailboxPart) -> list[HeadRow]:
-    """Return settled messages that recur, except those that had failed before the file was adopted."""
+    """Return settled messages that recur but have no next occurrence, except those that had failed before adoption."""
     after: str | None = ""
     stalled: list[HeadRow] = []
     while found := unit.sound(sql.RECURRING_SETTLED, {"after": after})[0]:

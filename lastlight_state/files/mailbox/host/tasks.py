@@ -1,6 +1,6 @@
-"""Tasks: work for the agent at a time, once or repeatedly. They are messages of the kind ``task``.
+"""Tasks: work for the agent at a given time, once or repeatedly. Tasks are messages of the kind ``task``.
 
-Any id of a task's series names its only live message. Settled messages never change.
+The id of any message in a task's series refers to the only live message of the series. Settled messages never change.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class HostTasks(MailboxPart):
     ) -> Task:
         """Store a task.
 
-        A recurring one without ``when.process_after`` first runs at the next match of its pattern. With a time that is
-        already past it runs at once, and then by its pattern. Raises `AlreadyExists`, and `InvalidValue` for a pattern
-        that never matches.
+        A recurring task without ``when.process_after`` first runs at the next match of its pattern. If that time is in
+        the past, the task runs at once, and then by its pattern. Raises `AlreadyExists`, and `InvalidValue` for a
+        pattern that never matches.
         """
         content: dict[str, Any] = {"prompt": valid.content("prompt", prompt, self._settings.limits.message_content)}
         if script is not None:
@@ -71,9 +71,9 @@ class HostTasks(MailboxPart):
     ) -> Task:
         """Change the live message of a task. Arguments that are not given leave their fields unchanged.
 
-        In another program's content, all other members keep their spelling; plain text is taken as the prompt. Raises
-        `InvalidValue` if no argument is given, and for a task whose content is a list or number; `NotFound`; `LostRace`
-        with the last ``status`` of a series that has ended.
+        If another program wrote the content, all other members of its object stay byte for byte; a plain text is taken
+        as the prompt. Raises `InvalidValue` if no argument is given, and for a task whose content is a list or number;
+        `NotFound`; `LostRace` with the last ``status`` of a series that has ended.
         """
         merged = {
             name: valid.content(name, text, self._settings.limits.message_content)
@@ -95,7 +95,7 @@ class HostTasks(MailboxPart):
         return self._changed_to(task_id, status="pending")
 
     def cancel(self, task_id: str) -> Task:
-        """End the task: it never runs again, even if an agent is working on it. Raises as `update`."""
+        """End the task. It never runs again, even if an agent is working on it now. Raises as `update`."""
         ended = {"status": "completed", "recurrence": None, "outcome": models.CANCELLED}
         return self._changed_to(task_id, **ended, settled_at=iso_text(self._now()))
 
@@ -142,7 +142,7 @@ class HostTasks(MailboxPart):
 
 
 def _current(unit: Unit, task_id: str) -> MessagesInRow | None:
-    """Return the live message of the series that this id belongs to, else its last one."""
+    """Return the live message of the series that this id belongs to. If there is none, return the last message."""
     row = unit.row(sql.GET, {"id": task_id})
     if row is not None and row["kind"] != "task":
         return None
@@ -190,9 +190,9 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def edited(text: str, change: Mapping[str, str | None]) -> str:
-    """Return a task's content with these members of its object set, or removed if None.
+    """Return a task's content with these members of its object set, or removed if their value is None.
 
-    All other members keep their spelling. Content that is not JSON, or is a JSON text, becomes the prompt.
+    All other members stay byte for byte. Content that is not JSON, or is a JSON text, becomes the prompt.
     """
     members = _members(text)
     parts = [spelled for name, spelled in members if name not in change]
@@ -205,7 +205,7 @@ def _spelled(text: str) -> str:
 
 
 def _members(text: str) -> list[tuple[str, str]]:
-    """Return the names of an object's members, each with the JSON of the whole member."""
+    """Return the names of an object's members, each with the JSON text of the whole member."""
     content: Any = None
     try:
         content, end = _SCAN.raw_decode(text, _after_blanks(text, 0))

@@ -1,7 +1,7 @@
 """The agent's messages that have no receipt yet, in the order in which they were written.
 
-Messages up to ``settled_seq`` are settled, so a query costs only the unsettled ones. Agents number messages in the
-order of commits, so nothing new appears below it, unless a failed message is queued again.
+Messages up to ``settled_seq`` are settled, so a query reads only later ones. Agents number messages in the order of
+commits. So no unsettled message appears below ``settled_seq``, unless a failed message is queued again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SETTLED = TolerantSelect(
 
 
 class UnsettledMessage(NamedTuple):
-    """An unsettled message, with its attempts so far."""
+    """A message without a receipt, and its delivery attempts so far."""
 
     head: WaitingRow
     attempt: AttemptsRow | None
@@ -87,7 +87,7 @@ def page(both: BothFiles, limit: int, page_token: str | None) -> Page[MessageOut
 
 
 def steps(both: BothFiles, at: int) -> Iterator[list[UnsettledMessage | int | None]]:
-    """Yield messages in batches; in place of a settled one, its number."""
+    """Yield messages in batches. In place of a message that is settled, yield its number."""
     rest = iter(both.rows(_UNNUMBERED))
     while found := list(islice(rest, messages.STEP)):
         yield _judged(both, found)
@@ -97,7 +97,7 @@ def steps(both: BothFiles, at: int) -> Iterator[list[UnsettledMessage | int | No
 
 
 def settled_seq(both: BothFiles) -> int:
-    """Return the number up to which all messages are settled."""
+    """Return the message number up to which all messages are settled."""
     found = both.rows(_SETTLED)
     text = str(found[0]["value"]) if found else ""
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,4 +1,4 @@
-"""The two files of a mailbox, as one side opens them: its own to write, the other's to read.
+"""The two files of a mailbox, as one side opens them: its own file for writing, the other side's for reading.
 
 Each call opens a file, runs one unit and closes it: an open connection would keep a reader from seeing changes across a
 mount.
@@ -82,7 +82,10 @@ _COLUMNS = prepared(sa.select(*_FACTS).select_from(sa.func.pragma_table_info(bin
 
 
 def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
-    """True if nothing needs to be added. Reads the columns of each table once, and takes no write lock."""
+    """True if the file has all tables, columns and indexes.
+
+    Reads each table's columns once, and takes no write lock.
+    """
     for table in declared.sorted_tables:
         names = unit.backend.column_names(unit.checkout, table.name)
         if not names.issuperset(column.name for column in table.columns):
@@ -94,7 +97,7 @@ def is_complete(unit: Unit, declared: sa.MetaData) -> bool:
 
 
 def complete(unit: Unit, declared: sa.MetaData) -> None:
-    """Add the missing parts. Call inside a transaction that holds the write lock."""
+    """Add the tables, columns and indexes that the file lacks. Call this in a transaction that holds the write lock."""
     found = present(unit, declared)
     for table in declared.sorted_tables:
         for statement in reconcile.additions(table, found.get(table.name), unit.backend):
@@ -108,7 +111,7 @@ def complete(unit: Unit, declared: sa.MetaData) -> None:
 
 
 def present(unit: Unit, declared: sa.MetaData) -> dict[str, PresentTable]:
-    """Return the declared tables that the file has, with all their indexes, some of which reflection leaves out."""
+    """Return the declared tables that exist in the file, with all their indexes. Reflection would omit some indexes."""
     tables, indexes = _named(unit, "table"), frozenset(_named(unit, "index"))
     found = {}
     for name in declared.tables.keys() & (tables | _named(unit, "view")):
@@ -130,7 +133,7 @@ def _named(unit: Unit, kind: str) -> set[str]:
 
 
 def _add(unit: Unit, statement: str) -> None:
-    """Run a statement that adds a part. Leaves out a unique index that stored rows violate."""
+    """Run a statement that adds a table, column or index. Skips a unique index that stored rows violate."""
     if not statement.startswith("CREATE UNIQUE INDEX"):
         unit.plain(statement)
         return
@@ -155,9 +158,9 @@ LEAST_SECONDS = 1.0
 
 
 class OwnFile(StoreScope):
-    """The file that this side writes. Missing parts are added before its first use.
+    """The file that this side writes. Missing tables and columns are added before the first use.
 
-    ``admit`` runs at the beginning of each writing unit, and may refuse it.
+    ``admit`` is called at the beginning of each writing unit, and may raise to refuse it.
     """
 
     def __init__(self, place: Place, path: Path, settings: Settings, declared: sa.MetaData, metrics: Metrics) -> None:
@@ -185,7 +188,10 @@ class OwnFile(StoreScope):
         return super().beginning(mode, label)
 
     def make_ready(self) -> None:
-        """Add the missing parts of the file. Raises `NotFound`, and `CorruptData` for a file that is not a database."""
+        """Add the tables and columns that the file lacks.
+
+        Raises `NotFound`, and `CorruptData` if it is not a database.
+        """
         if self.is_ready:
             return
         if not is_regular(self._path):
@@ -222,7 +228,7 @@ class OtherFile:
     def look(self, work: Callable[[OtherSide], T]) -> T:
         """Run ``work`` on a snapshot of the file.
 
-        Raises `NotFound` if it is missing, `CorruptData` if it is not a database, and `BackendUnavailable`.
+        Raises `NotFound` if the file is missing, `CorruptData` if the file is not a database, and `BackendUnavailable`.
         """
         if not is_regular(self._path):
             raise NotFound(MAILBOX, self._place.key, reason=f"it has no {self._path.name}")
@@ -242,7 +248,7 @@ class OtherFile:
 
 
 def deadline(settings: Settings) -> Deadline:
-    """Return the deadline for all waits of one call on both files, over all its units and retries."""
+    """Return the deadline for all waits of one call: on both files, and over all units and retries."""
     return Deadline(_most_seconds(settings.retry_seconds, settings.busy_timeout))
 
 
@@ -252,7 +258,7 @@ def _most_seconds(retry_seconds: float | None, busy_timeout: float) -> float:
 
 
 def unsound(error: BackendUnavailable, place: Place, path: Path) -> BackendUnavailable | CorruptData:
-    """Return the error for a file that cannot be read: `CorruptData` if it is not a sound database."""
+    """Return the error to raise for a file that cannot be read: `CorruptData` if the file is not an intact database."""
     reason = error.details.get("reason")
     if reason == FORBIDDEN:
         return CorruptData(MAILBOX, place.key, path.name, problem=str(error))
@@ -271,4 +277,4 @@ def _options(settings: Settings, *, read_only: bool) -> Options:
 
 
 def _nothing(unit: Unit) -> None:
-    """Admit every unit."""
+    """Admit every unit, without any check."""

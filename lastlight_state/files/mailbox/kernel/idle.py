@@ -1,7 +1,7 @@
 """Cached answers for an unchanged mailbox: a call that found nothing to do need not open the files again.
 
-The same bytes give the same answer, until a time stored in them falls due. An answer is cached with the stamps of both
-files, and is valid while they are the same. Now and then a call reads the files anyway, whatever the stamps say.
+The same bytes give the same answer, until a stored time is reached. An answer is cached with the stamps of both files,
+and is valid while they are the same. From time to time a call reads the files even if the stamps are the same.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MOST_NOTES = 16
 
 
 class Horizon:
-    """The earliest future time that a read has met: until then the same rows give the same answer."""
+    """The earliest future time that was found while reading. Until then, the same rows give the same answer."""
 
     def __init__(self) -> None:
         self.until: datetime | None = None
 
     def meet(self, text: str | None, now: datetime) -> None:
-        """Record a stored time, if it is in the future."""
+        """Record a stored time, if the time is in the future."""
         moment = instant(text)
         if moment is not None and moment > now and (self.until is None or moment < self.until):
             self.until = moment
@@ -51,7 +51,7 @@ class _Note:
         self._end = time.monotonic() + most
 
     def holds(self, stamps: tuple[Stamp, ...] | None, now: datetime | None) -> bool:
-        """True if the files are unchanged, and no recorded time has come."""
+        """True if the files are unchanged, and no recorded time has been reached."""
         if self.left <= 0 or stamps != self._stamps or time.monotonic() >= self._end:
             return False
         if now is None or self._since is None:
@@ -68,7 +68,10 @@ class Idle:
         self._notes: dict[Hashable, _Note] = {}
 
     def look(self, key: Hashable, now: datetime | None = None) -> Look:
-        """Return the lookup of a question at this moment; without a question, of facts that do not depend on time."""
+        """Return a cache lookup for this key at this moment.
+
+        Omit the moment for answers that do not depend on the time.
+        """
         return Look(self, key, now)
 
     def _stamps(self) -> tuple[Stamp, ...] | None:
@@ -76,7 +79,7 @@ class Idle:
 
 
 class Look:
-    """One lookup in a mailbox's cache. ``answer`` is the cached answer, None if the files must be read."""
+    """One lookup in a mailbox's cache. ``answer`` is the cached answer, or None if the files must be read."""
 
     def __init__(self, idle: Idle, key: Hashable, now: datetime | None) -> None:
         self._idle = idle
@@ -91,7 +94,7 @@ class Look:
             self.answer = note.answer
 
     def keep(self, answer: Any, until: datetime | None = None) -> None:
-        """Cache the files' answer, unless they may have changed since this lookup began."""
+        """Cache the answer that was read from the files, unless they may have changed since this lookup began."""
         before = self._stamps
         if before is None or not unchanged.are_settled(before, self._at) or self._idle._stamps() != before:
             return

@@ -52,14 +52,14 @@ SETTLING = TolerantSelect(
 
 
 def is_of(ack: AcksRow, head: HeadRow) -> bool:
-    """True if the acknowledgement is of this message, not of an earlier one with its id."""
+    """True if the acknowledgement belongs to this message, and not to an earlier message with the same id."""
     return ack["message_seq"] is None or ack["message_seq"] == head["seq"]
 
 
 def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
-    """True if the acknowledgement hides the message.
+    """True if the acknowledgement is in force, so that the agent does not take the message again.
 
-    An acknowledgement of another program counts until the host frees the message.
+    An acknowledgement by another program is in force until the host frees the message.
     """
     if ack is None or not is_of(ack, head):
         return False
@@ -70,7 +70,10 @@ def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
 
 
 def settles(ack: AcksRow, head: HeadRow) -> str | None:
-    """Return the status that this acknowledgement gives the message, or None. Completed work counts at any try."""
+    """Return the final status that this acknowledgement gives the message, or None.
+
+    Completed work counts at any try.
+    """
     if ack["status"] == "completed" and is_of(ack, head) and (ack["message_tries"] is not None or is_live(ack, head)):
         return "completed"
     return "failed" if ack["status"] == "failed" and is_live(ack, head) else None
@@ -159,7 +162,7 @@ def triggers(both: BothFiles) -> Iterator[HeadRow]:
 
 
 def context(both: BothFiles) -> Iterator[HeadRow]:
-    """Return pending messages that wake nobody, newest first."""
+    """Return pending context messages, which wake no agent, newest first."""
     yield from _walk(both, _CONTEXT, _GREATEST)
     yield from reversed(both.rows(_UNNUMBERED_CONTEXT))
 
@@ -187,7 +190,7 @@ def _walk(
 
 @dataclass(frozen=True)
 class Poll:
-    """The request of a poll. ``first_poll``: also return messages that are only for a new agent.
+    """The arguments of a poll. With ``first_poll``, messages that are only for a new agent are returned, too.
 
     ``horizon`` records the times of messages that are not due yet.
     """
@@ -199,7 +202,7 @@ class Poll:
     horizon: Horizon = field(default_factory=Horizon, compare=False)
 
     def admits(self, head: HeadRow) -> bool:
-        """True if a pending message may be taken, apart from acknowledgements."""
+        """True if a pending message may be taken. Does not check acknowledgements."""
         if head["kind"] in self.skip_kinds or (head["on_wake"] and not self.first_poll):
             return False
         if models.is_due(head["process_after"], self.now):
@@ -226,7 +229,7 @@ def acknowledged(both: BothFiles, heads: Iterable[HeadRow]) -> dict[str, AcksRow
 
 
 def checked(seq: Any) -> int:
-    """Return a caller's message number, checked."""
+    """Check a caller's message number, and return it."""
     return valid.number("seq", seq, least=1, most=models.GREATEST)
 
 
@@ -244,7 +247,7 @@ def find(seq: int, group: str, both: BothFiles) -> MessageRef | None:
 
 
 def platform_id(row: MessagesInRow, group: str) -> str:
-    """Return what the platform calls an inbound message: the original made its id of that and the group."""
+    """Return the platform's id of an inbound message. The original program's ids consist of that id and the group."""
     return row["platform_message_id"] or row["id"].removesuffix(f":{group}")
 
 

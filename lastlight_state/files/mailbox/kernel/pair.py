@@ -47,9 +47,9 @@ _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
 def _rows(table: sa.Table) -> TolerantSelect[CountRow]:
-    """Return a SELECT of the number of rows.
+    """Return a SELECT that counts the rows of a table.
 
-    ``count(*)`` alone is one step for SQLite, which no clock can stop; ``count(1)`` is a step for each row.
+    ``count(*)`` is a single step for SQLite, which no timeout can stop; ``count(1)`` is a step for each row.
     """
     counted = sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table)
     return TolerantSelect(table, lambda _: counted, row=CountRow)
@@ -60,12 +60,15 @@ _RECEIPTS = _rows(models.DELIVERED)
 
 
 def stored(both: BothFiles) -> tuple[int, int]:
-    """Return the number of messages, and of receipts."""
+    """Return the number of stored messages, and the number of receipts."""
     return sum(_number(both, reading) for reading in _MESSAGES), _number(both, _RECEIPTS)
 
 
 def status(both: BothFiles, now: datetime) -> MailboxStatus:
-    """Return the counts from a snapshot of each file. ``due`` counts the messages that would wake an agent."""
+    """Return the counts of a mailbox, from a snapshot of each file.
+
+    ``due`` counts messages that would wake an agent.
+    """
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
     claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
     heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
@@ -94,7 +97,7 @@ _MOST = "1000"
 
 
 def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[OddNumber]:
-    """Return message numbers that are not whole, or belong to the other side, as text."""
+    """Return as text the message numbers that are not whole numbers, or that belong to the other side."""
 
     def make(columns: Columns) -> sa.Select[Any]:
         seq = columns["seq"]
@@ -107,7 +110,7 @@ def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[OddNumber]:
 
 
 def remainder_of(value: int) -> sa.ColumnElement[int]:
-    """Return the remainder 0 or 1 as a SQL literal instead of a parameter."""
+    """Return the remainder, 0 or 1, as a literal in the SQL text instead of a parameter."""
     return sa.literal_column(str(value), sa.Integer)
 
 
@@ -137,7 +140,7 @@ _TWICE = TolerantSelect(
 
 
 def findings(both: BothFiles) -> Iterator[Finding]:
-    """Yield all findings."""
+    """Yield all violations of the rules in the two files."""
     for reading, file in ((_ODD_IN, INBOUND_DB), (_ODD_OUT, OUTBOUND_DB)):
         for row in both.rows(reading):
             problem = f"the number {row['seq']} is not one of this side"
@@ -155,7 +158,7 @@ T = TypeVar("T")
 
 
 class Pair:
-    """The two files of one session as one side sees them: its own and the other's."""
+    """The two files of one session: the own file of one side, and the other side's file."""
 
     def __init__(
         self, side: Side, place: Place, settings: Settings, clock: Clock, metrics: Metrics, idle: Idle | None = None
@@ -188,9 +191,9 @@ class Pair:
         metrics: Metrics | None = None,
         idle: Idle | None = None,
     ) -> Pair:
-        """Return the files of a session. Raises `NotFound`, or `CorruptData` if its own file is not a database.
+        """Return the files of a session. Raises `NotFound`, or `CorruptData` if the own file is not a database.
 
-        ``idle`` has the cached answers of this side's earlier calls.
+        ``idle`` holds cached answers of this side's earlier calls.
         """
         place.refuse_missing()
         pair = cls(side, place, settings or Settings(), kept(clock), metrics or Metrics(), idle)
@@ -203,7 +206,7 @@ class Pair:
         return pair
 
     def within(self, scope: TransactionScope) -> Pair:
-        """Return the same files, with writes running in a transaction."""
+        """Return the same two files, with all writes in one transaction."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made.context = self.context.within(scope)
@@ -212,14 +215,14 @@ class Pair:
         return made
 
     def look(self, key: Hashable, now: datetime) -> Look:
-        """Return the cache's lookup for the files at this moment. Raises what a unit would on its own file."""
+        """Return the cache lookup for the files at this moment. Raises if the own file is closed."""
         if self.undo is None:
             self.own.refuse_closed()
         return self.idle.look(key, now)
 
 
 class MailboxPart(Repository):
-    """The base of the parts of a side: a `Repository` of its own file that also reads the other's."""
+    """The base class for the parts of a side: a `Repository` of the side's own file that also reads the other file."""
 
     def __init__(self, pair: Pair) -> None:
         super().__init__(pair.context)
@@ -227,16 +230,16 @@ class MailboxPart(Repository):
         self._look = pair.other.look
 
     def _both(self, work: Callable[[BothFiles], T]) -> T:
-        """Read a snapshot of each file."""
+        """Call ``work`` with a snapshot of both files."""
         return self._viewing(lambda unit: self._beside(unit, work))
 
     def _beside(self, unit: Unit, work: Callable[[BothFiles], T]) -> T:
-        """Read the other file during a unit on the own one."""
+        """Call ``work`` with a snapshot of the other file, during a unit on the own file."""
         return self._look(lambda look: work(BothFiles(self._pair.declared, unit, look)))
 
 
 class Mailbox:
-    """The base of the two sides."""
+    """The base class of the two sides of a mailbox."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
@@ -246,7 +249,7 @@ class Mailbox:
 
     @property
     def metrics(self) -> Metrics:
-        """Return the counters: those of the store that it was opened from, or its own."""
+        """Return the counters: of the store from which the mailbox was opened, or else the mailbox's own."""
         return self._pair.own.metrics
 
     @property
@@ -264,7 +267,7 @@ class Mailbox:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the session."""
+        """Return the path of the session's folder."""
         return self._pair.place.path
 
     def status(self) -> MailboxStatus:
@@ -273,7 +276,7 @@ class Mailbox:
         return MailboxPart(self._pair)._both(lambda both: status(both, now))
 
     def verify(self) -> list[Finding]:
-        """Return the rows that violate the rules of the files. They hinder neither sending nor reading."""
+        """Return the rows that violate the rules of the files. Such rows do not prevent sending or reading."""
         return MailboxPart(self._pair)._both(lambda both: list(findings(both)))
 
     def _stored(self) -> tuple[int, int]:
@@ -281,7 +284,7 @@ class Mailbox:
         return MailboxPart(self._pair)._both(stored)
 
     def _strict(self) -> Self:
-        """Return this mailbox. Raises `CorruptData` if its files violate the rules."""
+        """Return this mailbox. Raises `CorruptData` if rows of its files violate the rules."""
         for found in self.verify():
             raise CorruptData(MAILBOX, self._pair.place.key, found.file, problem=f"{found.message_id}: {found.problem}")
         return self
@@ -290,8 +293,8 @@ class Mailbox:
     def transaction(self) -> Iterator[Self]:
         """Group writes to this side's file: all or none. Yields a mailbox to call inside the block.
 
-        A rollback deletes attachments that were stored inside. It is not part of a store's transaction. Raises
-        `NestedTransaction` inside another transaction of the same mailbox and thread.
+        A rollback deletes attachments that were stored inside. This transaction is separate from a store's transaction.
+        Raises `NestedTransaction` inside another transaction of the same mailbox and thread.
         """
         own = self._pair.own
         if self._pair.undo is not None or own.inside_block():

@@ -1,4 +1,4 @@
-"""Deletes old messages from the own file, with their folders. With ``dry_run``, the same steps only report."""
+"""Deletion of old messages from the own file, with their folders. With ``dry_run``, the same steps only report."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OF = {
 
 
 def next_number(unit: Unit, pair: Pair) -> int:
-    """Return the next number of this side, and record it as given. ``unit`` writes the own file."""
+    """Return the next message number of this side, and record it as used. ``unit`` writes the own file."""
     other = _OF["agent" if pair.side == "host" else "host"]
     theirs = pair.other.look_if_sound(lambda look: look.row(other), None)
     ours = next(iter(_OF[pair.side].rows(unit, {})), None)
@@ -64,7 +64,7 @@ def next_numbers(unit: Unit, pair: Pair, count: int) -> list[int]:
 
 
 def keep(unit: Unit, pair: Pair) -> None:
-    """Record the highest number of the own file, so that it is not given again after its message was deleted."""
+    """Record the highest number in the own file, so that it is not used again after its message is deleted."""
     found = next(iter(_OF[pair.side].rows(unit, {})), None)
     if found is not None and found["seq"] > queries.number(unit, pair.declared, HIGHEST):
         queries.put(unit, pair.declared, HIGHEST, str(found["seq"]))
@@ -74,14 +74,14 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class Step(NamedTuple):
-    """A batch of rows, and the rows among them that may be deleted."""
+    """The rows of one batch, and those among them that are old enough to be deleted."""
 
     seen: Sequence[Row]
     old: Sequence[Row]
 
 
 class Rule(NamedTuple):
-    """A rule for deletion: ``step`` reads a batch of rows after a key, and ``remove`` deletes the old ones."""
+    """A rule for deletion: ``step`` reads a batch of rows after a key, and ``remove`` deletes the batch's old rows."""
 
     key: str
     step: Callable[[Unit, BothFiles, str], Step]
@@ -89,10 +89,13 @@ class Rule(NamedTuple):
 
 
 class Pruner(MailboxPart):
-    """Goes through rows by their key, each batch in a transaction of its own."""
+    """Walks through rows by their key. Each batch is a separate transaction."""
 
     def walk(self, rule: Rule, *, dry_run: bool) -> list[Row]:
-        """Delete the rows that a rule permits. Returns the rows deleted, or to be deleted with ``dry_run``."""
+        """Delete the rows that a rule selects.
+
+        Returns the deleted rows, or with ``dry_run`` the rows that would be deleted.
+        """
         run = self._viewing if dry_run else self._writing
         gone: list[Row] = []
         after = ""
@@ -112,12 +115,12 @@ class Pruner(MailboxPart):
 
 
 def content_size(columns: Any) -> sa.ColumnElement[int]:
-    """Return the bytes of a message's content."""
+    """Return the size of a message's content in bytes."""
     return sa.func.length(sa.cast(columns.content, sa.LargeBinary)).label("size")
 
 
 def sized(pair: Pair, box: str, rows: Sequence[Row]) -> list[Row]:
-    """Return the messages with the ``size`` of their content and files."""
+    """Return the messages, each with the total ``size`` of its content and files."""
     place = pair.place.path
     return [
         {**row, "size": (row["size"] or 0) + attachments.size(attachments.folder(place, box, row["id"]))}
@@ -132,7 +135,7 @@ def clear_later(
     heads: TolerantSelect[HeadRow] | TolerantSelect[MessagesOutRow],
     ids: Sequence[str],
 ) -> None:
-    """Delete the folders of messages after the commit, unless another message has taken the id by then."""
+    """Delete the folders of messages after the commit. A folder stays if another message has taken its id by then."""
 
     def clear(later: Unit) -> None:
         taken = {row["id"] for row in heads.keyed(later, ids)}

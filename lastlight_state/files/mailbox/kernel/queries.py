@@ -1,4 +1,4 @@
-"""SELECTs on a file that another program may have made, with fewer columns than ours.
+"""SELECTs on a file that another program may have created, with fewer columns than this library uses.
 
 A side never changes the other's file. Columns that the file lacks are read as their defaults, and a missing table as
 empty. The existing columns are read again for each unit, because the file's owner may add some at any time.
@@ -41,7 +41,7 @@ _OF = {models.INBOUND: _statements(models.IN_META), models.OUTBOUND: _statements
 
 
 def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
-    """Return the value, or None. A file opened only for reading may lack the table."""
+    """Return the value stored under a name, or None. A file opened only for reading may lack the table."""
     if unit.backend.options.read_only and not unit.backend.column_names(unit.checkout, "mailbox_meta"):
         return None
     try:
@@ -54,12 +54,12 @@ def find(unit: Unit, file: sa.MetaData, key: str) -> str | None:
 
 
 def put(unit: Unit, file: sa.MetaData, key: str, value: str) -> None:
-    """Store the value."""
+    """Store a value under a name."""
     unit.change(_OF[file][1], {"key": key, "value": value})
 
 
 def number(unit: Unit, file: sa.MetaData, key: str) -> int:
-    """Return the value as a number; 0 where there is none."""
+    """Return the value stored under a name as a number, or 0 if there is none."""
     text = find(unit, file, key) or ""
     return int(text) if text.isascii() and text.isdigit() else 0
 
@@ -68,12 +68,12 @@ def number(unit: Unit, file: sa.MetaData, key: str) -> int:
 
 
 def message_id(value: Any) -> str:
-    """Return the id of a message."""
+    """Check the id of a message, and return it."""
     return valid.identifier("id", value, models.ID_BYTES)
 
 
 def kind(value: Any) -> str:
-    """Return a kind of message: any name of 1 to 64 characters."""
+    """Check a kind of message, and return it. A kind is any name of 1 to 64 characters."""
     name = valid.identifier("kind", value, 4 * models.KIND_CHARACTERS)
     if len(name) > models.KIND_CHARACTERS:
         raise InvalidValue("kind", f"{len(name)} characters, more than the limit of {models.KIND_CHARACTERS}")
@@ -81,7 +81,7 @@ def kind(value: Any) -> str:
 
 
 def content(value: Any, settings: Settings) -> str:
-    """Return content as it is stored: compact JSON, because the original program searches it as text.
+    """Return content in the form in which it is stored: compact JSON, which the original program searches as text.
 
     None stays None.
     """
@@ -91,7 +91,7 @@ def content(value: Any, settings: Settings) -> str:
 
 
 def routing(value: Routing | None) -> RoutingColumns:
-    """Return a routing as columns."""
+    """Return a routing as columns of a row."""
     given = Routing() if value is None else valid.group("routing", value, Routing)
     return {
         "channel_type": valid.optional("routing.channel_type", given.channel_type, models.ROUTING_BYTES),
@@ -101,17 +101,17 @@ def routing(value: Routing | None) -> RoutingColumns:
 
 
 def time_text(where: str, moment: datetime | None) -> str | None:
-    """Return a time in the form of most columns. Raises `InvalidValue` for a naive time."""
+    """Return a time as text in the form that most columns have. Raises `InvalidValue` for a time without a zone."""
     return None if moment is None else iso_text(aware_utc(where, moment))
 
 
 def error_text(value: Any) -> str:
-    """Return the text of an error, checked."""
+    """Check the text of an error, and return it."""
     return valid.content("error", value, models.ERROR_BYTES)
 
 
 def policy(value: Any) -> StalePolicy:
-    """Return the limits for treating an agent as stuck, checked."""
+    """Check the limits for treating an agent as stuck, and return them."""
     given = valid.group("policy", value, StalePolicy)
     for name in ("silent_after", "claim_after"):
         valid.duration(f"policy.{name}", getattr(given, name), most=models.LONGEST_SILENCE)
@@ -120,7 +120,7 @@ def policy(value: Any) -> StalePolicy:
 
 
 def kinds(where: str, values: Any) -> frozenset[str]:
-    """Return the kinds of messages to skip, checked."""
+    """Check the kinds of messages to skip, and return them."""
     return frozenset(valid.sought(where, value) for value in valid.several(where, values))
 
 
@@ -132,9 +132,10 @@ _MOST = 500
 
 
 class TolerantSelect(Generic[RowT]):
-    """A SELECT on one table. ``make`` gets its columns by name; with ``listed`` also parameters to compare with.
+    """A SELECT on one table that may lack columns. ``make`` builds the SELECT from the columns by name.
 
-    ``row`` is the `TypedDict` of its rows, as in a `Statement`.
+    With ``listed``, ``make`` also gets parameters for a list of values. ``row`` is the `TypedDict` of the rows, as in a
+    `Statement`.
     """
 
     def __init__(
@@ -148,13 +149,16 @@ class TolerantSelect(Generic[RowT]):
         self._whole = frozenset(column.name for column in table.columns)
 
     def rows(self, unit: Unit, values: Mapping[str, Any], present: frozenset[str] | None = None) -> list[RowT]:
-        """Return the readable rows. ``present`` are the columns that the file has, by default all."""
+        """Return the rows that can be read.
+
+        ``present`` are the columns that exist in the file, by default all columns.
+        """
         made = self._of(present)
         assert isinstance(made, Statement)  # noqa: S101 - of one without a list
         return unit.sound(made, values)[0]
 
     def keyed(self, unit: Unit, keys: Sequence[Any], present: frozenset[str] | None = None) -> list[RowT]:
-        """Return the readable rows of these keys."""
+        """Return the rows with these keys that can be read."""
         made = self._of(present)
         assert isinstance(made, Family)  # noqa: S101 - of one with a list
         found: list[RowT] = []
@@ -178,7 +182,7 @@ class TolerantSelect(Generic[RowT]):
 
 
 class OtherSide:
-    """A snapshot of the other side's file."""
+    """A snapshot of the file that the other side writes."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
@@ -208,7 +212,7 @@ class OtherSide:
 class BothFiles:
     """A snapshot of both files: each SELECT goes to the file that has its table.
 
-    An own file opened only for reading may lack columns, too.
+    If the own file was opened only for reading, it may lack columns, too.
     """
 
     def __init__(self, own: sa.MetaData, unit: Unit, look: OtherSide) -> None:
@@ -231,7 +235,7 @@ class BothFiles:
 
 
 def shown(columns: Columns, *names: str) -> list[sa.ColumnElement[Any]]:
-    """Return these columns, or all, in the form in which a SELECT shows them."""
+    """Return these columns, or all, as expressions for a SELECT."""
     return [columns[name].label(name) for name in names or columns]
 
 

@@ -1,8 +1,8 @@
 """Words that another program stored and that this library does not know.
 
-Such a word is neither a final status nor a lasting claim. An acknowledgement with an unknown word hides its message
-while its agent may still run, because the agent has done something with it; afterwards the host fails the message.
-`verify` names all of these words and `status` counts them.
+Such a word is neither a final status nor a lasting claim. An acknowledgement with an unknown word shows that the agent
+has done something with the message. So the message is not taken again while that agent may still run, and afterwards
+the host fails it. `verify` lists these words, and `status` counts them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _ACKS = TolerantSelect(
 
 
 class AcknowledgedAs(NamedTuple):
-    """An unsettled message, and its acknowledgement with an unknown word."""
+    """A message that has no final status, and its acknowledgement with an unknown word."""
 
     head: HeadRow
     ack: AcksRow
 
     @property
     def error(self) -> str:
-        """Return the error with which the message fails once its agent is gone."""
+        """Return the error that the message gets when it fails, once its agent has stopped."""
         return f"the agent acknowledged it as {self.ack['status']!r:.80}, which is not a known status"
 
 

@@ -23,7 +23,10 @@ class Checks:
 
     @checked
     def validate(self, run: str | Path) -> Report:
-        """Check a log, given its run or its path. Reads all of it, and writes nothing. Raises `NotFound`."""
+        """Check a log, which is given by its run or its path. Reads the whole log, and writes nothing.
+
+        Raises `NotFound`.
+        """
         file = self._file_at(run) if isinstance(run, Path) else self._tree.get(run)
         return Findings(RunReading(self._tree, file)).report(paths.day_parts_of(file.path))
 

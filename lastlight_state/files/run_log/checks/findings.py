@@ -52,7 +52,10 @@ _WARNINGS, _NOTES = get_args(WarningCode), get_args(NoteCode)
 
 
 class Finding(Record):
-    """A finding about a log. ``line`` counts from 1. Position and line are None if it concerns the whole file."""
+    """A finding about a log. ``line`` counts from 1.
+
+    Position and line are None if the finding concerns the whole file.
+    """
 
     code: str
     severity: Severity
@@ -64,7 +67,8 @@ class Finding(Record):
 class Report(Record):
     """The result of a check of a log. ``ok`` is True if there are no errors.
 
-    ``findings`` are the first 1,000 of ``finding_count``, in file order; ``counts`` has the number of all by code.
+    ``findings`` are the first 1,000 of ``finding_count``, in file order. ``counts`` has the number of all findings by
+    code.
     """
 
     run_id: str
@@ -77,7 +81,7 @@ class Report(Record):
 
 
 class Salvaged(Record):
-    """The clean copy of a damaged log. A sound log has no copy, and nothing was written.
+    """The clean copy of a damaged log. An intact log is not copied: then nothing was written.
 
     ``rejects`` has every byte that is not in the copy. ``sections`` and ``section_bytes`` count the parts of the log:
     records, recovered records, and damage by reason.
@@ -109,7 +113,7 @@ _ACCEPTED = {
 
 
 class Findings:
-    """Collects the findings about a log's records, in file order."""
+    """A collector of the findings about a log's records, in file order."""
 
     def __init__(self, reading: RunReading) -> None:
         self._reading = reading
@@ -127,7 +131,7 @@ class Findings:
         self._last_status: str | None = None
 
     def report(self, day_of_path: tuple[str, str, str] | None) -> Report:
-        """Read the log, and return the report. ``day_of_path`` are the day directories of a log in a tree."""
+        """Read the log, and return the report. ``day_of_path`` are the day directories that contain the log, if any."""
         reading = self._reading
         for placed in reading.placed():
             self._at = placed.line, placed.offset
@@ -240,7 +244,7 @@ class Findings:
         self._last_event = seq
 
     def _close(self, day_of_path: tuple[str, str, str] | None) -> None:
-        """Add the findings that are known only at the end."""
+        """Add the findings that are known only after the last record."""
         self._at = (None, None)
         if self._header is None:
             self._add("missing_header", "no header")

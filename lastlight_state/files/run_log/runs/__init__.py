@@ -56,7 +56,7 @@ class Runs:
 
     @checked
     def start(self, header: RunHeader, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
-        """Create the log of a new run and return its writer. The file appears with its whole header, or not at all.
+        """Create the log of a new run and return its writer. The file appears only with its complete header.
 
         ``invoke_seq`` is the last invocation number of the session so far. ``on_error="report"`` logs and counts
         failures of the file system, for runs that must go on without a disk. Raises `AlreadyExists`, `InvalidValue` and
@@ -81,11 +81,11 @@ class Runs:
 
     @checked
     def reopen(self, run_id: str, *, invoke_seq: int = 0, on_error: OnError = "raise") -> RunWriter:
-        """Return a writer that continues a log after its writer has died or was closed. Its numbers go on.
+        """Return a writer that continues a log after the log's writer died or was closed. Numbering continues.
 
         ``invoke_seq`` is as in `start`. A torn last line is ended with a newline before the first append; nothing else
         changes. A run with its ``run.end`` accepts only late tool outputs and ``x.`` records. Raises `NotFound`,
-        `LostRace` while another writer lives, `Conflict` for a packed log, `CorruptData` without a header,
+        `LostRace` while another writer is alive, `Conflict` for a packed log, `CorruptData` without a header,
         `NewerSchema` for another version, `BackendUnavailable`.
         """
         word("on_error", on_error, _ON_ERROR)
@@ -124,8 +124,8 @@ class Runs:
     def tail(self, run_id: str, *, after: str | None = None, limit: int = 1000) -> TailChunk:
         """Return at most ``limit`` (1 to 10,000) records after the cursor ``after``.
 
-        At the end of a file there may be one more, without a newline. A line that is still being written comes whole
-        with a later call. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
+        At the end of a file, one more record without a newline may be returned. A line that is still being written is
+        returned by a later call, when it is complete. Raises `NotFound`, and `InvalidValue` for a damaged cursor.
         """
         number("limit", limit, least=1, most=_MOST_IN_CHUNK)
         given = START if after is None else mark_of_text("after", after)
@@ -136,8 +136,8 @@ class Runs:
     def last(self, run_id: str, *, n: int = 50, before: str | None = None) -> TailChunk:
         """Return the last ``n`` (1 to 500) records, oldest first; with ``before``, the last ones before that cursor.
 
-        Pass the chunk's ``before`` to go further back, and its ``cursor`` to `tail` to go on. The cost depends on these
-        records, not on the file, unless it is packed. Errors as in `tail`.
+        Pass the chunk's ``before`` to go further back, and its ``cursor`` to `tail` to go on. The cost depends on the
+        size of these records, not of the file, unless the file is packed. Errors as in `tail`.
         """
         n = page_limit(n)
         given = None if before is None else mark_of_text("before", before)
@@ -179,8 +179,8 @@ class Runs:
     ) -> RunPage:
         """Return a page of runs, the newest ``started_at`` first; equal ones by id. ``limit``: 1 to 500.
 
-        Runs from ``since`` on and before ``until``. It reads the first lines of the logs in the days that it passes,
-        once per process, and the last lines of those on the page. Logs that cannot be opened are counted in
+        Lists runs that started at or after ``since`` and before ``until``. Reads the first lines of all logs in these
+        days, once per process, and the last lines of the logs on the page. Logs that cannot be opened are counted in
         ``skipped``.
         """
         given = RunFilter(
@@ -201,7 +201,7 @@ class Runs:
         """Replace the log of an ended run by a gzip file. Returns False if it is packed already.
 
         The gzip is synced to disk and read back before the log is deleted; readers read both forms. Raises `NotFound`,
-        `Conflict` for a run without its end or with a living writer, `BackendBusy`, `BackendUnavailable`.
+        `Conflict` for a run that has not ended or whose writer is alive, `BackendBusy`, `BackendUnavailable`.
         """
         return self._upkeep.pack(run_id)
 
@@ -209,8 +209,8 @@ class Runs:
     def prune(self, *, ended_before: datetime, session_id: str | None = None, dry_run: bool = True) -> PruneReport:
         """Delete the logs of ended runs whose last record is older than ``ended_before``.
 
-        With ``dry_run``, which is the default, nothing is deleted. A run without its end is never deleted, nor a log
-        that is being written. May be repeated after it was killed.
+        With ``dry_run``, which is the default, nothing is deleted. The log of a run that has not ended is never
+        deleted, nor a log that is being written. An interrupted call can be repeated.
         """
         before = aware_utc("ended_before", ended_before)
         return self._upkeep.prune(before, session_id, dry_run=flag("dry_run", dry_run))
@@ -236,7 +236,7 @@ class Runs:
 
 @contextmanager
 def _unless_kept(held: storage.LockFile) -> Iterator[None]:
-    """Release a lock if the block fails."""
+    """Release a run's lock if the block raises."""
     try:
         yield
     except BaseException:
@@ -245,7 +245,7 @@ def _unless_kept(held: storage.LockFile) -> Iterator[None]:
 
 
 def _chunk(descriptor: int, file: RunFile, given: Mark, limit: int, *, is_live: bool) -> TailChunk:
-    """Return the records after a mark."""
+    """Return a chunk of the records after a mark."""
     holds = given.holds(descriptor, file.path)
     size = os.fstat(descriptor).st_size
     reader = LineReader(descriptor, file.path, LineKind(Line, accepts(file.run_id)), start=given.offset if holds else 0)
@@ -273,7 +273,7 @@ def _chunk(descriptor: int, file: RunFile, given: Mark, limit: int, *, is_live: 
 
 
 def _last(descriptor: int, file: RunFile, given: Mark | None, n: int, *, is_live: bool) -> TailChunk:
-    """Return the last records before a mark, or of the file."""
+    """Return the last records before a mark, or at the end of the file."""
     holds = given is None or given.holds(descriptor, file.path)
     size = os.fstat(descriptor).st_size
     before = given.offset if given is not None and holds else size

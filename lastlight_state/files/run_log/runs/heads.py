@@ -1,4 +1,4 @@
-"""The first and last lines of logs, from which lists describe a run."""
+"""The first and last lines of logs, from which lists describe the runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from lastlight_state.files.run_log.tree import RunFile, RunTree, open_run
 class RunEntry(Record):
     """A run in a list, described by the first and last lines of its log.
 
-    ``state`` is ``ended`` with a ``run.end``; without it ``running`` while its writer lives, else ``crashed``.
-    ``outcome`` is that of ``run.end``; ``input_preview`` has at most 200 characters. ``size_bytes`` is the log's size
-    before packing. ``schema_version`` is None without a header.
+    ``state`` is ``ended`` if the log has a ``run.end``. Otherwise it is ``running`` while the run's writer is alive,
+    else ``crashed``. ``outcome`` is taken from ``run.end``; ``input_preview`` has at most 200 characters.
+    ``size_bytes`` is the log's size before packing. ``schema_version`` is None without a header.
     """
 
     run_id: str
@@ -66,9 +66,9 @@ class TailChunk(Record):
 
     Pass ``before`` as ``before`` to `last` for the chunk before.
 
-    ``live`` is True while the run's writer lives; ``ended`` is True if the log has its ``run.end``. ``at_end``: nothing
-    followed this chunk. ``reset``: the cursor belonged to another or a truncated file, so this chunk begins at the
-    start.
+    ``live`` is True while the run's writer is alive; ``ended`` is True if the log has its ``run.end``. ``at_end`` is
+    True if nothing followed this chunk. ``reset`` is True if the cursor belonged to another or a truncated file, so
+    that this chunk begins at the start.
     """
 
     records: tuple[RunRecord, ...]
@@ -94,7 +94,7 @@ STATES: dict[storage.Liveness, RunState] = {"held": "running", "free": "crashed"
 
 
 class Head(NamedTuple):
-    """The facts in the first lines of a log."""
+    """The facts about a run that the first lines of its log contain."""
 
     session_id: str | None
     started_at: datetime
@@ -112,7 +112,7 @@ class End(NamedTuple):
 
 
 class Heads:
-    """Reads the heads of logs, and caches complete ones."""
+    """Reads the first lines of logs, and caches the results that are complete."""
 
     def __init__(self, tree: RunTree) -> None:
         self._tree = tree
@@ -135,7 +135,7 @@ class Heads:
         return head
 
     def entry(self, file: RunFile) -> RunEntry:
-        """Return the run's entry in lists. Raises as `of`. A packed log never changes, so it is read once."""
+        """Return the run's entry in lists. Raises as `of`. A packed log is read only once, because it never changes."""
         if not file.is_packed:
             return self._entry(file)
         key = file.path, file.inode
@@ -243,7 +243,7 @@ def input_text(given: Any) -> str | None:
 
 
 def parts_text(parts: list[Any]) -> str:
-    """Return the parts of a message as one text, joined without separator, as the original program does.
+    """Return the parts of a message as one text, joined without a separator, as the original program joins them.
 
     A part that is not text is shown by its kind: ``[image]``, ``[document]``, ``[other:…]``.
     """

@@ -24,7 +24,7 @@ class RunFilter(NamedTuple):
     until: datetime | None = None
 
     def asked(self) -> list[str | None]:
-        """Return the filters in the form that a page token stores."""
+        """Return the filters in the form in which a page token stores them."""
         times = [None if moment is None else iso_text(moment) for moment in (self.since, self.until)]
         return ["runs", self.session_id, self.state, *times]
 
@@ -33,7 +33,7 @@ class RunFilter(NamedTuple):
         return (self.since is None or day >= self.since.date()) and (self.until is None or day <= self.until.date())
 
     def has(self, head: Head) -> bool:
-        """True if a run with this head matches."""
+        """True if a run whose log has this head matches."""
         return (
             (self.session_id is None or head.session_id == self.session_id)
             and (self.since is None or head.started_at >= self.since)
@@ -42,7 +42,7 @@ class RunFilter(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """The sort key of a run in the list."""
+    """The key by which runs are sorted in a list."""
 
     day: str
     started_at: str
@@ -50,7 +50,7 @@ class _Key(NamedTuple):
 
 
 def has_ended(entry: RunEntry, before: datetime) -> bool:
-    """True if the run's end is in the log, and its last record is older than that time."""
+    """True if the log has the run's end, and its last record is older than the given time."""
     return entry.state == "ended" and entry.last_ts is not None and entry.last_ts < before
 
 
@@ -80,7 +80,7 @@ class RunLists:
         return RunPage(items=tuple(items), next_page_token=token, skipped=walk.skipped)
 
     def ended(self, given: RunFilter, before: datetime) -> tuple[list[RunFile], int]:
-        """Return the logs of ended runs with a last record before that time, and the number of unreadable logs."""
+        """Return the logs of ended runs whose last record is before this time, and the number of unreadable logs."""
         entries, skipped = self.entries(given)
         return [file for file, entry in entries if has_ended(entry, before)], skipped
 
@@ -102,7 +102,7 @@ class RunLists:
 
 
 class _Walk:
-    """One pass over the days. ``skipped`` counts unreadable logs."""
+    """One pass over the directories of days. ``skipped`` counts unreadable logs."""
 
     def __init__(self, tree: RunTree, heads: Heads, given: RunFilter) -> None:
         self.skipped = 0
@@ -120,7 +120,7 @@ class _Walk:
             yield from sorted(found, reverse=True)
 
     def entry(self, file: RunFile) -> RunEntry | None:
-        """Return the run's entry, or None if it cannot be read."""
+        """Return the run's entry, or None if its log cannot be read."""
         try:
             return self._heads.entry(file)
         except NotFound:

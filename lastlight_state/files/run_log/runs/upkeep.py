@@ -58,7 +58,10 @@ class Upkeep:
         )
 
     def remove(self, file: RunFile, before: datetime) -> int | None:
-        """Delete a log. Returns its bytes, or None if the run goes on or the log cannot be deleted."""
+        """Delete a log.
+
+        Returns the bytes that it had, or None if the run has not ended or the log cannot be deleted.
+        """
         try:
             with self._alone(file.run_id):
                 now = self._tree.get(file.run_id)
@@ -94,7 +97,7 @@ class Upkeep:
 
     @contextmanager
     def _alone(self, run_id: str) -> Iterator[None]:
-        """Hold the run's lock as its writer would. Raises `Conflict` while a writer lives."""
+        """Hold the run's lock for the block, as the run's writer does. Raises `Conflict` while a writer is alive."""
         held = storage.try_acquire(self._tree.lock_path(run_id))
         if held is None:
             raise Conflict(f"run {run_id!r} is being written", run_id=run_id)
@@ -108,7 +111,7 @@ def _refuse_unended(descriptor: int, file: RunFile) -> None:
 
 
 def _pack_into(held: int, target: str, plain: int, path: Path) -> None:
-    """Write the packed log under a temporary name, read it back, and rename it."""
+    """Write the packed log under a temporary name, read it back to compare it, and rename it."""
     temporary = _temporary(target)
     descriptor = os.open(temporary, _NEW, files.PRIVATE_FILE, dir_fd=held)
     try:
@@ -133,7 +136,7 @@ def _temporary(target: str) -> str:
 
 
 def _remove_leftovers(held: int, directory: Path, target: str) -> None:
-    """Delete the leftovers of a killed packing. Nobody else packs this run now."""
+    """Delete temporary files that a killed packing left. The caller holds the lock, so nobody else packs this run."""
     for left in directory.iterdir():
         if left.name.startswith(f".{target}.") and left.suffix == _UNFINISHED:
             with suppress(FileNotFoundError):

@@ -42,7 +42,10 @@ def normal(where: str, path: str) -> str:
 
 
 def entry_of(file: StateFile) -> SessionEntry | None:
-    """Return the snapshot's entry in lists, with a ``problem`` if it cannot be read. None if it has vanished."""
+    """Return the snapshot's entry in lists, with a ``problem`` if the snapshot is unreadable.
+
+    None if it has vanished.
+    """
     try:
         state = files.load(file.path, file.session_id)
     except StateError as error:
@@ -67,7 +70,7 @@ def _entry(file: StateFile, state: SessionState) -> SessionEntry:
 
 
 def workspace_of(meta: JsonObject | None) -> str | None:
-    """Return the workspace root that a snapshot names, as a normal path; None without one."""
+    """Return the workspace root that a snapshot names as a normalised path, or None if it names none."""
     for name in (paths.WORKSPACE, paths.FOREIGN_WORKSPACE):
         root = (meta or {}).get(name)
         if isinstance(root, str) and root.startswith("/"):
@@ -103,7 +106,7 @@ class Reconstruction:
         self._lists = lists
 
     def of(self, session_id: str) -> SessionState | None:
-        """Return the state after the last prompt, taken from the session's newest run that has one."""
+        """Return the session's state after the last prompt. The prompt is that of the newest run that has one."""
         for file in self._lists.newest(session_id, _MOST_RUNS):
             state = self._after(session_id, file)
             if state is not None:
@@ -156,10 +159,10 @@ class States:
 
     @property
     def _own(self) -> RunTree:
-        """Return the tree, if no other program keeps the states there.
+        """Return the tree of files, unless another program keeps its states there.
 
-        Raises `Conflict` ``foreign_states`` below a database of the original program. That program reads no snapshot
-        beside its database, so its states and ours would silently differ.
+        Raises `Conflict` ``foreign_states`` below a database of the original program. That program reads states only
+        from its database, so its states and the library's would silently differ.
         """
         if os.path.lexists(self._tree.sessions / INDEX):
             raise Conflict(
@@ -188,16 +191,17 @@ class States:
 
     @checked
     def put(self, state: SessionState, *, based_on: datetime | None = None, force: bool = False) -> SessionState:
-        """Replace the session's snapshot as a whole: fields that are not given are gone.
+        """Replace the session's snapshot as a whole: fields that are not given are removed.
 
         Returns the stored snapshot.
 
-        If ``updated_at`` is None, it becomes the present time, or just after the stored one if the clock went back. A
-        snapshot that is older than the stored one, has a lower ``invoke_seq``, or lacks one that is stored raises
-        `StaleVersion`, and nothing is written. So does a save after ``based_on``, the ``updated_at`` of the snapshot
-        that this one grew from. ``force`` permits both, and replaces a damaged snapshot. That one is kept as
-        ``<id>.json.bad-<time>``, with a number if the name is taken. Raises `InvalidValue`, `PayloadTooLarge` beyond 64
-        MiB, `CorruptData`, `NewerSchema`, `BackendBusy`, `BackendUnavailable`; then the stored snapshot is unchanged.
+        If ``updated_at`` is None, it becomes the present time, or just after the stored time if the clock went back.
+        `StaleVersion` is raised, and nothing is written, for a snapshot that is older than the stored one, has a lower
+        ``invoke_seq``, or lacks an ``invoke_seq`` that the stored one has. It is also raised if ``based_on`` is given
+        and is not the ``updated_at`` of the stored snapshot. ``force`` permits all this, and replaces a damaged
+        snapshot, which is kept as ``<id>.json.bad-<time>``, with a number if the name is taken. Raises `InvalidValue`,
+        `PayloadTooLarge` beyond 64 MiB, `CorruptData`, `NewerSchema`, `BackendBusy`, `BackendUnavailable`; then the
+        stored snapshot is unchanged.
         """
         check(state)
         saving = Saving(None if based_on is None else aware_utc("based_on", based_on), flag("force", force))
@@ -207,10 +211,10 @@ class States:
 
     @checked
     def update(self, session_id: str, change: Callable[[SessionState], SessionState]) -> SessionState:
-        """Read the snapshot, ``change`` it and store it, with no other save in between. Returns the stored snapshot.
+        """Read the snapshot, call ``change`` with it and store the result, with no other save in between.
 
-        If ``change`` leaves ``updated_at`` as it was, the result gets the present time. Raises `NotFound`, and the
-        errors of `put`.
+        Returns the stored snapshot. If ``change`` does not change ``updated_at``, it is set to the present time. Raises
+        `NotFound`, and the errors of `put`.
         """
         paths.readable_id("session_id", session_id)
         with storage.acquire(self._own.state_lock_path(session_id), self._lock_timeout):
@@ -260,10 +264,10 @@ class States:
 
     @checked
     def reconstruct(self, session_id: str) -> SessionState | None:
-        """Return a state rebuilt from the session's logs, if its snapshot is lost; None if they have no prompt.
+        """Return a state rebuilt from the session's logs, for a lost snapshot. None if the logs have no prompt.
 
-        It has the messages of the last prompt and its answer, without calls that have no result. It is marked in its
-        ``meta``. Writes nothing.
+        The state has the messages of the last prompt and its answer, without calls that have no result. Its ``meta``
+        says that it was rebuilt. Writes nothing.
         """
         paths.readable_id("session_id", session_id)
         return self._reconstruction.of(session_id)
@@ -280,7 +284,7 @@ class States:
             return None
 
     def _put(self, state: SessionState, stored: SessionState | None, saving: Saving) -> SessionState:
-        """Write a checked snapshot over the stored one."""
+        """Replace the stored snapshot by a snapshot that has been checked."""
         if saving.based_on is not None and not saving.force:
             found = stored.updated_at if stored else None
             if found != saving.based_on:
@@ -313,7 +317,7 @@ def check(state: SessionState) -> None:
 
 
 def refuse_backwards(state: SessionState, stored: SessionState) -> None:
-    """Raise `StaleVersion` for a snapshot older than the stored one, or of an earlier invocation."""
+    """Raise `StaleVersion` for a snapshot that is older than the stored one, or belongs to an earlier invocation."""
     is_older = stored.updated_at is not None and state.updated_at is not None and state.updated_at < stored.updated_at
     is_earlier = stored.invoke_seq is not None and (state.invoke_seq is None or state.invoke_seq < stored.invoke_seq)
     if is_older or is_earlier:

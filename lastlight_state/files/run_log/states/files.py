@@ -1,7 +1,7 @@
-"""Files of snapshots: read whole, replaced whole.
+"""Files of snapshots, which are always read and replaced as a whole.
 
-A snapshot is written under a temporary name, synced to disk, and renamed to its path. At every moment the path names
-the whole old snapshot or the whole new one.
+A snapshot is written under a temporary name, synced to disk, and renamed to its path. At every moment the path leads to
+the whole old snapshot or to the whole new one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SessionState(Open):
 
 
 class SessionEntry(Record):
-    """A session in a list. ``problem`` says why its snapshot cannot be read; then most other fields are empty.
+    """A session in a list. ``problem`` is why its snapshot cannot be read; then most other fields are empty.
 
     ``last_user_message`` has at most 500 characters.
     """
@@ -90,7 +90,7 @@ def load(path: Path, session_id: str) -> SessionState | None:
 
 
 def parsed(data: bytes, session_id: str) -> SessionState:
-    """Return the snapshot in a file's bytes. Raises as `load`."""
+    """Parse the bytes of a file as a snapshot. Raises as `load`."""
     try:
         value = load_line(data, keep_halves=True)
     except ValueError:
@@ -99,7 +99,7 @@ def parsed(data: bytes, session_id: str) -> SessionState:
 
 
 def state_of(value: Any, session_id: str) -> SessionState:
-    """Return the snapshot in a JSON value. Raises as `load`."""
+    """Convert a JSON value to a snapshot. Raises as `load`."""
     if not isinstance(value, dict):
         raise _corrupt(session_id, "is not an object")
     version = value.get("schema_version", paths.VERSION)
@@ -179,7 +179,7 @@ def remove(path: Path) -> bool:
 
 
 def _free(held: int, name: str) -> str:
-    """Return the name if it is free in the directory, else the name with the first free number from 2 on."""
+    """Return the name if no file in the directory has it, else the name with the first free number from 2 on."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
     return next(free for free in names if not _is_there(held, free))
 
@@ -193,7 +193,10 @@ def _is_there(held: int, name: str) -> bool:
 
 
 def _floats(root: JsonObject, where: str) -> Iterator[tuple[str, float]]:
-    """Yield the floats of a value, with their paths. Cycles, and values that are not JSON, are left to the encoder."""
+    """Yield the floats in a value, with their paths.
+
+    Cycles, and values that are not JSON, are left for the encoder to refuse.
+    """
     stack: list[tuple[str, Any, int]] = [(where, root, 0)]
     while stack:
         path, value, depth = stack.pop()

@@ -1,6 +1,6 @@
 """RunWriter: appends the records of one run to its log.
 
-A call returns when its line was handed to the operating system, or raises; there is no queue. The record is serialised
+A call returns after its line was handed to the operating system, or raises; there is no queue. The record is serialised
 before the call returns, so later changes to the caller's objects have no effect.
 """
 
@@ -59,7 +59,7 @@ _ENDS = (RunError, RunEnd)
 
 
 class Hold(NamedTuple):
-    """The resources of a living writer: the lock of the run, and its file."""
+    """The resources of an open writer: the lock of the run, and the log file."""
 
     lock: LockFile
     lines: LineWriter
@@ -72,9 +72,9 @@ class RunWriter:
 
     ``ended`` is True if the log has its ``run.end``; then only late tool outputs and ``x.`` records may follow, marked
     in their ``meta``. ``failed_appends`` counts records that could not be written. Each method also takes ``ts``, the
-    record's time, by default now. All raise `InvalidValue` for a record that breaks a rule or cannot be written; then
-    nothing is written. They also raise `PayloadTooLarge` beyond 64 MiB, `Conflict` after the end, `BackendBusy`,
-    `BackendUnavailable`, `UnsafePath` and `StoreClosed`. A failed record is not retried.
+    record's time, which defaults to now. All methods raise `InvalidValue` for a record that breaks a rule or cannot be
+    written; then nothing is written. The methods also raise `PayloadTooLarge` beyond 64 MiB, `Conflict` after the end,
+    `BackendBusy`, `BackendUnavailable`, `UnsafePath` and `StoreClosed`. A failed record is not retried.
     """
 
     def __init__(self, rules: Rules, hold: Hold) -> None:
@@ -94,7 +94,10 @@ class RunWriter:
 
     @guarded
     def append(self, record: RunRecord) -> None:
-        """Append a record. If it was read, its bytes are kept. A custom record gets the missing run id and time."""
+        """Append a record. If it was read from a log, its bytes are kept.
+
+        A custom record gets its missing run id and time.
+        """
         with self._lock:
             self._append(self._completed(group("record", record, Logged)))
 
@@ -128,7 +131,7 @@ class RunWriter:
     ) -> int:
         """Write an event for display.
 
-        Returns its number. Numbers count up from 0; numbers that you give may leave gaps.
+        Returns its number. Numbers count up from 0. If the caller gives numbers, they may have gaps.
         """
         with self._lock:
             seq = self._rules.last_event + 1 if seq is None else seq
@@ -225,7 +228,7 @@ class RunWriter:
             self._hold.lines.sync()
 
     def close(self) -> None:
-        """Close the log and release the run. Never writes an end by itself; closing again does nothing."""
+        """Close the log and release the run. Writes no ``run.end``. Closing again does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -243,7 +246,7 @@ class RunWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the log. An exception is recorded first: as an error, or as a cancellation if it is one."""
+        """Close the log. If the block raised, the exception is recorded before, as an error or as a cancellation."""
         try:
             if error is not None and not self._is_closed:
                 self._record_failure(error)
@@ -301,7 +304,7 @@ class RunWriter:
         _log.warning("a record of run %s was not written: %s", self.run_id, error)
 
     def _record_failure(self, error: BaseException) -> None:
-        """Write the missing status, error and end of a run that an exception has ended."""
+        """Write the status, error and end that a run lacks after an exception has ended it."""
         outcome: RunOutcome = "error" if isinstance(error, Exception) else "cancelled"
         rules = self._rules
         try:

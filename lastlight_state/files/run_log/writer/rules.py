@@ -1,6 +1,6 @@
 """Rules for the next record of a run: the order of records and their numbers.
 
-A rule is checked before a record is written and updated after it, so that a refused record leaves no gap.
+The rules are checked before a record is written, and updated afterwards, so that a refused record leaves no gap.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, e
 
 
 def publish(path: Path, run_id: str, line: bytes, *, sync: bool) -> None:
-    """Create the log with its first line. Raises `AlreadyExists`, `UnsafePath` for a link, `BackendUnavailable`.
+    """Create a log together with its first line. Raises `AlreadyExists`, `UnsafePath` for a link, `BackendUnavailable`.
 
     The line is written under a temporary name, and the file gets its own name by a hard link, which fails if the name
     exists. Without hard links, the file is created exclusively under its name.
@@ -94,7 +94,7 @@ _NAMED = 20
 
 
 class Rules:
-    """The state of a run, according to its log."""
+    """The state of a run as its log shows it."""
 
     def __init__(self, header: RunHeader, *, invoke_seq: int = 0) -> None:
         self.run_id = header.run_id
@@ -108,12 +108,12 @@ class Rules:
         self.open_requests: set[int] = set()
 
     def resume(self, records: Iterable[RunRecord]) -> None:
-        """Count the records of a log, whoever wrote them."""
+        """Count the records of an existing log, whichever program wrote them."""
         for record in records:
             self.count(record)
 
     def check(self, record: RunRecord) -> None:
-        """Raise for a record that may not be written now: `InvalidValue`, `ReservedName` or `Conflict`."""
+        """Raise an error if a record may not be written now: `InvalidValue`, `ReservedName` or `Conflict`."""
         if isinstance(record, RunHeader):
             raise InvalidValue("type", "a log has one header, which is written when the run starts")
         if self.ended and not isinstance(record, ToolOutput | CustomRecord):
