@@ -1,4 +1,4 @@
-"""``store.maintenance.agent_sessions``: the agent's log files, with the newest execution of each session.
+"""``store.maintenance.agent_sessions``: lists the agent's log files, with the newest execution of each session.
 
 A page reads only names and times of files, and runs one statement.
 """
@@ -90,7 +90,7 @@ class AgentSession(Record):
 
 
 class AgentSessionPage(Page[AgentSession]):
-    """A page of log files. ``skipped`` counts dangling links and directories that cannot be read."""
+    """A page of log files. ``skipped`` counts links without a target, and directories that cannot be read."""
 
     skipped: int = 0
 

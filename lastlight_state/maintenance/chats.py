@@ -53,7 +53,7 @@ _PREVIEW = (
 
 
 def _newest_turn(shown: sa.ColumnElement[Any], trigger: sa.ColumnElement[Any], *conditions: Any) -> Any:
-    """Return a column of the newest turn of a thread that meets the conditions."""
+    """Return a column's value in the newest turn of a thread among the turns that meet the conditions."""
     return (
         through(sa.select(shown), _TURN, "ix_executions_chat")
         .where(Leading(_TURN.c.trigger_id, trigger), _TURN.c.skill == constant("chat"), *conditions)
@@ -99,7 +99,10 @@ KNOWN = Family("trigger", _known, ThreadRow)
 
 
 def known_threads(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadRow]:
-    """Return the columns of `KNOWN` by trigger, for at most 500 triggers. A trigger without turns is absent."""
+    """Return the columns of the query `KNOWN` by trigger, for at most 500 triggers.
+
+    A trigger without turns is left out.
+    """
     statement, values = KNOWN.of(triggers)
     return {row["trigger_id"]: row for row in unit.rows(statement, values)}
 
@@ -114,8 +117,8 @@ class ChatThread(Record):
 
     ``first_activity_at`` and ``last_activity_at`` are the starts of turns. ``cost_usd`` is exact to a micro-dollar.
     ``repo`` is ``owner/repo`` of the newest turn, or None unless both parts are known. ``last_assistant_preview`` is
-    the assistant's newest message, at most 4,000 characters. It and ``platform`` are None if messaging has no such
-    session any more.
+    the assistant's newest message, at most 4,000 characters. This preview and ``platform`` are None if the messaging
+    session no longer exists.
     """
 
     trigger_id: str
@@ -131,7 +134,7 @@ class ChatThread(Record):
 
     @classmethod
     def joined(cls, turns: ThreadUsage, known: Mapping[str, Any]) -> ChatThread:
-        """Return a thread made from its turns and the columns of `KNOWN`."""
+        """Build a thread from its turns and the columns of the query `KNOWN`."""
         return cls(
             trigger_id=turns.trigger_id,
             agent_session_id=known["agent_session_id"] or known["session_id"],
@@ -155,8 +158,8 @@ class ChatMessages(Record):
     """A page of a thread's messages, oldest first, and their source.
 
     ``log`` messages include tool calls and results; ``database`` messages are those of the chat platform. Pass
-    ``cursor`` to read on. ``at_end`` says that there were no more messages when the page was read. ``reset`` says that
-    the log was replaced since the cursor was made, so that the page begins at the start of the log.
+    ``cursor`` to read on. ``at_end`` is True if there were no more messages when the page was read. ``reset`` is True
+    if the log was replaced since the cursor was made, so that the page begins at the start of the log.
     """
 
     source: ChatSource
@@ -218,7 +221,7 @@ class Chats(Repository):
         return log.path if log else None
 
     def _joined(self, threads: Sequence[ThreadUsage]) -> tuple[ChatThread, ...]:
-        """Return records of these threads, with one more statement for all of them."""
+        """Return records of these threads. One more statement reads the other columns of all of them."""
         if not threads:
             return ()
         known = self._reading(lambda unit: known_threads(unit, [thread.trigger_id for thread in threads]))

@@ -19,9 +19,10 @@ class Checkpoints(Repository):
     def run(self, mode: Mode = "TRUNCATE") -> Checkpoint:
         """Move the log into the database; with ``TRUNCATE``, also free the log's space.
 
-        A reader that is in the way raises no error: ``busy`` says so, and a later call does the rest. Databases without
-        such a log have ``applicable=False``. With SQLite versions that may lose a commit during a checkpoint, writers
-        wait meanwhile and the log keeps a page. Then a writer that keeps its lock causes `BackendBusy`.
+        If a reader blocks the checkpoint, no error is raised: ``busy`` is True, and a later call does the rest. For
+        databases without such a log, ``applicable`` is False. With SQLite versions that may lose a commit during a
+        checkpoint, writers wait meanwhile and the log keeps a page. In that case, a writer that does not release its
+        lock causes `BackendBusy`.
         """
         valid.word("mode", mode, MODES)
         before = self._wal_bytes()

@@ -1,8 +1,8 @@
 """Finds counters that are behind the rows that they number, and raises them.
 
-A counter falls behind if another program brought rows in, or if a row was restored by hand. Then its next number is
-taken already, and the call fails. No counter is ever lowered, and no row gets another number. Rows of `run_leases` that
-running runs lack are written again, too: without them nobody finds the runs.
+A counter falls behind if another program inserted rows, or if a row was restored by hand. Then the counter's next
+number is used already, and the call that takes it fails. No counter is ever lowered, and no row gets another number. If
+running runs lack their rows in `run_leases`, these are written again, too: without them no worker finds the runs.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class CounterRow(TypedDict):
 
 @dataclass(frozen=True)
 class Counter:
-    """A column that holds the next number of some rows, or the last number (``ahead`` is 1 or 0).
+    """A column that stores the next number for some rows, or the last one (``ahead`` is 1 or 0).
 
-    ``key`` is the key of the counter's row; the numbered rows have the same value in ``owner``. ``stream``
+    ``key`` is the key column of the counter's row; the numbered rows have the same value in ``owner``. ``stream``
     distinguishes several counters of one table.
     """
 
@@ -66,29 +66,29 @@ class Counter:
 
     @property
     def name(self) -> str:
-        """Return the name of the column, with the stream if there are several."""
+        """Return the name of the counter's column, followed by the stream if there are several."""
         name = f"{self.column.table.name}.{self.column.name}"
         return name if self.stream is None else f"{name} of {self.stream}"
 
     @property
     def own(self) -> sa.ColumnElement[bool]:
-        """Return the condition that selects this counter's rows in the counters' table."""
+        """Return the condition that selects this counter's rows in its table."""
         return sa.true() if self.stream is None else self.column.table.c.stream == constant(self.stream)
 
     @property
     def needed(self) -> sa.ScalarSelect[Any]:
-        """Return the least value that the counter must have, NULL if it numbers no row."""
+        """Return the least value that the counter must have, or NULL if it has numbered no row."""
         numbered = sa.select(self.number + number(self.ahead)).where(self.owner == self.key)
         return numbered.order_by(self.number.desc()).limit(number(1)).scalar_subquery()
 
     @property
     def behind(self) -> sa.ColumnElement[bool]:
-        """Return the condition that the counter is behind."""
+        """Return the condition that the counter is below the value that it must have."""
         return self.column < self.needed
 
     @cached_property
     def look(self) -> Statement[CounterRow]:
-        """Return a statement for the next counters after a key, each with the least value that it must have."""
+        """Return a statement that reads the next counters after a key, each with the least value that it must have."""
         found = sa.select(self.key.label("key"), self.column.label("value"), self.needed.label("needed"))
         return prepared(
             found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), CounterRow
@@ -98,7 +98,7 @@ class Counter:
     def mend(self) -> Statement:
         """Return a statement that raises one counter if it is behind.
 
-        Postgres compares again after waiting for the row's lock.
+        On Postgres, the statement compares again after waiting for the row's lock.
         """
         this = self.key == bind("key", self.key)
         return prepared(
@@ -133,7 +133,7 @@ COUNTERS: tuple[Counter, ...] = (
 
 
 class LostLeases:
-    """The missing rows of `run_leases` for running runs, found and written as if they were counters that are behind."""
+    """The missing rows of `run_leases` for running runs. They are found and written as if they were counters behind."""
 
     name = "run_leases of running runs"
     look = prepared(run_leases.LOOK.limit(number(LOOK)), CounterRow)
@@ -186,12 +186,11 @@ class Counters(Repository):
         return self._viewing(_planned)
 
     def run(self, *, actor: str | None = None) -> Receipt:
-        """Raise every counter that is behind, in short transactions, and return the receipt.
+        """Raise every counter that is behind, in short transactions. Returns the receipt.
 
-        A running run gets its row in `run_leases` again if that is missing or does not fit.
-
-        Writers may continue meanwhile, because each counter is compared again when it is raised. Running it again is
-        harmless, and continues an interrupted repair. Raises `Conflict` ``already_running`` while another repair runs.
+        If a running run's row in `run_leases` is missing or wrong, the row is written again. Writers may continue
+        meanwhile, because each counter is compared again when it is raised. Running it again is harmless, and continues
+        an interrupted repair. Raises `Conflict` ``already_running`` while another repair runs.
         """
         receipt = self._receipts.begin("repair", scope="counters", policy={}, owner=jobs.owner(), actor=actor)
 
@@ -231,7 +230,7 @@ def _all(unit: Unit) -> Iterator[LateCounter]:
 
 
 def _look(unit: Unit, counter: Counter | LostLeases, after: str) -> tuple[str | None, list[LateCounter]]:
-    """Return the last key of the next counters, None if none are left, and the counters that are behind."""
+    """Return the last key of the next counters, or None if none are left, and those counters that are behind."""
     rows = unit.rows(counter.look, {"after": after})
     late = [
         LateCounter(counter=counter.name, key=row["key"], value=row["value"], needed=row["needed"])

@@ -1,8 +1,8 @@
 """Erases one person from conversations and chats, with a dry run and a receipt that does not name the person.
 
-Deleted are chats of connectors with their messages, inboxes of the exchange with their deliveries, threads of
-checkpoints, states, and chunks of emptied texts. Conversations and the executions of their agents keep their rows:
-texts are emptied, and the conversations' users are removed.
+Some rows are deleted: connectors' chats with their messages, inboxes of the exchange with their deliveries, threads of
+checkpoints, states, and chunks of emptied texts. Rows of conversations and of their agents' executions stay, but their
+texts are emptied, and the names of users are removed.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ _FORGET_BRANCHES = family(
 
 
 class PersonRows(NamedTuple):
-    """The ids of a person's rows. ``free`` are the sessions that are not held."""
+    """The ids of a person's rows. ``free`` are the person's sessions that no worker holds."""
 
     messages: set[str]
     sessions: list[str]
@@ -168,14 +168,15 @@ class Erase(Repository):
         """Erase a person: a user, sender or recipient in conversations, or a user of connectors.
 
         Messages that the person sent or received are emptied as `Redact` does it, without the person's name and without
-        metadata. So are messages of the person's sessions; but a message that also is in the session of another user
-        stays, unless the person sent or received it. The person's sessions, branches and their orders lose all that is
-        declared personal, above all the user. A branch without a user belongs to the user of its session. Chunks of
-        these messages, sessions and branches are removed. Changes of status lose actor, reason and evidence if the
-        person made them, or if they are of the person's sessions and branches. Chats of the person are removed with
-        their messages, and so are threads of checkpoints, states, the inbox in the exchange and the memberships in
-        channels. Executions of the agent sessions behind these chats and sessions lose their texts, unless another user
-        has the agent session, too; log files are not changed. A held session stays with all its parts.
+        metadata. Messages of the person's sessions are emptied, too, unless the person neither sent nor received the
+        message and it is also in another user's session. The person's sessions and branches and their orders lose all
+        values that are declared personal, above all the user. A branch without a user belongs to the user of its
+        session. Chunks of these messages, sessions and branches are removed. Status changes lose actor, reason and
+        evidence if the person made them, or if they belong to the person's sessions and branches. The person's chats
+        are removed with their messages, and so are threads of checkpoints, states, the inbox in the exchange and the
+        memberships in channels. Executions of the agent sessions behind these chats and sessions lose their texts,
+        unless another user has the agent session, too; log files are not changed. A session that is held stays
+        unchanged with all its parts.
 
         Works in short transactions, except that one transaction empties the whole inbox, however many deliveries it
         has. Calling it again continues an interrupted erasure. The receipt has counts and a digest of the name. Raises
@@ -223,7 +224,7 @@ def _found(unit: Unit, person: str) -> PersonRows:
 
 
 def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
-    """Return the ids of the messages that these sessions hold or point to."""
+    """Return the ids of the messages in the orders of these sessions, or that the sessions refer to."""
     held = {row["order_id"] for row in rows(unit, ORDERS, sessions)}
     found = {row["key"] for row in rows(unit, POINTED, sessions)}
     return found.union(*({row["message_id"] for row in links(unit, order)} for order in held))
@@ -232,7 +233,7 @@ def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
 def _parted(
     unit: Unit, person: str, ids: Collection[str], *, locked: bool
 ) -> tuple[set[str], list[messages.FullMessage], Counter[str]]:
-    """Return the messages to erase, those of them with contents, and counts of the reasons for which others stay.
+    """Return the messages to erase, those among them with contents, and how many others stay, counted by reason.
 
     A redacted message has no contents, but may have metadata and chunks.
     """
@@ -280,7 +281,10 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
 
 
 def _jobs(found: PersonRows, person: str) -> Iterator[Job]:
-    """Yield the work, one job for each transaction. Sessions come after messages, and are read again under locks."""
+    """Yield the jobs of an erasure, one for each transaction.
+
+    Sessions come after messages, and are read again under locks.
+    """
     yield from (partial(_empty, person, ids) for ids in chunks(found.messages))
     yield from (partial(_session, person, key) for key in found.sessions)
     yield from (partial(_transitions, ids) for ids in chunks(found.transitions))
@@ -302,7 +306,7 @@ def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: dateti
 
 
 def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
-    """Empty messages that were appended meanwhile, and remove the person from the session."""
+    """Empty the messages that were appended after the search, and remove the person from the session."""
     locked = list(_rows(unit, _LOCK_SESSIONS, [key], person))
     if not locked or locked[0]["held"]:
         return Counter()
@@ -323,7 +327,7 @@ def _transitions(ids: Collection[str], unit: Unit, _: Receipt, _at: datetime) ->
 
 
 def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
-    """Remove the person from these branches, unless their sessions are held by now."""
+    """Remove the person from these branches, except branches whose session has become held meanwhile."""
     list(rows(unit, _LOCK_PLACES, ids))
     removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
     counts = Counter(vectors=removed, progressions=personal_rows.empty_branch_orders(unit, ids, person))
@@ -334,13 +338,13 @@ def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime
 
 
 def _executions(unit: Unit, person: str, places: Iterable[references.AgentSessionRef]) -> Counter[str]:
-    """Empty the executions of the agent sessions behind these chats or sessions."""
+    """Empty the executions of the agent sessions that belong to these chats or sessions."""
     behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
     return Counter(executions=personal_rows.empty_executions(unit, personal_rows.own_executions(unit, behind, person)))
 
 
 def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
-    """Delete chats of connectors. Tombstones stop an import from restoring them."""
+    """Delete chats of connectors. Tombstones prevent an import from restoring them."""
     locked = list(rows(unit, _LOCK_CHATS, ids))
     counts = _executions(unit, person, locked)
     statement, keys = STATEMENTS["messaging"].bury.of(ids)

@@ -44,12 +44,12 @@ class Backup(Repository):
         The database is copied in one snapshot, while others read and write it; the copy is examined before the folder
         gets its name. Line files and mailboxes follow, unless ``with_logs`` is False. Raises `AlreadyExists` if the
         folder exists, `InvalidValue` if it is below the line files or mailboxes, `Conflict` ``damaged_backup`` for a
-        database that is damaged itself, and `BackendUnavailable` if the folder cannot be written, or a folder to back
-        up cannot be read.
+        damaged database, and `BackendUnavailable` if the folder cannot be written, or a folder to back up cannot be
+        read.
 
-        Some faults do not stop a backup; the manifest names what is left out for them. In mailboxes: a file that is
-        damaged, stays locked or holds more than tables, and an attachment or folder that cannot be opened. Among line
-        files: anything but regular files. In both: a file whose name is not UTF-8, and a path that is too deep (64
+        Some faults do not stop a backup. The manifest lists what is left out because of them. In mailboxes: a file that
+        is damaged, stays locked or holds more than tables, and an attachment or folder that cannot be opened. Among
+        line files: anything but regular files. In both: a file whose name is not UTF-8, and a path that is too deep (64
         folders, 2,000 bytes). On Postgres: columns that other programs added to tables of this library.
         """
         place = Path(folder).absolute()
@@ -98,10 +98,11 @@ class Backup(Repository):
         """Restore the database of a backup into a new SQLite file, or an empty schema of Postgres.
 
         The backup is verified before the first write. Its line files and mailboxes are put where a store with this
-        ``state_dir`` looks for them, by default beside the file. For Postgres, and without ``with_logs``, they stay in
-        the backup unless a ``state_dir`` is given. An older schema is restored as it is, and `migrate` brings it up to
-        date. Raises `AlreadyExists` if anything is in the way, including the ``-wal`` or ``-journal`` of an earlier
-        file; `NewerSchema` for a backup of a newer version; and the errors of `verify` and `Copy.run`.
+        ``state_dir`` looks for them, by default next to the database file. For Postgres, and without ``with_logs``,
+        they stay in the backup unless a ``state_dir`` is given. An older schema is restored as it is, and `migrate`
+        brings it up to date. Raises `AlreadyExists` if any target exists, including the ``-wal`` or ``-journal`` file
+        of an earlier database; `NewerSchema` for a backup of a newer version; and the errors of `verify` and
+        `Copy.run`.
         """
         place, flag = Path(folder), valid.flag("with_logs", with_logs)
         manifest = self.verify(place)
@@ -140,7 +141,7 @@ class Backup(Repository):
             raise InvalidValue("folder", "must not be below the directories of line files or mailboxes")
 
     def _copy_database(self, path: Path) -> dict[str, str]:
-        """Copy the database to a file. Return columns of other programs that the copy lacks, with the reason."""
+        """Copy the database to a file. Returns columns of other programs that the copy lacks, with the reason."""
         left: tuple[str, ...] = ()
         if not self._reading(lambda unit: copies.snapshot(unit, path)):
             left = Copy(self._context).run(path, migrate=True, leave_columns=None).left_columns
@@ -153,14 +154,17 @@ class Backup(Repository):
 
 
 def _file_of(url: str | Path) -> Path | None:
-    """Return the file of a database, even if it does not exist yet; None for a server."""
+    """Return the path of a database's file, even if the file does not exist yet. Returns None for a server."""
     with closing(open_backend(url, Options())) as backend:
         return backend.files[0] if backend.files else None
 
 
 @contextmanager
 def _made(place: Path) -> Iterator[Path]:
-    """Yield a private folder beside the place. It is renamed to the place on success, and removed on failure."""
+    """Yield a private folder next to the given place.
+
+    It is renamed to that place on success, and removed on failure.
+    """
     made = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
     make_directory(made)
     try:

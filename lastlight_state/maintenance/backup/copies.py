@@ -32,9 +32,9 @@ from lastlight_state.special_files import open_binary
 
 
 def snapshot(unit: Unit, path: Path) -> bool:
-    """Copy the whole database to a new file in one snapshot. Return False if the database cannot do this.
+    """Copy the whole database to a new file in one snapshot. Returns False if the database does not support this.
 
-    Remains of an earlier attempt that met a busy database are removed first.
+    A partial copy that an earlier attempt left, because the database was busy, is removed first.
     """
     path.unlink(missing_ok=True)
     progress.tell("copying the database", 0)
@@ -46,7 +46,7 @@ AT_REST = Options(read_only=True, glance=True)
 
 
 def damages(path: Path, options: Options = AT_REST) -> list[str]:
-    """Return the damage that the database itself finds in a copy, one text for each fault."""
+    """Return the damage that a check by the database finds in a copy, one text for each fault."""
     progress.tell("examining the copy", 0)
     with closing(open_backend(path, options)) as backend, Checkout(Mode.READ, backend) as checkout:
         return backend.damages(checkout, deep=True)
@@ -69,7 +69,8 @@ def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
     """Copy every file below the directory into a folder of a backup, except links and temporary files.
 
     A file that is pruned meanwhile is left out. A file that is packed or moved meanwhile is copied under its new name.
-    Yields other files that are left out, with the reason: not a regular file, a name that is not UTF-8, or too deep.
+    Yields the other files that are left out, with the reason: not a regular file, a name that is not UTF-8, or a path
+    that is too deep.
     """
     known: set[str] = set()
     told: dict[str, str] = {}
@@ -89,7 +90,7 @@ def copy_line_files(root: Path, into: Path) -> Iterator[tuple[str, str]]:
 
 
 def _arrived(root: Path, name: str, into: Path, told: dict[str, str]) -> bool:
-    """Copy the file, or note why it is left out. Return False if the file is gone."""
+    """Copy the file, or record why it is left out. Returns False if the file no longer exists."""
     if shown(name) != name:
         told[shown(name)] = NOT_TEXT
         return True
@@ -120,12 +121,15 @@ def shown(name: str) -> str:
 
 
 def too_deep(path: Path) -> bool:
-    """Return whether a path is too deep for backups, whose files must be restorable anywhere."""
+    """True if a path is too deep for backups, whose files must be restorable on any machine."""
     return len(path.parts) > MOST_FOLDERS or len(os.fsencode(path)) > MOST_BYTES
 
 
 def _listed(root: Path) -> tuple[list[str], list[str]]:
-    """Return the files below the directory, and the paths that are too deep, relative to the directory."""
+    """Return the files below the directory, and the paths that are too deep.
+
+    All paths are relative to the directory.
+    """
     found: list[str] = []
     deep: list[str] = []
     for folder, folders, names in os.walk(root, onerror=_refuse_unread):
@@ -140,7 +144,10 @@ def _listed(root: Path) -> tuple[list[str], list[str]]:
 
 
 def _refuse_unread(error: OSError) -> None:
-    """Raise the error of an unreadable folder, so that no file is missing silently. A vanished folder is accepted."""
+    """Raise the error of an unreadable folder, so that no file is left out silently.
+
+    A folder that vanished is no error.
+    """
     if not isinstance(error, FileNotFoundError):
         raise error
 
@@ -163,7 +170,7 @@ def _copy(reading: BinaryIO, target: Path) -> None:
 
 
 def whole(path: Path, size: int) -> int:
-    """Return how many of the first ``size`` bytes of a file end with a newline: the size of its whole lines."""
+    """Return the size of the complete lines in the first ``size`` bytes of a file."""
     with open_binary(path) as file:
         end = size
         while end > 0:
@@ -194,7 +201,7 @@ _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def copy_mailboxes(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
-    """Copy every mailbox into a folder. Yield each file or folder that is left out, with the reason.
+    """Copy every mailbox into a folder. Yields each file or folder that is left out, with the reason.
 
     A database file is left out if it is damaged, stays locked, holds more than tables or takes too long to read. Any
     file or folder is left out if it cannot be opened, is too deep, or has a name that is not UTF-8.
@@ -215,7 +222,7 @@ def copy_mailboxes(settings: Settings, into: Path) -> Iterator[tuple[str, str]]:
 
 
 def _copy_database(place: Place, name: str, target: Path, settings: Settings) -> str | None:
-    """Copy the file in one snapshot. Return the reason if the file is left out because of its writer, else None."""
+    """Copy a mailbox's database file in one snapshot. Returns the reason if the file is left out, else None."""
     if not is_regular(place.path / name):
         return None
     file = OtherFile(place, place.path / name, settings, Metrics())
@@ -237,7 +244,7 @@ def _copy_database(place: Place, name: str, target: Path, settings: Settings) ->
 
 
 def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Copy the regular files of a mailbox's attachments. Yield what is left out, with the reason."""
+    """Copy the regular files of a mailbox's attachments. Yields what is left out, with the reason."""
     unopened: set[Path] = set()
     for path, folders, names, held in os.fwalk(source, follow_symlinks=False):
         folder = Path(path).relative_to(source)
@@ -260,14 +267,14 @@ def _copy_files(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def _refused(path: Path) -> str | None:
-    """Return the reason why a path in a mailbox is left out of backups, else None."""
+    """Return the reason why backups leave out a path in a mailbox, or None if they do not."""
     if shown(str(path)) != str(path):
         return NOT_TEXT
     return TOO_DEEP if too_deep(path) else None
 
 
 def _copy_file(held: int, name: str, target: Path) -> str | None:
-    """Copy a regular file if it still exists. Return the reason if it cannot be opened, else None."""
+    """Copy a regular file if it still exists. Returns the reason if the file cannot be opened, else None."""
     try:
         if not stat.S_ISREG(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
             return None

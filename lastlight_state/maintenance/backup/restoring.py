@@ -28,7 +28,7 @@ MAILBOXES = "mailboxes"
 
 
 class BackedFile(Record):
-    """A file of a backup: its path inside the backup, its bytes, and their SHA-256 as 64 hex digits."""
+    """A file of a backup: its path inside the backup, its size in bytes, and its SHA-256 as 64 hex digits."""
 
     path: str
     size_bytes: int
@@ -36,14 +36,14 @@ class BackedFile(Record):
 
 
 class Manifest(Record):
-    """The manifest of a backup: kept in it as ``manifest.json``, and written last.
+    """The manifest of a backup, stored in the backup as ``manifest.json``. It is written last.
 
-    ``source`` is the location of the database without its password. ``revision`` is its schema, None for a file that
-    has no version. ``database`` is the path of the database's copy inside the backup. ``left_out`` names files and
-    columns that are not in the backup, with the reason. In mailboxes these are damaged files, and files and folders
-    that cannot be opened; among line files, anything but regular files. In both, they are paths that are too deep, and
-    names that are not UTF-8, with other bytes written with backslashes. On Postgres, they are also columns that other
-    programs added to tables of this library, as ``table.column``.
+    ``source`` is the location of the database without its password. ``revision`` is the revision of its schema, or None
+    for a file that has no version. ``database`` is the path of the database's copy inside the backup. ``left_out``
+    names files and columns that are not in the backup, with the reason. In mailboxes these are damaged files, and files
+    and folders that cannot be opened; among line files, anything but regular files. In both, they are paths that are
+    too deep, and names that are not UTF-8, with other bytes written with backslashes. On Postgres, they are also
+    columns that other programs added to tables of this library, as ``table.column``.
     """
 
     format: int = 1
@@ -160,7 +160,7 @@ def refuse_database(target: Path) -> None:
 
 
 def place_file(file: Path, target: Path) -> None:
-    """Copy the file to a path that must not exist."""
+    """Copy the file to a path at which no file may exist."""
     refuse_database(target)
     made = _temporary(target)
     make_directory(target.parent.absolute())
@@ -178,10 +178,10 @@ def place_file(file: Path, target: Path) -> None:
 
 @contextmanager
 def put_back(backup: Path, manifest: Manifest, state_dir: Path, modes: Modes) -> Iterator[None]:
-    """Put line files and mailboxes where a store looks for them; remove them again if the block fails.
+    """Put line files and mailboxes where a store looks for them. They are removed again if the block fails.
 
-    ``modes`` are the modes of mailboxes, which an agent of another user may have to write. Logs are private. Raises
-    `AlreadyExists` for a path that has anything but an empty folder.
+    ``modes`` are the file modes of mailboxes, into which an agent of another user may have to write. Logs are private.
+    Raises `AlreadyExists` for a path that has anything but an empty folder.
     """
     with translated(state_dir):
         found = {inside: list(_below(manifest, inside)) for inside in _FOLDERS}
@@ -208,7 +208,7 @@ def put_back(backup: Path, manifest: Manifest, state_dir: Path, modes: Modes) ->
 
 
 def _below(manifest: Manifest, inside: str) -> Iterator[str]:
-    """Return the files of a backup below one of its folders, by their paths relative to the folder."""
+    """Return the files of a backup below one of its folders, by their paths relative to that folder."""
     prefix = f"{inside}/"
     return (file.path.removeprefix(prefix) for file in manifest.files if file.path.startswith(prefix))
 

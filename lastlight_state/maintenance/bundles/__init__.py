@@ -1,4 +1,4 @@
-"""Bundles: one run, or one session of a conversation, as a file that can be kept, read, and loaded elsewhere."""
+"""Bundles: one run, or one session of a conversation, as a file that can be stored, read, and loaded elsewhere."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _LOOK = 500
 
 
 def digest(bundle: Bundle) -> str:
-    """Return the identity of a bundle: the SHA-256 of its manifest, which has the digest of each part."""
+    """Return the SHA-256 of a bundle's manifest, which identifies the bundle because it has the digest of each part."""
     return hashlib.sha256(codec.canonical(bundle.model_dump(mode="json"))).hexdigest()
 
 
 def cut_off(receipts: Receipts, bundle: Bundle) -> Receipt | None:
-    """Return the receipt of an interrupted load of this bundle under new ids, if it has stored its rows; else None."""
+    """Return the receipt of an interrupted load of this bundle under new ids. None unless that load stored its rows."""
     found = digest(bundle)
     for state in _UNFINISHED:
         for one in receipts.list(kind="bundle", state=state, limit=_LOOK).items:
@@ -79,16 +79,16 @@ class Bundles(Repository):
         with_logs: bool = True,
         redact: Collection[Redaction] = (),
     ) -> Bundle:
-        """Write one ``run`` or one ``session`` of a conversation into a new file, and return its description.
+        """Write one ``run`` or one ``session`` of a conversation into a new file. Returns the bundle's description.
 
         A run includes its executions, journal, outputs and questions. A session includes its branches, orders, messages
         and transitions, and branches of other sessions that its own were forked from. Rows are read in one snapshot.
-        With ``with_logs``, the log files of their agents' sessions are added. The same state gives the same bytes.
+        With ``with_logs``, the log files of the agents' sessions are added. The same state gives the same bytes.
 
-        ``redact`` names what is left out, and nothing else is (`Redaction`). Values of the named columns are replaced
-        by a mark. Without ``content``, messages have no chunks and embeddings; without ``events`` there are no frames.
-        ``outputs`` are rows of output tables, and ``logs`` the log files. Ids, names of people and things, times,
-        statuses, reasons, phases and numbers are in every bundle.
+        ``redact`` names what is left out; everything else is included (`Redaction`). Values of the named columns are
+        replaced by a mark. Without ``content``, messages have no chunks and embeddings; without ``events`` there are no
+        frames. ``outputs`` are rows of output tables, and ``logs`` the log files. Ids, names of people and things,
+        times, statuses, reasons, phases and numbers are in every bundle.
 
         Raises `NotFound`, and `AlreadyExists` if anything is at ``dest``. Unless ``outputs`` are left out, raises
         `Conflict` ``unregistered_columns`` if the run has rows in an attached table with undeclared columns.
@@ -151,13 +151,14 @@ class Bundles(Repository):
     ) -> LoadedBundle:
         """Add the missing parts of a bundle: its rows in one transaction, then its log files.
 
-        The whole bundle is verified before the first write. Rows and files that exist with the same contents are left
-        alone, so that loading twice changes nothing and leaves one receipt. A row or file with other contents raises
-        `AlreadyExists` with its table and key, and nothing is loaded; ``skip`` keeps it and adds the rest.
+        The whole bundle is verified before the first write. Rows and files that exist with the same contents are not
+        written, so that loading twice changes nothing and leaves one receipt. A row or file with other contents raises
+        `AlreadyExists` with its table and key, and nothing is loaded; with ``skip`` the existing row or file stays and
+        the rest is added.
 
-        With ``new_ids``, everything gets a new id, and each load adds one more independent run or session. Not copied
-        are deliveries to others, the key of a run, and permissions that nobody has used yet. If such a load was
-        interrupted after its rows were stored, the next load of the bundle finishes it and adds no other.
+        With ``new_ids``, everything gets a new id, and each load adds one more independent run or session. Deliveries
+        to others, the key of a run, and unused permissions are not copied. If such a load was interrupted after its
+        rows were stored, the next load of the bundle finishes that load and adds no further copy.
 
         Tombstones of pruned records do not block a load. Raises `NewerSchema` for a bundle of a newer version,
         `Conflict` ``redacted_bundle`` for a redacted bundle unless ``allow_redacted``, ``unknown_word`` for a status
@@ -199,7 +200,7 @@ class Bundles(Repository):
         return self._writing(store)
 
     def _cut_off(self, found: OpenBundle, on_conflict: OnConflict) -> Receipt | None:
-        """Return the receipt of an interrupted load that this load finishes, None if there is none."""
+        """Return the receipt of an interrupted load that this load must finish, or None if there is none."""
         return cut_off(self._receipts, found.bundle) if on_conflict == "new_ids" else None
 
     def _begun(self, found: OpenBundle, loading: Loading, policy: dict[str, Any], actor: str | None) -> Receipt:
@@ -233,5 +234,5 @@ class Bundles(Repository):
 
 
 def _scope(found: OpenBundle) -> str:
-    """Return the scope of a load's receipt: only one bundle of a run or session is loaded at a time."""
+    """Return the scope of a load's receipt. It allows only one load at a time of bundles of the same run or session."""
     return storable(f"{found.bundle.kind} {found.bundle.id}", 256)

@@ -35,7 +35,7 @@ _UNIX = 3
 
 
 class Archive:
-    """A bundle that is being written, part by part. End its ``with`` block before closing its file."""
+    """A bundle that is being written, part by part. Leave its ``with`` block before closing its file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
@@ -49,11 +49,11 @@ class Archive:
             self._zip.close()
 
     def add_lines(self, name: str, lines: Iterable[bytes]) -> None:
-        """Add a part with these lines, unless there are none."""
+        """Add a part that consists of these lines. Adds nothing without lines."""
         self._add(name, lines, counted=True)
 
     def add_bytes(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Add a part with these bytes, unless there are none."""
+        """Add a part that consists of these bytes. Adds nothing without bytes."""
         self._add(name, chunks, counted=False)
 
     def finish(self, bundle: Bundle) -> None:
@@ -86,7 +86,7 @@ class Archive:
 
 @contextmanager
 def new_file(place: Path) -> Iterator[BinaryIO]:
-    """Yield a file that gets its name once it is complete and on disk. Raises `AlreadyExists` if the name is taken."""
+    """Yield a file that gets its name after it is complete and on disk. Raises `AlreadyExists` if the name is taken."""
     with translated(place):
         refuse_present(place)
         made = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
@@ -103,7 +103,7 @@ def new_file(place: Path) -> Iterator[BinaryIO]:
 
 
 def link(made: Path, place: Path) -> None:
-    """Link a file to its name. Raises `AlreadyExists` if another file has the name, which a rename would replace."""
+    """Link a file to its name. Raises `AlreadyExists` if the name is taken; a rename would replace the other file."""
     try:
         os.link(made, place)
     except FileExistsError as error:
@@ -121,7 +121,7 @@ _NEVER = re.compile(r"[\x00-\x1f\\]")
 
 
 class OpenBundle:
-    """A bundle whose parts match its manifest."""
+    """An open bundle, whose parts were verified against its manifest."""
 
     def __init__(self, packed: zipfile.ZipFile, bundle: Bundle) -> None:
         self._packed = packed
@@ -154,7 +154,7 @@ def opened(path: Path) -> Iterator[OpenBundle]:
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a file looks like a bundle."""
+    """True if a file looks like a bundle."""
     try:
         with open_binary(path) as file:
             return zipfile.is_zipfile(file)
@@ -205,7 +205,7 @@ def _verified(file: BinaryIO, name: str) -> tuple[zipfile.ZipFile, Bundle]:
 def _sizes(packed: zipfile.ZipFile, most: int) -> dict[str, int]:
     """Return the size of each file in the ZIP.
 
-    As nothing is compressed, their sum must not be larger than the bundle.
+    Nothing in a bundle is compressed, so the sum of the sizes must not exceed the size of the bundle.
     """
     found: dict[str, int] = {}
     for info in packed.infolist():

@@ -1,8 +1,8 @@
 """Prepares a bundle's rows for loading: refuses bad rows, gives new ids, and compares rows with stored rows.
 
-Stored inboxes fill, stored deliveries are acknowledged, and stored chunks are replaced. So rows of these tables may
-differ from the bundle, and stay as they are stored. Refused are only a delivery at a position where the inbox has
-another message, and chunks for a namespace whose embeddings have another length.
+Stored inboxes fill, stored deliveries are acknowledged, and stored chunks are replaced. So stored rows of these tables
+may differ from the bundle, and are not changed. Only two kinds of rows are refused: a delivery at a position where the
+inbox has another message, and chunks for a namespace whose embeddings have another length.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ for _column, _known in vocabularies(METADATA.sorted_tables):
 
 
 def _references(table: sa.Table) -> list[Reference]:
-    """Return a table's foreign keys. A message's class is left out, because an unknown class is created."""
+    """Return a table's foreign keys, without the one to a message's class, because an unknown class is created."""
     return [(key.parent, key.column) for key in table.foreign_keys if key.parent is not CLASS]
 
 
@@ -78,7 +78,7 @@ _STORED = {target: family(lambda keys, column=target: sa.select(column).where(co
 
 
 class References:
-    """Checks the foreign keys of a bundle's rows. Tables must come in the order in which they are stored."""
+    """A check of the foreign keys in a bundle's rows. Tables must be checked in the order in which they are stored."""
 
     def __init__(self, view: Unit) -> None:
         self._view = view
@@ -98,7 +98,7 @@ class References:
 
 
 def refuse_taken_keys(view: Unit, table: sa.Table, given: Iterable[Row]) -> None:
-    """Raise `AlreadyExists` for a run whose run key another run of its workflow has."""
+    """Raise `AlreadyExists` for a run whose run key is the key of another stored run of its workflow."""
     for row in given if table is RUNS else ():
         holder = view.value(_HOLDER, {name: row.get(name) for name in ("id", "workflow_name", "run_key")})
         if holder is not None:
@@ -106,7 +106,7 @@ def refuse_taken_keys(view: Unit, table: sa.Table, given: Iterable[Row]) -> None
 
 
 def refuse_unknown_words(table: sa.Table, given: Iterable[Row]) -> None:
-    """Raise `Conflict` ``unknown_word`` for a status, or another such word, that this version does not know."""
+    """Raise `Conflict` ``unknown_word`` for a status, or a similar word, that this version does not know."""
     for name, known in _WORDS.get(table.name, ()):
         for row in given:
             if row.get(name) is not None and row[name] not in known:
@@ -172,7 +172,10 @@ _COPIED = "bundle"
 
 
 class Renaming:
-    """The new ids of one bundle: equal for an equal ``seed``. ``owners`` are the owners of inboxes that are copied."""
+    """The new ids for one bundle. The same ``seed`` gives the same ids.
+
+    ``owners`` are owners whose inboxes are copied.
+    """
 
     def __init__(
         self,
@@ -210,14 +213,14 @@ class Renaming:
         return self._ids[kind].get(old, old)
 
     def rows(self, table: sa.Table, rows: list[Row]) -> list[Row]:
-        """Return the rows under their new ids, without inboxes and deliveries of other owners."""
+        """Return the rows under their new ids. Inboxes and deliveries of other owners are left out."""
         if table in (talks.INBOXES, talks.DELIVERIES):
             rows = [row for row in rows if row.get("owner") in self._owners]
         columns = self._columns.get(table.name, [("run", _RUN_ID)] if _RUN_ID in table.c else [])
         return [self._renamed(table, row, columns) for row in rows]
 
     def log(self, name: str) -> str:
-        """Return the new name of a log. Its folder or file is named after the agent's session."""
+        """Return the new name of a log. Its folder or file is named after the session of the agent."""
         old = row_lines.session_of(name)
         if old is None:
             return name
@@ -260,7 +263,7 @@ class Renaming:
 
 
 def _nothing(_: Any) -> None:
-    """Return None: a copy must not have the original's keys."""
+    """Return None. It replaces keys of the original that a copy must not have."""
 
 
 def _keys(rows: Iterator[Row]) -> set[str]:
@@ -268,7 +271,7 @@ def _keys(rows: Iterator[Row]) -> set[str]:
 
 
 def _is_unused_permission(row: Row) -> bool:
-    """Return whether a gate permits an action that was not done yet. Only the original may use the permission."""
+    """True if a gate permits an action that was not done yet. Only the original run may use this permission."""
     used = row.get("consumed_by") is not None
     return row.get("status") == "approved" and row.get("action_digest") is not None and not used
 
@@ -293,7 +296,8 @@ Row = dict[str, Any]
 def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> list[Row]:
     """Return the rows that can be stored.
 
-    With ``keeps``, chunks of another length and transitions with a taken number are left out instead of refused.
+    With ``keeps``, chunks with embeddings of another length, and transitions whose number is taken, are left out
+    instead of refused.
     """
     if table is DELIVERIES:
         there = {(row["owner"], row["message_id"]) for row in _found(unit, _DELIVERED, given, "message_id")}
@@ -311,12 +315,12 @@ def wanted(unit: Unit, table: sa.Table, given: list[Row], *, keeps: bool) -> lis
 
 
 def stored_orders(unit: Unit, given: Sequence[Row]) -> set[str]:
-    """Return the ids of the orders that are stored already."""
+    """Return the ids of those orders that are stored already."""
     return {row["id"] for row in _found(unit, _ORDERS, given, "id")}
 
 
 def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) -> list[Row]:
-    """Return the links that can be stored. An order in ``held`` that was stored before gets no new link.
+    """Return the links that can be stored. An order in ``held``, which was stored before this load, gets no new link.
 
     Raises `AlreadyExists` if such an order lacks a link, unless ``keeps``.
     """
@@ -329,7 +333,10 @@ def new_links(unit: Unit, given: Sequence[Row], held: set[str], *, keeps: bool) 
 
 
 def raise_numbers(unit: Unit, inboxes: Iterable[Row]) -> None:
-    """Raise the next numbers of inboxes above the bundle's deliveries, locking inboxes in the same order as senders."""
+    """Raise the next numbers of inboxes above the bundle's deliveries.
+
+    Locks the inboxes in the order that senders use.
+    """
     numbers = {row["owner"]: row.get("next_ord", 0) for row in inboxes}
     for owner in ordered(numbers):
         unit.change(_RAISE, {"owner": owner, "next_ord": numbers[owner]})

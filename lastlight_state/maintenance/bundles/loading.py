@@ -69,7 +69,7 @@ _SESSION = {
 
 
 class Loading:
-    """The rows of one bundle and the names of its logs, under their own ids or under new ids (`OnConflict`)."""
+    """A load of one bundle: its rows and the names of its logs, under their own ids or under new ids (`OnConflict`)."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class Loading:
 
     @property
     def id(self) -> str:
-        """Return the id under which the run or session is stored."""
+        """Return the id under which the run or session of the bundle is stored."""
         series = "run" if self.kind == "run" else "talk"
         return self._id if self._renaming is None else self._renaming.id(series, self._id)
 
     def missing_logs(self, settings: Settings) -> list[row_lines.Missing]:
-        """Return the logs that are missing here. Raises `Conflict` for a log that does not belong to such a bundle."""
+        """Return the logs that are not stored yet. Raises `Conflict` for a log that does not belong to the bundle."""
         self._refuse_other_logs()
         renamed = (lambda name: name) if self._renaming is None else self._renaming.log
         return row_lines.missing(settings, self._bundle, keeps=self._keeps, renamed=renamed)
@@ -130,7 +130,10 @@ class Loading:
         return +added
 
     def store(self, unit: Unit) -> Counter[str]:
-        """Add the missing rows, and return their number by table. Raises `AlreadyExists` if one is stored otherwise."""
+        """Add the missing rows, and return their number by table.
+
+        Raises `AlreadyExists` if a row is stored with other values.
+        """
         added: Counter[str] = Counter()
         held: set[str] = set()
         outputs = self._new_outputs(unit)
@@ -155,7 +158,7 @@ class Loading:
         numbers: Callable[[set[str]], dict[str, int]],
         held: set[str],
     ) -> dict[str, list[row_lines.Row]]:
-        """Return the rows in the form in which they can be stored. A message's class becomes this database's number.
+        """Return the rows in the form in which they can be stored, with the number that this database gives each class.
 
         ``held`` collects the orders that were stored before: a bundle adds no message to such an order.
         """
@@ -168,7 +171,10 @@ class Loading:
         return {table.name: incoming_rows.wanted(unit, table, rows, keeps=self._keeps)}
 
     def _batches(self, unit: Unit) -> Iterator[tuple[sa.Table, list[row_lines.Row]]]:
-        """Yield the rows of every table, in the order of foreign keys. The registry comes before output tables."""
+        """Yield the rows of every table, in the order of foreign keys.
+
+        Registry entries come before rows of output tables.
+        """
         outputs = [*output_tables(unit), *self._new_outputs(unit)]
         found = {subject.name: subject.table for subject in subjects(outputs)}
         allowed = selection.TABLES[self.kind] | ({table.name for table in outputs} if self.kind == "run" else set())
@@ -235,12 +241,12 @@ class Loading:
 
     @cached_property
     def _members(self) -> frozenset[str]:
-        """Return the possible members of a channel: the session and its branches."""
+        """Return the ids that may be members of a channel: those of the session and its branches."""
         return self._ids_of(BRANCHES) | {self._id}
 
     @cached_property
     def _owned(self) -> frozenset[str]:
-        """Return the ids of the orders of sessions and branches."""
+        """Return the ids of the orders that the bundle's sessions and branches own."""
         return frozenset(
             str(row.get("progression_id")) for table in (SESSIONS, BRANCHES) for row in self._rows_of(table)
         )
@@ -257,7 +263,7 @@ class Loading:
         return self._bundle.bundle.context.get(name, ())
 
     def _keeps_of(self, table: sa.Table) -> bool:
-        """Return whether stored rows of the table are kept, whatever the bundle has."""
+        """True if stored rows of the table stay, even if the bundle has other values."""
         return self._keeps or table is REGISTRY or table in _LIVING
 
     def _new_outputs(self, view: Unit) -> list[sa.Table]:
@@ -276,9 +282,9 @@ class Loading:
 
 
 def refuse_newer(revision: str) -> None:
-    """Raise `NewerSchema` for a revision that this version does not know.
+    """Raise `NewerSchema` for a schema revision that this version does not know.
 
-    Revisions from before the first release are older, and accepted.
+    Revisions from before the first release are older, and are accepted.
     """
     known = revisions()
     if revision not in known and not was_never_released(revision):
@@ -286,7 +292,7 @@ def refuse_newer(revision: str) -> None:
 
 
 def _handle(row: row_lines.Row) -> sa.Table:
-    """Return the output table of a row of the registry. The row is checked, because a stranger may have written it."""
+    """Return the output table of a registry row. The row is checked, because anybody may have written the bundle."""
     part = f"rows/{REGISTRY.name}.jsonl"
     try:
         values: Any = dict(row)

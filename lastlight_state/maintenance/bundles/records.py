@@ -51,7 +51,7 @@ class BundlePart(Record):
 
 
 def tables_of(parts: Iterable[BundlePart]) -> dict[str, BundlePart]:
-    """Return the parts that have rows, by table."""
+    """Return the parts that contain rows, by table."""
     return {found[1]: part for part in parts if (found := ROWS.fullmatch(part.name))}
 
 
@@ -59,9 +59,9 @@ class Bundle(Record):
     """The description of a bundle: one run or one session of a conversation, with everything that belongs to it.
 
     ``revision`` is the schema of the source database. ``context`` names other sessions and branches. They are in the
-    bundle only because branches of this session were forked from theirs. ``redacted`` names what was left out on
-    request. ``left_columns`` are columns with values, as ``table.column``, that another program added to tables of this
-    library: no bundle has them.
+    bundle only because branches of this session were forked from their branches. ``redacted`` names what was left out
+    on request. ``left_columns`` are columns with values, as ``table.column``, that another program added to tables of
+    this library. Bundles do not include them.
     """
 
     format: int
@@ -80,7 +80,7 @@ class Bundle(Record):
 
 
 class LoadedBundle(Record):
-    """The result or plan of a load: ``receipt`` is None for a plan, which writes nothing.
+    """The result or plan of a load. A plan writes nothing, and its ``receipt`` is None.
 
     ``id`` is the id under which the run or session is stored; a plan under new ids has the bundle's id. ``rows`` counts
     added rows by table. ``files`` are the log files that were added.

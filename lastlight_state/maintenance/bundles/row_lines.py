@@ -1,4 +1,4 @@
-"""Writes rows as lines of JSON, equal on every database, and reads them.
+"""Converts rows to lines of JSON, which are the same on every database, and converts lines to rows.
 
 A message's class is written by its name, because each database numbers the classes itself.
 """
@@ -45,7 +45,7 @@ Missing = tuple[BundlePart, str, Path]
 
 
 def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """Yield the log files of these agents' sessions, each with its name in a bundle, in a fixed order."""
+    """Yield the log files of these agent sessions in a fixed order, each with its name in a bundle."""
     root = settings.agent_sessions
     for session_id in sorted({one for one in session_ids if is_safe_id(one)}):
         inner = (f"{session_id}/{folder}/*" for folder in (RAW, SUBAGENTS))
@@ -56,7 +56,7 @@ def found(settings: Settings, session_ids: Iterable[str]) -> Iterator[tuple[str,
 
 
 def session_of(name: str) -> str | None:
-    """Return the id of the agent's session whose log has this name in a bundle; None for any other name."""
+    """Return the id of the agent's session whose log has this name in a bundle, or None for any other name."""
     if not name.startswith(f"{LINES[0]}/"):
         return None
     _, _, session, *rest = PurePosixPath(name).relative_to(LINES[0]).parts
@@ -68,7 +68,7 @@ def session_of(name: str) -> str | None:
 def content(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file that may be written meanwhile.
 
-    A line file ends after its last whole line. Yields nothing if the file is gone.
+    A line file is read up to the end of its last whole line. Yields nothing if the file no longer exists.
     """
     with suppress(FileNotFoundError), open_binary(path) as file:
         left = file.seek(0, os.SEEK_END)
@@ -81,7 +81,10 @@ def content(path: Path) -> Iterator[bytes]:
 
 
 def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Callable[[str], str]) -> list[Missing]:
-    """Return the logs that are missing here. Raises `AlreadyExists` for a log with other contents, unless ``keeps``."""
+    """Return the logs that are not stored yet.
+
+    Raises `AlreadyExists` for a log with other contents, unless ``keeps``.
+    """
     roots = dict(zip(LINES, settings.line_directories, strict=True))
     wanted: list[Missing] = []
     for part in bundle.logs:
@@ -99,7 +102,7 @@ def missing(settings: Settings, bundle: OpenBundle, *, keeps: bool, renamed: Cal
 
 @contextmanager
 def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) -> Iterator[list[Staged]]:
-    """Write these logs under temporary names, which exist for the length of the ``with`` block."""
+    """Write these logs under temporary names, which are removed when the ``with`` block ends."""
     made: list[Staged] = []
     with translated(settings.state_dir):
         try:
@@ -117,7 +120,7 @@ def staged(settings: Settings, bundle: OpenBundle, wanted: Sequence[Missing]) ->
 
 
 def put(made: Sequence[Staged]) -> None:
-    """Link the files to their final names."""
+    """Link the temporary files to their final names."""
     for temporary, path in made:
         link(temporary, path)
 
@@ -176,7 +179,10 @@ def row_of(table: sa.Table, line: bytes) -> Row:
 
 
 def refuse_nulls(table: sa.Table, row: Row) -> None:
-    """Raise ValueError if a row lacks a value that must not be NULL. In a JSON column, null is a value."""
+    """Raise ValueError if a row lacks a value that must not be NULL.
+
+    In a JSON column, JSON's null counts as a value.
+    """
     for column in table.columns:
         name = column.name
         has_value = row[name] is not None or is_json(column) if name in row else column.server_default is not None
@@ -185,7 +191,7 @@ def refuse_nulls(table: sa.Table, row: Row) -> None:
 
 
 def _needed(table: sa.Table) -> Iterator[str]:
-    """Yield the columns that every line must have: the key, the sort column, and a message's class."""
+    """Yield the columns that every line must contain: the key, the sort column, and a message's class."""
     yield from (column.name for column in table.primary_key)
     if table.name in DEPTHS:
         yield DEPTHS[table.name]
@@ -207,7 +213,7 @@ def _value(column: sa.Column[Any], value: Any) -> Any:
 
 
 def _has_shape(column: sa.Column[Any], value: Any) -> bool:
-    """Return whether a JSON value has the shape of its column: an object, a list, or any."""
+    """True if a JSON value has the type of its column: an object, a list, or any value."""
     return isinstance(value, column.info.get("shape", object))
 
 
@@ -221,7 +227,7 @@ def _read(name: str, value: Any, written: type, read: Callable[[Any], Any]) -> A
 
 
 def _is_odd(value: Any, written: type) -> bool:
-    """Return whether an integer cannot be stored: a bool, or a number beyond 64 bits."""
+    """True if an integer cannot be stored, because it is a bool or a number beyond 64 bits."""
     return written is int and (isinstance(value, bool) or not -(2**63) <= value < 2**63)
 
 
@@ -230,5 +236,5 @@ def _digits(value: Any) -> Any:
 
 
 def named(rows: list[Row], names: Mapping[Any, Any]) -> list[Row]:
-    """Return the rows with classes by name instead of by number, or the other way round."""
+    """Return the rows with each class number replaced by the class name, or the reverse, as ``names`` maps them."""
     return [{**row, CLASS.name: names[row[CLASS.name]]} for row in rows]

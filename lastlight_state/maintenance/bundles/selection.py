@@ -74,12 +74,12 @@ def delivered(unit: Unit, owners: Iterable[str]) -> set[str]:
 
 
 def inboxes(unit: Unit, owners: Iterable[str], messages: Iterable[str]) -> set[str]:
-    """Return the inboxes of these owners, and the inboxes that have these messages."""
+    """Return the inboxes of these owners, and all inboxes that contain these messages."""
     return _related_values(unit, _OWNERS, messages) | set(owners)
 
 
 def namespaces(unit: Unit, keys: Iterable[str]) -> set[str]:
-    """Return the namespaces with chunks of these messages, branches and sessions."""
+    """Return the namespaces that have chunks of these messages, branches and sessions."""
     return _related_values(unit, _SPACES, keys)
 
 
@@ -149,7 +149,7 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of a bundle, by table. ``logs`` are the ids of the agents' sessions whose logs belong to it."""
+    """The rows of a bundle, by table. ``logs`` are the ids of the agent sessions whose logs belong to the bundle."""
 
     rows: Sequence[tuple[Subject, Family, Sequence[str]]]
     logs: Sequence[str]
@@ -164,7 +164,7 @@ def selected(unit: Unit, kind: str, key: str) -> Selection:
 def rows_of(
     unit: Unit, subject: Subject, reading: Family, keys: Sequence[str], marked: Marking | None = None
 ) -> Iterator[bytes]:
-    """Yield the lines of the rows that these statements find, read lazily. ``marked`` changes each row."""
+    """Yield the rows that these statements find as lines, read lazily. ``marked`` puts redaction marks into a row."""
     names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
     for chunk in filters.chunks(keys):
         statement, values = reading.of(chunk)
@@ -177,7 +177,7 @@ def rows_of(
 
 
 def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> None:
-    """Raise `Conflict` ``unregistered_columns`` if an output table has columns that no bundle would have.
+    """Raise `Conflict` ``unregistered_columns`` if an output table has columns that a bundle would not include.
 
     ``names`` are the names of the tables to check; None for every output table.
     """
@@ -192,18 +192,18 @@ def refuse_unregistered(unit: Unit, names: Collection[str] | None = None) -> Non
 
 
 def left_columns(unit: Unit, kind: str) -> list[str]:
-    """Return columns with values that other programs added to the tables of this kind. No bundle has them."""
+    """Return columns with values that other programs added to tables of this kind. Bundles do not include them."""
     return tables.filled(unit, [METADATA.tables[name] for name in sorted(TABLES[kind])])
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
-    """Return this database's number of each class, -1 for an unknown class."""
+    """Return this database's number of each class, or -1 for an unknown class."""
     known = {row["lion_class"]: row["type_id"] for row in unit.rows(_CLASSES)}
     return {name: known.get(name, -1) for name in names}
 
 
 def registered(unit: Unit, tables: Sequence[str]) -> Iterator[bytes]:
-    """Yield the lines of the registry's rows for these output tables."""
+    """Yield the registry rows of these output tables as lines."""
     return rows_of(unit, Subject(REGISTRY), _reading(REGISTRY.c.table_name), tables)
 
 
@@ -258,7 +258,7 @@ def _session(unit: Unit, session_id: str) -> Selection:
 
 
 def _family_of(unit: Unit, session_id: str) -> tuple[dict[str, str], set[str]]:
-    """Return the session's branches and their ancestors, each with its session, and the ids of all these sessions."""
+    """Return the session's branches and their ancestors, each with its session's id, and all these session ids."""
     found: dict[str, str] = {}
     looked = list(filters.rows(unit, _OWN, {session_id}))
     while looked:

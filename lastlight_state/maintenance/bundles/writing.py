@@ -71,7 +71,10 @@ def _columns_of(name: str) -> tuple[sa.Column[Any], ...]:
 
 
 def _is_content(column: sa.Column[Any]) -> bool:
-    """True for a column with personal content. Columns with names of people stay, so that rows can be distinguished."""
+    """True for a column with personal content.
+
+    Columns with names of people do not count, so that rows stay distinguishable.
+    """
     return is_personal(column) and not column.info.get("person") and column not in _STAYS
 
 
@@ -88,14 +91,17 @@ _MARK, _MARK_JSON = "[redacted]", {"lastlight_redacted": True}
 
 
 def is_left_out(subject: Subject, names: Collection[str]) -> bool:
-    """Return whether a table has no rows in a bundle with these redactions."""
+    """True if a bundle with these redactions has no rows of a table."""
     if subject.is_output:
         return "outputs" in names
     return any(subject.table in _TABLES.get(name, ()) for name in names)
 
 
 def marking(table: sa.Table, names: Collection[str]) -> Callable[[Row], Row] | None:
-    """Return a function that puts marks into a row of a table, None if the table has none of these columns."""
+    """Return a function that replaces redacted values in a table's row by marks.
+
+    None if the table has no such columns.
+    """
     columns = [column for name in sorted(names) for column in _COLUMNS.get(name, ()) if column.table is table]
     marks = {column.name: _mark(column) for column in columns}
     if not marks:
@@ -104,7 +110,7 @@ def marking(table: sa.Table, names: Collection[str]) -> Callable[[Row], Row] | N
 
 
 def refuse(bundle: Bundle) -> None:
-    """Raise `Conflict` for a redacted bundle, because it does not restore what was exported."""
+    """Raise `Conflict` for a redacted bundle, because loading it would not restore what was exported."""
     if bundle.redacted:
         raise Conflict(
             f"the bundle is redacted: it comes without {', '.join(bundle.redacted)}",
@@ -130,8 +136,8 @@ def written(
 ) -> Bundle:
     """Write a bundle and return its description. ``named`` is its kind, its id and the revision of the schema.
 
-    Without ``settings`` it has no logs. ``redact`` names the parts to leave out, in order. ``left_columns`` are the
-    columns that it cannot have.
+    Without ``settings`` the bundle has no logs. ``redact`` names the parts to leave out, in order. ``left_columns`` are
+    the columns that a bundle cannot include.
     """
     kind, key, revision = named
     with Archive(file) as archive:
@@ -155,7 +161,7 @@ def written(
 
 
 def _add_rows(archive: Archive, unit: Unit, chosen: selection.Selection, redact: tuple[str, ...]) -> None:
-    """Add the rows of every table, and the registry's rows of the output tables among them."""
+    """Add the rows of every table to the bundle, and the registry rows of the output tables that it includes."""
     outputs = {subject.name for subject, _, _ in chosen.rows if subject.is_output}
     for at, (subject, reading, keys) in enumerate(chosen.rows):
         progress.tell("exporting", at, len(chosen.rows), unit="tables")

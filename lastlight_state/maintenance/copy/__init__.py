@@ -1,4 +1,4 @@
-"""Copies everything into an empty database, of any product, and verifies the copy.
+"""Copies everything into an empty database, SQLite or Postgres, and verifies the copy.
 
 A copy is a series of short transactions into the target, read from one snapshot of the source. The target cannot be
 opened until the copy has ended, so that nobody works on partial data. An interrupted copy can be resumed.
@@ -33,7 +33,7 @@ Form = tuple[list[Any], bytes | str]
 
 
 def differing(source: Unit, target: Unit, subject: Subject, *, without: str) -> list[str]:
-    """Return the first keys of rows that differ or are in only one of the databases.
+    """Return the first keys of rows that differ, or that only one of the databases has.
 
     The row with the key ``without`` is ignored.
     """
@@ -101,14 +101,14 @@ class Copy(Repository):
     ) -> CopyReport:
         """Copy everything into an empty database of the same schema, then read it again and compare.
 
-        ``target`` is a URL or path, and ``schema`` a schema of Postgres; ``migrate`` creates our tables in an empty
-        database. The source may be written meanwhile: the copy is one snapshot of it. A batch has at most
+        ``target`` is a URL or path, and ``schema`` a schema of Postgres; ``migrate`` creates the library's tables in an
+        empty database. The source may be written meanwhile, because one snapshot of it is copied. A batch has at most
         ``batch_rows`` rows and about 8 MiB. ``on_progress`` is called after each batch.
 
-        ``leave_columns`` names columns as ``table.column`` that other programs added to tables of this library. Such
-        columns with values must be named, or None leaves all of them; the report lists them. Raises the errors of
-        `plan`, `Conflict` ``cannot_be_copied`` with the problems before the first write, and `Conflict`
-        ``copies_differ``, after which the target stays unfinished.
+        ``leave_columns`` names columns, as ``table.column``, that other programs added to tables of this library and
+        that are not copied. Every such column that has values must be named, unless ``leave_columns`` is None, which
+        leaves out all; the report lists them. Raises the errors of `plan`, `Conflict` ``cannot_be_copied`` with the
+        problems before the first write, and `Conflict` ``copies_differ``, after which the target stays unfinished.
         """
         return self._copied(
             target, schema, batch_rows, on_progress, migrate=migrate, actor=actor, leave_columns=leave_columns
@@ -124,10 +124,10 @@ class Copy(Repository):
     ) -> CopyReport:
         """Continue an interrupted copy after its last batch, and compare everything.
 
-        After a process was killed, its copy can be taken over at once on the same machine. On another machine this
-        takes ten minutes of silence; until then this raises `Conflict` ``already_running``. Raises `NotFound` if no
-        copy is unfinished, and `Conflict` ``copies_differ`` if the source was changed meanwhile: then begin again with
-        an empty target.
+        After a process was killed, its copy can be taken over at once on the same machine. On another machine, the copy
+        must first have made no progress for ten minutes; until then this raises `Conflict` ``already_running``. Raises
+        `NotFound` if no copy is unfinished, and `Conflict` ``copies_differ`` if the source was changed meanwhile: then
+        begin again with an empty target.
         """
         return self._copied(target, schema, batch_rows, on_progress, resumed=True)
 
@@ -180,7 +180,7 @@ class Copy(Repository):
     ) -> tuple[CopyPlan, list[Subject], dict[str, int | None]]:
         """Return the plan, the tables in order, and the last generated number of each table.
 
-        A role may lack the right to read the numbers.
+        The last number is unknown if the database role has no right to read it.
         """
         copied, problems = _copied_tables(source)
         left = copy_tables.filled(source, [one.table for one in copied if not one.is_output])
@@ -245,7 +245,7 @@ def _refuse(source: Unit, target: Unit) -> None:
 
 
 def _copied_tables(source: Unit) -> tuple[list[Subject], list[str]]:
-    """Return the tables to copy, and problems with output tables: a copy would lose an unknown column."""
+    """Return the tables to copy, and the problems with output tables whose unknown columns a copy would lose."""
     outputs = {str(table.name): table for table in output_tables(source)}
     there = reconcile.present(source, outputs)
     problems = [
@@ -267,7 +267,7 @@ def _indexed(source: Unit) -> list[str]:
 
 
 def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
-    """Return a problem for each column that would be left behind without being named. None permits all."""
+    """Return a problem for each column that would not be copied and is not named. None permits all columns."""
     permitted = left if named is None else valid.several("leave_columns", named)
     return [
         f"{column} is not a column that this library knows, and would stay behind: name it among those to leave"
@@ -277,7 +277,10 @@ def _unnamed(left: Sequence[str], named: Collection[str] | None) -> list[str]:
 
 
 def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: str | None) -> Receipt:
-    """Begin the receipt of a copy in the target, which must still be empty. From now on nobody can open the target."""
+    """Create the receipt of a copy in the target, which must still be empty.
+
+    From then on nobody can open the target.
+    """
     _refuse(source, unit)
     policy = {"source": plan.source, "revision": plan.revision, "left_columns": list(plan.left_columns)}
     receipts = Receipts(context.within(TransactionScope(unit, context.scope.metrics)))
@@ -285,7 +288,7 @@ def _begun(source: Unit, context: Context, unit: Unit, plan: CopyPlan, actor: st
 
 
 def _unfinished(source: Unit, context: Context) -> str:
-    """Return the id of the receipt of an unfinished copy. Raises `NotFound`."""
+    """Return the id of the receipt of an unfinished copy. Raises `NotFound` if there is none."""
     backend = context.scope.backend
     if not targets.is_empty(backend):
         targets.refuse_unlike(source.backend, backend)
@@ -296,7 +299,7 @@ def _unfinished(source: Unit, context: Context) -> str:
 
 
 def _teller(on_progress: OnProgress | None) -> OnProgress:
-    """Return a callback that reports each batch to the caller and to listeners of progress."""
+    """Return a callback that reports each batch, to the caller and to listeners of progress."""
 
     def tell(told: CopyProgress) -> None:
         progress.tell(f"{told.phase} {told.table}", told.rows, told.total)

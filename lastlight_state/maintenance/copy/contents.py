@@ -28,7 +28,7 @@ _LENGTH, _UTC = 24, "Z"
 
 
 def conversion(subject: Subject, source: Backend, target: Backend) -> Callable[[Sequence[Row]], Sequence[Row]]:
-    """Return a function that converts rows of the source's driver for the target's driver."""
+    """Return a function that converts rows as the source's driver returns them to what the target's driver accepts."""
     if source.name == target.name:
         return lambda rows: rows
     kinds = _TO_SQLITE if target.large_values_in_rows else _TO_POSTGRES
@@ -51,7 +51,10 @@ def _of(column: sa.Column[Any], kinds: Sequence[tuple[type, Convert]]) -> Conver
 
 
 def _time_for_postgres(text: str) -> Any:
-    """Convert a time for Postgres, which parses the usual form itself. Another program's time without a zone is UTC."""
+    """Convert a time for Postgres, which parses the library's own form itself.
+
+    A time without a zone is taken as UTC.
+    """
     return text if len(text) == _LENGTH and text[-1] == _UTC else parse_time(text)
 
 
@@ -60,7 +63,7 @@ def _time_text(moment: datetime) -> str:
 
 
 def _json_text(text: str) -> str:
-    """Return JSON in this library's form. Postgres adds blanks to it."""
+    """Return JSON text in this library's form. Postgres returns JSON with additional blanks."""
     return codec.encode_sound(codec.decode_jsonb(text)).decode()
 
 
@@ -107,7 +110,7 @@ class Content:
         self._sum += int.from_bytes(hashlib.sha256(form).digest(), "big")
 
     def refuse(self, problem: str) -> None:
-        """Note a row that cannot be copied."""
+        """Record a row that cannot be copied."""
         self.rows += 1
         if len(self.problems) < MOST_NAMED:
             self.problems.append(problem)
@@ -131,7 +134,10 @@ def content(unit: Unit, subject: Subject, judge: Judge | None = None, *, without
 
 
 def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[tuple[list[Any], bytes | str]]:
-    """Yield the key and canonical form of each row in key order. A text with the problem stands for a bad row."""
+    """Yield the key and canonical form of each row in key order.
+
+    For a bad row, yield a text that describes the problem.
+    """
     reading = subject.reading(unit)
     for batch in batches(subject.stream(unit), _ROWS):
         for row, values in zip(batch, reading.readable(batch), strict=True):
@@ -144,7 +150,10 @@ def forms(unit: Unit, subject: Subject, judge: Judge | None = None) -> Iterator[
 
 
 def not_for_postgres(subject: Subject, row: Row) -> str | None:
-    """Return what Postgres refuses or changes in a row of SQLite: NUL, lone surrogates, long integers; else None."""
+    """Return what Postgres would refuse or change in a row of SQLite: NUL, lone surrogates, long integers.
+
+    None if nothing.
+    """
     for column, value in zip(subject.columns, row, strict=True):
         if value.__class__ is str and ("\0" in value or "\\u" in value or _may_be_rounded(column, value)):
             problem = _problem(column, value)
@@ -159,14 +168,14 @@ def canonical(values: dict[str, Any]) -> bytes:
 
 
 def shown(key: list[Any]) -> str:
-    """Return a key as text."""
+    """Return a row's key as text."""
     return repr(key[0]) if len(key) == 1 else repr(tuple(key))
 
 
 def _problem(column: sa.Column[Any], text: str) -> str | None:
-    """Return the problem with a value, else None.
+    """Return the problem with a value for Postgres, or None.
 
-    An escape stands for a character only in JSON: in other texts it is six characters.
+    A backslash escape is checked only in JSON. In other texts it is six ordinary characters.
     """
     try:
         codec.check_text(column.name, text)

@@ -23,7 +23,7 @@ from lastlight_state.workflows.tables import LEASES, RUNS
 
 
 def filled(unit: Unit, tables: Iterable[sa.Table]) -> list[str]:
-    """Return the unknown columns that have a value in any row, as ``table.column``, in order."""
+    """Return the unknown columns that have a value in at least one row, as ``table.column``, in order."""
     known = {str(table.name): set(table.columns.keys()) for table in tables}
     inspector = sa.inspect(unit.backend.connection(unit.checkout))
     found: list[str] = []
@@ -55,7 +55,7 @@ class CopiedTable(Record):
 
 
 class _Tables(Record):
-    """Tables of a copy from one database to another; locations are without passwords.
+    """The tables that are copied from one database to another. Locations are given without passwords.
 
     ``left_columns`` are those, as ``table.column``, that other programs added to tables of this library and that hold
     something: no copy has them. ``left_indexes`` are the namespaces whose index of embeddings no copy has either:
@@ -69,7 +69,7 @@ class _Tables(Record):
     left_indexes: tuple[str, ...] = ()
 
     def shared(self) -> dict[str, Any]:
-        """Return the fields that a plan shares with its report, by name."""
+        """Return the fields that a plan and its report have in common, by name."""
         return {name: getattr(self, name) for name in _Tables.model_fields}
 
     @property
@@ -96,7 +96,7 @@ class CopyReport(_Tables):
 
 
 class CopyProgress(Record):
-    """The progress of a copy: rows of one table so far. ``phase`` is ``planned``, ``copied`` or ``verified``."""
+    """The progress of a copy: the rows of one table so far. ``phase`` is ``planned``, ``copied`` or ``verified``."""
 
     phase: str
     table: str
@@ -125,7 +125,7 @@ Row = Sequence[Any]
 class Subject:
     """A table that is copied.
 
-    Rows are read in the driver's form, with JSON as text, so that a batch can be measured without decoding it.
+    Rows are read as the driver returns them, with JSON as text, so that the size of a batch is known without decoding.
     """
 
     def __init__(self, table: sa.Table) -> None:
@@ -150,28 +150,28 @@ class Subject:
 
     @property
     def numbered(self) -> str | None:
-        """Return the column whose numbers the database generates, None if there is none."""
+        """Return the column whose numbers the database generates, or None if there is none."""
         column = self.table.autoincrement_column
         return None if column is None else column.name
 
     @property
     def sorting(self) -> tuple[Any, ...]:
-        """Return the ORDER BY: rows by key, after the rows of the same table that they refer to."""
+        """Return the ORDER BY: by key, but a row comes after the rows of the same table that it refers to."""
         return tuple(map(_sorted, self.order))
 
     def key(self, row: Row) -> list[Any]:
-        """Return a row's values of the columns that rows are sorted by."""
+        """Return the values by which a row is sorted."""
         return [row[place] for place in self._places]
 
     def stream(self, unit: Unit, after: Sequence[Any] | None = None) -> Iterator[Row]:
-        """Yield all rows, or those after a key, in the order of keys."""
+        """Yield all rows, or the rows after a key, in key order."""
         compiled = self.reading(unit, after is not None)
         values = {} if after is None else {f"after_{i}": value for i, value in enumerate(after)}
         shown = self._shown(unit.backend.large_values_in_rows)
         return unit.backend.stream(unit.checkout, compiled.sql, compiled.parameters(values), shown)
 
     def reading(self, unit: Unit, resumed: bool = False) -> Compiled:
-        """Return the compiled statement for this database. It also converts rows to Python values."""
+        """Return the compiled statement for this database, which also converts rows to Python values."""
         return (self._rest if resumed else self._all).on(unit.backend)
 
     @cached_property
@@ -185,7 +185,7 @@ class Subject:
         return Statement(self._select(texts=True).where(beyond), self._select(texts=False).where(beyond))
 
     def _select(self, *, texts: bool) -> sa.Select[Any]:
-        """Return the SELECT. ``texts`` is for a database with its own JSON type, which is asked for the text."""
+        """Return the SELECT. With ``texts``, JSON is selected as text, for a database that has a JSON type."""
         return sa.select(*self._shown(not texts)).order_by(*self.sorting)
 
     def _shown(self, as_stored: bool) -> list[Any]:
@@ -204,12 +204,12 @@ def _own() -> tuple[Subject, ...]:
 
 @lru_cache(maxsize=512)
 def _of(table: sa.Table) -> Subject:
-    """Return the cached subject of a table, so that its statements are compiled once."""
+    """Return the subject of a table. It is cached, so that its statements are compiled once."""
     return Subject(table)
 
 
 def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:
-    """Yield the rows in lists of at most ``most`` rows, and of not much more than `BATCH_BYTES`."""
+    """Yield the rows in lists of at most ``most`` rows, and of hardly more than `BATCH_BYTES` bytes."""
     batch: list[Row] = []
     size = 0
     for row in rows:
@@ -228,7 +228,7 @@ def is_json(column: sa.ColumnElement[Any]) -> bool:
 
 
 def _cell_of(column: Any) -> Any:
-    """Return a column as stored: a sealed value is copied and compared without being opened."""
+    """Return a column as it is stored. A sealed value is copied and compared without being decrypted."""
     kind = sealing.plain(column.type)
     return column if kind is column.type else sa.type_coerce(column, kind).label(column.name)
 

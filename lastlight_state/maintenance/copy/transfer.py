@@ -44,7 +44,7 @@ UNFINISHED: tuple[State, ...] = ("running", "interrupted")
 def opened(
     url: str | Path, schema: str | None, settings: Settings, clock: Clock, *, read_only: bool
 ) -> Iterator[Context]:
-    """Open a context for the database of a URL, whatever the state of its schema."""
+    """Open a context for the database of a URL, even if its schema is outdated or missing."""
     options = Options(
         schema=schema,
         read_only=read_only,
@@ -61,7 +61,7 @@ def opened(
 
 
 def is_empty(backend: Backend) -> bool:
-    """Return whether no revision is applied yet, or the file is missing."""
+    """True if no revision has been applied yet, or the database file is missing."""
     return not backend.exists or read_state(backend).state == "empty"
 
 
@@ -75,7 +75,7 @@ def refuse_same(source: Unit, target: Unit) -> None:
 
 
 def prepare(source: Backend, target: Backend, *, migrated: bool) -> None:
-    """Check that source and target have one schema; with ``migrated``, create it in an empty target.
+    """Check that source and target have one schema; with ``migrated``, create the schema in an empty target.
 
     Raises the errors of `verify`, and `SchemaMismatch`.
     """
@@ -140,7 +140,7 @@ _REACH = prepared(
 
 
 class Place:
-    """The progress of a table's copy: the rows so far, the last row's key, and whether the table is done."""
+    """The progress of a table's copy: the number of rows so far, the last row's key, and True if the table is done."""
 
     def __init__(self, rows: int = 0, after: list[Any] | None = None, *, done: bool = False) -> None:
         self.rows = rows
@@ -149,7 +149,7 @@ class Place:
 
 
 class Transfer:
-    """A copy in progress. ``receipt`` is the target's, after its last step; ``given`` is the result of `numbers`."""
+    """A copy in progress. ``receipt`` is the receipt in the target after its last step; ``given`` is from `numbers`."""
 
     def __init__(
         self, source: Unit, target: Context, receipt: Receipt, most: int, given: Mapping[str, int | None]
@@ -168,7 +168,7 @@ class Transfer:
         return {row["table_name"]: Place(row["rows"], row["last_key"], done=row["done"]) for row in found}
 
     def copy(self, subject: Subject, place: Place) -> Iterator[int]:
-        """Copy the rest of a table. Yield the number of its rows after each batch."""
+        """Copy the rest of a table. Yields the number of copied rows after each batch."""
         known = self._keys(subject) if subject.name in SEEDED else []
         for batch in batches(subject.stream(self._source, place.after), self._most):
             place.rows += len(batch)
@@ -201,7 +201,10 @@ class Transfer:
 
 
 def numbers(source: Unit, subjects: Iterable[Subject]) -> dict[str, int | None]:
-    """Return the highest generated number by table. It may be of a pruned row; no row gets it again."""
+    """Return the highest number that was generated for each table, even for a row since pruned.
+
+    It is never used again.
+    """
     found = [(subject.name, subject.numbered) for subject in subjects if subject.numbered is not None]
     return {name: source.backend.given(source.checkout, name, column) for name, column in found}
 

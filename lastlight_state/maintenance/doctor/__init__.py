@@ -1,4 +1,4 @@
-"""Looks for faults in the database and in the files beside it, and says what helps. Writes nothing."""
+"""Finds faults in the database and in the files that belong to it, and names remedies. Writes nothing."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Doctor(Repository):
     ) -> Report:
         """Run all checks, or ``only`` these, and return their findings. Writes nothing.
 
-        ``deep`` reads every row and line; otherwise only the ends of at most 2,000 line files are read, those written
-        last. A check that fails is among the skipped checks with its reason, and hides no other check. After
+        ``deep`` reads every row and line; otherwise, only the ends of the 2,000 line files that were written last are
+        read. A check that raises is listed as skipped with the reason, and the other checks still run. After
         ``time_limit`` seconds the remaining checks are skipped. Works on a database in any state, and without one.
         """
         asked = _asked(only, skip)
@@ -75,7 +75,7 @@ class Doctor(Repository):
         return Report(findings=tuple(ordered), checks_run=tuple(ran), checks_skipped=tuple(skipped))
 
     def _run(self, check: Check, look: CheckContext, findings: list[Finding]) -> str | None:
-        """Run a check and add its findings. Return the reason if the check failed, else None."""
+        """Run a check and add its findings. Returns the reason if the check failed, else None."""
         work = check.rows
         try:
             if check.id == server.REACH:  # the check was run first
@@ -92,9 +92,9 @@ class Doctor(Repository):
 
 
 def _with_whole_remedy(finding: Finding, look: CheckContext) -> Finding:
-    """Complete the command in a finding with the name of the examined database, and return the finding.
+    """Return the finding, with the name of the examined database added to the command in its remedy.
 
-    A repair of files has no database, and a backup is made of this database's original.
+    A command that repairs files names no database, and a command that makes a backup already names it.
     """
     program, *words = shlex.split(finding.remedy or "-")
     named = "--url" in words or "--url-file" in words or words[:1] == ["backup"]
@@ -110,7 +110,7 @@ def _asked(only: Sequence[str] | None, skip: Sequence[str]) -> list[Check]:
 
 
 def _reachable(look: CheckContext, findings: list[Finding]) -> bool:
-    """Return whether the database can be examined; if not, add a finding with the reason."""
+    """True if the database can be examined. If not, a finding with the reason is added."""
     looked: Callable[[CheckContext], Iterable[Finding]] | None = CHECKS[server.REACH].files
     try:
         findings += looked(look) if looked is not None else ()
@@ -120,7 +120,7 @@ def _reachable(look: CheckContext, findings: list[Finding]) -> bool:
 
 
 def _reason(check: Check, look: CheckContext, reachable: bool, late: bool) -> str | None:
-    """Return the reason why a check must be skipped, else None."""
+    """Return the reason why a check must be skipped, or None if it can run."""
     if check.deep and not look.deep:
         return "only in a deep examination"
     if not reachable and (check.rows is not None or check.id == server.SCHEMA):

@@ -24,7 +24,7 @@ from lastlight_state.settings import Settings
 
 
 class Finding(Record):
-    """A finding: a fault, or something worth knowing.
+    """A finding: a fault, or a fact that operators should know.
 
     ``severity`` is ``error``, ``warning`` or ``info``. ``subject`` is a table, file or setting. ``count`` is the number
     of cases (at most 10,000 are counted), and ``samples`` names the first 20. ``remedy`` is the command to run, None if
@@ -67,7 +67,7 @@ MOST, SAMPLES = 10_000, 20
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The context of a check. ``deep``: read every row and line."""
+    """The context of a check. With ``deep``, every row and line is read."""
 
     backend: Backend
     settings: Settings
@@ -76,7 +76,7 @@ class CheckContext:
 
 
 class Snapshot:
-    """A snapshot of the database."""
+    """A snapshot of the database, in which checks run."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
@@ -94,7 +94,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Check:
-    """A check with an id. ``files`` needs no database, and ``rows`` needs one. ``deep``: only in a deep examination."""
+    """A check with an id. ``files`` runs without a database, and ``rows`` needs one.
+
+    ``deep`` checks run only when asked for.
+    """
 
     id: str
     files: Callable[[CheckContext], Iterable[Finding]] | None = None
@@ -104,7 +107,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in rows of a table, and a statement that finds them. The statement's columns name a row."""
+    """A fault in rows of a table, with a statement that finds them and whose columns identify a row."""
 
     check: str
     severity: str
@@ -114,7 +117,7 @@ class Fault:
     remedy: str | None = None
 
     def look(self, look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-        """Yield one finding if there are such rows. A missing table has none."""
+        """Yield one finding if the table has such rows. A missing table has none."""
         if self.table.name not in snapshot.tables:
             return
         statement = prepared(self.find.limit(number(MOST)))
@@ -126,7 +129,7 @@ class Fault:
 def of_faults(
     check: str, faults: Sequence[Fault], *more: Callable[[CheckContext, Snapshot], Iterable[Finding]]
 ) -> Check:
-    """Return a check that looks for these faults, and runs the functions ``more``."""
+    """Return a check that searches for these faults, and that also runs the functions ``more``."""
 
     def look_for_all(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         for search in (*(fault.look for fault in faults), *more):
@@ -138,7 +141,7 @@ def of_faults(
 def found(
     check: str, severity: str, subject: str, message: str, samples: Iterable[str], remedy: str | None = None
 ) -> Finding:
-    """Return a finding for these samples. There must be at least one."""
+    """Return a finding with these samples. At least one sample is required."""
     everything = list(samples)
     return Finding(
         check=check,
@@ -152,11 +155,11 @@ def found(
 
 
 def every(page_of: Callable[..., Page[RecordT]]) -> Iterator[RecordT]:
-    """Yield all records of a list, page by page."""
+    """Yield all records of a list call, page by page."""
     for page in pages_of(page_of, limit=500):
         yield from page.items
 
 
 def named(row: Mapping[str, object]) -> str:
-    """Return the values of a row in one text, to name the row in a finding."""
+    """Return the values of a row as one text that identifies the row in a finding."""
     return " ".join(str(value)[:80] for value in row.values())

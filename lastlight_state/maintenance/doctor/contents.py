@@ -68,9 +68,9 @@ def _words(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _clocks(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding if the clocks of this machine and the server differ.
+    """Yield a finding if the clocks of this machine and of the server differ.
 
-    Rows have the times of the machines that write them.
+    Rows contain times from the clocks of the machines that write them.
     """
     server = snapshot.measures.clock
     difference = abs(SYSTEM_CLOCK.now() - server) if server is not None else timedelta(0)
@@ -87,7 +87,7 @@ def _contents(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _unopened(snapshot: Snapshot) -> Iterator[Finding]:
-    """Find values that the store's codec cannot open. A store without a codec cannot recognise them."""
+    """Find values that the store's codec cannot decrypt. Without a codec, a store does not recognise such values."""
     opened = snapshot.unit.backend.sealing
     errors: dict[tuple[str, str], list[str]] = {}
     for table, error in () if opened is None else unopened(snapshot.unit, opened, _TOGETHER):
@@ -100,7 +100,7 @@ def _unopened(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collection[Form]) -> Iterator[Finding]:
-    """Find values in another form than their column's: in the newest rows, or in all rows in a deep examination.
+    """Find values that do not have the form of their column: in the newest rows, or in a deep examination in all rows.
 
     Skipped if the database itself enforces the form.
     """
@@ -120,7 +120,7 @@ def _malformed(look: CheckContext, snapshot: Snapshot, check: str, forms: Collec
 
 
 def _rows(snapshot: Snapshot, table: sa.Table, formed: Sequence[sa.Column[Any]], *, deep: bool) -> sa.Subquery:
-    """Return the keys and these columns of the rows to examine. Labels distinguish a key that is also such a column."""
+    """Return the keys and these columns of the rows to examine. Labels tell a key from a column that is also a key."""
     shown = [*table.primary_key.columns, *(column.label(f"formed_{at}") for at, column in enumerate(formed))]
     newest = snapshot.unit.backend.newest(table)
     rows = sa.select(*shown)

@@ -89,7 +89,7 @@ _POINTERS = (
 
 
 def pointers(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield findings about what sessions and branches point to."""
+    """Yield findings about broken references in sessions and branches."""
     for fault in _POINTERS:
         yield from fault.look(look, snapshot)
 
@@ -131,7 +131,7 @@ AGREEMENTS = (
 
 
 class RunningSession(LifeSigns):
-    """A running session, with the columns that decide its health."""
+    """A running session, with the columns that decide whether it is healthy."""
 
     id: str
     status: str
@@ -168,7 +168,7 @@ STUCKS = (
 
 
 def silent(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield findings for running sessions without a sign of life, by the default limits."""
+    """Yield findings for running sessions that have shown no sign of life within the default limits."""
     rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
     health = {row["id"]: derived({**row, "artifact_contract": None}, look.now, Limits())["health"] for row in rows}
     signs = {row["id"]: last_sign(row) for row in rows}
@@ -180,7 +180,7 @@ def silent(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _reaping(silence: timedelta) -> str:
-    """Return the command that ends sessions which have been silent for this long."""
+    """Return the command that ends sessions that have shown no sign of life for this long."""
     if silence > _REAPED:
         return "lastlight-state reap"
     return f"lastlight-state reap --older-than {max(1, int(silence.total_seconds()) // 60)}m"

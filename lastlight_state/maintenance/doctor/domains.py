@@ -1,4 +1,4 @@
-"""Checks of mailboxes, threads of checkpoints, chats and schedules."""
+"""Checks of mailboxes, checkpoint threads, chats and schedules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEWEST = 200
 
 
 def numbers(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
-    """Find mailboxes that break the rules of their numbers and series, or cannot be read."""
+    """Find mailboxes that violate the rules for message numbers and series, or that cannot be read."""
     wrong: list[str] = []
     unreadable: list[str] = []
     mailboxes = _opened(look)
@@ -53,7 +53,7 @@ def numbers(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
 
 
 def claims(look: CheckContext, _: Snapshot) -> Iterator[Finding]:
-    """Find messages that an agent took long ago, without a sign of life since."""
+    """Find messages that an agent claimed long ago and whose agent has shown no sign of life since."""
     stuck: list[str] = []
     mailboxes, before = _opened(look), look.now - DEFAULT_POLICY.silent_after
     for info in _looked_at(mailboxes, look):
@@ -160,7 +160,7 @@ AGREEMENTS = (
 
 
 class NamingChat(IdRow):
-    """A chat session that names a log."""
+    """A chat session, and the name of its log."""
 
     agent_session_id: str
 
@@ -189,7 +189,7 @@ def idle(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def unsafe_names(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for agent session ids that cannot be names of logs."""
+    """Yield a finding for agent session ids that cannot be file names of logs."""
     rows = snapshot.unit.rows(_NAMING) if SESSIONS.name in snapshot.tables else []
     unsafe = [named(row) for row in rows if not is_safe_id(row["agent_session_id"])]
     if unsafe:

@@ -67,7 +67,7 @@ def tool_results(look: CheckContext) -> Iterator[Finding]:
 
 
 def _broken(report: Report) -> list[str]:
-    """Return the rules that the log breaks, each with its number of violations."""
+    """Return the rules that the log violates, each with its number of violations."""
     broken = (code for code in sorted(report.counts) if severity_of(code) == "error" or code == "event_seq_gap")
     return [f"{code} {report.counts[code]}" for code in broken if code not in _TOLD]
 
@@ -89,7 +89,7 @@ _FOREIGN_LOG = (
 
 
 def _place(look: CheckContext) -> Iterator[Finding]:
-    """Find faults of the file's location, and faults of files beside it."""
+    """Find faults of the place where the database file is stored, and faults of the files next to it."""
     yield from _room(look)
     place = look.backend.place()
     if place is None:
@@ -148,7 +148,7 @@ def _lines(look: CheckContext) -> Iterator[Finding]:
 
 
 def line_files(look: CheckContext) -> list[Path]:
-    """Return the line files that were written last, or all in a deep examination."""
+    """Return the line files that were written last, or in a deep examination all line files."""
     aged: list[tuple[float, Path]] = []
     for path in _below(look, ".jsonl"):
         with suppress(OSError):  # vanished meanwhile
@@ -163,7 +163,7 @@ def _below(look: CheckContext, ending: str) -> Iterable[Path]:
 
 
 def _is_torn(path: Path) -> bool:
-    """Return whether the file ends in the middle of a line. False for a link, and for an empty or missing file."""
+    """True if the file ends in the middle of a line. False for a link, and for an empty or missing file."""
     with suppress(OSError):  # also for an empty file
         if not path.is_symlink():
             with open_binary(path) as file:

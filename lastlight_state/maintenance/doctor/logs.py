@@ -1,4 +1,4 @@
-"""DOC-09 and DOC-10: broken references in scratch, conversations and executions."""
+"""DOC-09 and DOC-10: broken references in runs' scratch, conversations and executions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _PRUNED = filters.family(
 
 
 def _pointers(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield findings about the pointers of live runs. Pointers of other runs are not used any more."""
+    """Yield findings about broken references of live runs. References of ended runs are not used any more."""
     wrong: dict[str, list[str]] = {}
     for run_id, names in pointers(snapshot.unit).items():
         targets = _targets(snapshot, names)
@@ -108,7 +108,7 @@ def _named_logs(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[str]) -> list[str]:
-    """Return the rows that name a missing log, except pruned logs."""
+    """Return the rows that name a missing log, unless the log was pruned."""
     lacking = [row for row in snapshot.unit.rows(naming) if row[column] not in logs]
     looked = {row[column] for row in lacking} if TOMBSTONES.name in snapshot.tables else set()
     pruned = {row["key"] for row in filters.rows(snapshot.unit, _PRUNED, looked)}
@@ -116,7 +116,7 @@ def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[s
 
 
 def _logs_there(look: CheckContext) -> tuple[dict[str, list[str]], bool]:
-    """Return the log files of each agent session, without logs of sub-agents, and whether all log files were read."""
+    """Return the log files of each agent session, without logs of sub-agents, and True if all log files were read."""
     logs: dict[str, list[str]] = {}
     files = line_files(look)
     for path in files:

@@ -36,7 +36,7 @@ _MEANING = {
 
 
 def _reach(look: CheckContext) -> Iterator[Finding]:
-    """Connect to the server. The caller makes a finding of any error."""
+    """Connect to the server, and read from it. The caller converts any error to a finding."""
     if not look.backend.exists:
         message = "there is no database; the command makes one"
         yield found(REACH, "error", look.backend.location, message, [look.backend.location], "lastlight-state migrate")
@@ -87,7 +87,7 @@ class _Area:
     owner: int | None
 
     def faults(self, path: Path) -> Iterator[str]:
-        """Yield the faults of the file or folder at a path. A missing or hidden path has none."""
+        """Yield the faults of the file or folder at a path. A path that is missing or cannot be accessed has none."""
         status = _status(path)
         if status is None:
             return
@@ -137,7 +137,7 @@ def _areas(look: CheckContext) -> Iterator[_Area]:
 
 
 def _owner(look: CheckContext) -> int:
-    """Return the user id that should own everything: the current user's, or for root the owner of the files."""
+    """Return the user id that should own all files: the current user's, or for root the owner of the existing files."""
     user = os.geteuid()
     for path in () if user else (*look.backend.files[:1], look.settings.state_dir):
         with suppress(OSError):
@@ -146,7 +146,7 @@ def _owner(look: CheckContext) -> int:
 
 
 def _database(look: CheckContext) -> Iterator[Path]:
-    """Yield the database file, behind the operator's links, and SQLite's files beside it."""
+    """Yield the database file, with the operator's links resolved, and SQLite's files next to it."""
     yield from map(files.real, look.backend.files[:1])
     yield from look.backend.files[1:]
 
@@ -163,7 +163,7 @@ def _mailboxes(root: Path) -> Iterator[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder whose names can be groups or sessions, including links to folders."""
+    """Return the folders in a folder that may be groups or sessions by their names. Links to folders are included."""
     _, names, _ = next(os.walk(folder), ("", [], []))
     return [folder / name for name in sorted(names) if is_name(name)]
 
@@ -177,7 +177,7 @@ def _tree(root: Path) -> Iterator[Path]:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a path, which may be a link; None if it is missing or hidden."""
+    """Return the status of a path, which may be a link. None if the path is missing or cannot be accessed."""
     with suppress(OSError):
         return path.lstat()
     return None
@@ -244,7 +244,7 @@ def _engine(look: CheckContext) -> Iterator[Finding]:
 
 
 def _distribution(look: CheckContext) -> Iterator[Finding]:
-    """Find what a server with distributed schemas reports about itself."""
+    """Find faults that a server with a distributed schema reports about itself."""
     said = look.backend.distribution()
     if said is not None:
         told, problems = said
