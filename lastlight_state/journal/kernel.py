@@ -124,9 +124,9 @@ class Stream:
         return raised.returning((_c.next_seq - many).label("seq"))
 
     def chains(self, names: Sequence[str], returning: Sequence[sa.Column[Any]] = ()) -> tuple[Chain, Chain]:
-        """Return two chains for `one` and `stored` that insert a row of these parameters under the next number.
+        """Return the statement chains for `one` and `stored`. Each inserts a row of these columns with the next number.
 
-        The first needs the run's counter; the second creates a missing counter.
+        The first chain needs the run's counter; the second creates a missing counter.
         """
         values = {name: bind(name, self.table.c[name]) for name in names}
         numbered = {"run_id": bind("run_id", self.table.c.run_id), self._number.name: from_head("seq"), **values}

@@ -225,7 +225,7 @@ class Frames(Numbered):
         return made
 
     def _encoded(self, unit: Unit, row: NumberedFrame, text: str) -> tuple[str, str]:
-        """Return a new frame's encoding and body: whole, or the change since the frame before if that is shorter."""
+        """Return how to store a new frame, and its body: the whole tree, or the change since the frame before it."""
         frame_no = row["frame_no"]
         if frame_no == 0:
             return "full", text
