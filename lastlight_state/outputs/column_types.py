@@ -122,7 +122,7 @@ def snake_case(name: str) -> str:
 
 
 def key(value: Any) -> str:
-    """Return a schema key, checked: an ASCII letter, then letters, digits and underscores, at most 48 characters."""
+    """Check a schema key, and return it: an ASCII letter, then letters, digits and underscores, up to 48 characters."""
     if type(value) is not str or not _KEY.fullmatch(value) or len(value) > _MOST.key:
         raise InvalidValue("key", f"must be 1 to {_MOST.key} ASCII letters, digits or underscores, a letter first")
     if value in _INPUT_KEYS:

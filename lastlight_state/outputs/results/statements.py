@@ -87,7 +87,7 @@ class TableStatements:
 
     @cached_property
     def load(self) -> Listing:
-        """Return the list of a run's rows by node and iteration, ordered by code points whatever the collation is."""
+        """Return the statement that lists a run's rows by node and iteration, by code points in every collation."""
         _, node, iteration = self._place
         return Listing(
             f"outputs.{self.of.table_name}.load",
