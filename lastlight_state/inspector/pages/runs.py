@@ -102,7 +102,7 @@ def act_on_several(ask: Ask) -> View | Moved:
 
 
 def _mark(ask: Ask) -> Hashable:
-    """Return a value that changes with the run, its state, newest execution and journal, and every half minute."""
+    """Return a value that changes with the run, its state, newest execution and journal, and every 30 seconds."""
     run_id = ask.path["run_id"]
     with ask.store.view() as moment:
         run = moment.workflows.runs.get(run_id)
