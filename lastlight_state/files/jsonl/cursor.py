@@ -98,7 +98,10 @@ def read_tail(
 def _backwards(
     descriptor: int, path: Path, end: int, max_line_bytes: int, size: int
 ) -> Iterator[tuple[int, int, bytes | None, bool]]:
-    """Yield the lines before ``end``, last one first: offset, length, bytes (None if too long), if it has a newline."""
+    """Yield the lines before the offset ``end``, last one first, each with its offset and length.
+
+    Also yields the line's bytes, or None if it is too long, and True if it ends in a newline.
+    """
     later: list[bytes] = []  # parts of the current line, last one first
     held, is_ended = 0, False
     while end > 0:

@@ -67,7 +67,7 @@ class Logged(Open):
         return self._problem
 
     def to_json(self) -> JsonObject:
-        """Return the record as a JSON object: the one in its bytes if it was read, else exactly the given fields."""
+        """Return the record as a JSON object: the one in its bytes if it was read, else of exactly the given fields."""
         return super().to_json() if self._raw is None else dict(codec.load_line(self._raw))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
