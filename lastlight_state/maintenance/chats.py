@@ -1,6 +1,6 @@
-"""``store.maintenance.chats``: chat threads. Turns come from the database, and messages from the agent's log.
+"""``store.maintenance.chats``: chat threads, with turns from the database and messages from the agent's log.
 
-Without a log, the messages are those that messaging stored. Log, turns and messaging are pruned separately; the
+If there is no log, the messages come from ``store.messaging``. Log, turns and messaging are pruned separately; the
 remaining parts of a thread are shown.
 """
 

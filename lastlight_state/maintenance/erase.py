@@ -168,9 +168,9 @@ class Erase(Repository):
         """Erase a person: a user, sender or recipient in conversations, or a user of connectors.
 
         Messages that the person sent or received are emptied as `Redact` does it, without the person's name and without
-        metadata. Messages of the person's sessions are emptied, too, unless the person neither sent nor received the
-        message and it is also in another user's session. The person's sessions and branches and their orders lose all
-        values that are declared personal, above all the user. A branch without a user belongs to the user of its
+        metadata. Messages of the person's sessions are emptied, too. But a message that is also in another user's
+        session stays, unless the person sent or received it. The person's sessions and branches and their orders lose
+        all values that are declared personal, above all the user. A branch without a user belongs to the user of its
         session. Chunks of these messages, sessions and branches are removed. Status changes lose actor, reason and
         evidence if the person made them, or if they belong to the person's sessions and branches. The person's chats
         are removed with their messages, and so are threads of checkpoints, states, the inbox in the exchange and the

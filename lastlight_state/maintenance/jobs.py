@@ -1,4 +1,4 @@
-"""Runs maintenance work in steps: its owner, and its receipt when a step fails."""
+"""Runs maintenance work in steps: the owner's name, and the receipt's state when a step fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def owner() -> str:
 def confirm_after(place: tuple[datetime, str], start: tuple[datetime, str]) -> None:
     """Raise `Conflict` ``order`` if the last record found does not sort after the start of the search.
 
-    The search would find it forever. Another program wrote the record's time in a format that sorts differently.
+    Otherwise the search would find that record forever. Another program wrote its time in a format that sorts
+    differently.
     """
     if place <= start:
         raise Conflict(f"{place[1]!r:.300} has a time whose spelling does not sort as time does", code="order")
@@ -27,10 +28,10 @@ def confirm_after(place: tuple[datetime, str], start: tuple[datetime, str]) -> N
 
 @contextmanager
 def interruptible(receipts: Receipts, current: Callable[[], Receipt], *, again: str) -> Iterator[None]:
-    """Set the ``current`` receipt to ``interrupted`` if the block fails, Ctrl-C included.
+    """Set the ``current`` receipt to ``interrupted`` if the block raises, Ctrl-C included.
 
-    A note on the exception names ``again`` as the way to continue. The receipt is left alone if another process has
-    taken over the work, or if the receipt is finished because the work was refused.
+    A note on the exception names ``again`` as the way to continue. The receipt is not changed if another process has
+    taken over the work, or if the work was refused and its receipt is finished.
     """
     try:
         yield
@@ -46,7 +47,7 @@ def interruptible(receipts: Receipts, current: Callable[[], Receipt], *, again: 
 
 
 def refused(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
-    """Return the receipt of work that was refused before any write: ``failed``, unless another owner has it."""
+    """Finish the receipt of work that was refused before any write as ``failed``, unless another owner has it."""
     with suppress(StateError):
         return receipts.finish(receipt, "failed", error=message_of(error))
     return receipt
@@ -55,7 +56,10 @@ def refused(receipts: Receipts, receipt: Receipt, error: StateError) -> Receipt:
 def ended(
     receipts: Receipts, receipt: Receipt, step: Callable[[Receipt], tuple[Receipt, bool]], *, again: str
 ) -> Receipt:
-    """Run steps until one says that nothing is left, and return the finished receipt. Fails as `interruptible` does."""
+    """Run steps until a step returns that nothing is left, and return the finished receipt.
+
+    Fails like `interruptible`.
+    """
     going_on = True
     with interruptible(receipts, lambda: receipt, again=again):
         while going_on:

@@ -1,7 +1,7 @@
-"""Ends running sessions of conversations whose processes died without a notice.
+"""Ends running sessions of conversations whose processes died without ending their session.
 
 Heartbeats, messages and changes of status are a session's signs of life. A session that has shown none for a day, or
-for the caller's time, is ended at its last sign of life. A transition gives the reason.
+for the time that the caller gives, is ended as of its last sign of life. A transition states the reason.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from lastlight_state.receipts import Receipt, Receipts, steps
 class ReapPlan(Record):
     """The sessions that reaping would end at this moment. Nothing is written for a plan.
 
-    ``running`` counts all running sessions, and ``retired`` those that would be ended. ``sessions`` are the first 500
-    of these, the longest silent first.
+    ``running`` counts all running sessions, and ``retired`` counts those that would be ended. ``sessions`` are the
+    first 500 sessions that would be ended, the longest silent first.
     """
 
     running: int
@@ -97,8 +97,8 @@ class Reap(Repository):
     def run(self, *, older_than: timedelta = USUAL, to: End = "aborted", actor: str | None = None) -> Receipt:
         """End silent sessions at their last sign of life, in short transactions, and return the receipt.
 
-        Each session gets one transition with the reason ``session.stale.no_heartbeat``. A session that shows life after
-        the search is left alone, and counted as ``skipped``. Calling it again continues an interrupted call. Raises
+        Each session gets one transition with the reason ``session.stale.no_heartbeat``. A session that shows a sign of
+        life after the search is not ended, and counts as ``skipped``. Another call continues an interrupted one. Raises
         `Conflict` ``already_running`` while another call runs.
         """
         status, cutoff = valid.word("to", to, ENDS), self._cutoff(older_than)

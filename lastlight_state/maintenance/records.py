@@ -18,7 +18,10 @@ class SchemaFacts(Record):
 
 
 class TableStats(Record):
-    """Rows of a table, and its bytes with indexes if known. ``estimated``: the rows are the planner's estimate."""
+    """The number of rows of a table, and its size with indexes if known.
+
+    ``estimated``: the number is the planner's estimate.
+    """
 
     name: str
     rows: int
@@ -86,7 +89,7 @@ class Stats(Record):
 
 
 class Checkpoint(Record):
-    """The result of a checkpoint. ``busy``: a reader was in the way, and pages are left in the log.
+    """The result of a checkpoint. ``busy`` is True if a reader was in the way, so that pages are left in the log.
 
     ``applicable`` is False for a database without its own write-ahead log files.
     """
@@ -111,8 +114,8 @@ class TimelineEntry(Record):
 
     ``source`` is ``transition``, ``input``, ``approval``, ``human_request``, ``execution``, ``signal`` or ``event``,
     for a follower also ``phase``; ``key`` is its number or id. Transitions and inputs are in the order of their
-    numbers. If one has an earlier recorded time than the one before, ``at`` is the time of that one, and ``clock`` is
-    its own recorded time. Otherwise ``clock`` is None.
+    numbers. If such an entry was recorded with an earlier time than the entry before it, ``at`` is the time of the
+    entry before, and ``clock`` is the recorded time. Otherwise ``clock`` is None.
     """
 
     source: str
@@ -124,6 +127,6 @@ class TimelineEntry(Record):
 
 
 class FollowedEntry(TimelineEntry):
-    """A timeline entry for a follower, who continues after it with ``after=cursor``."""
+    """A timeline entry for a follower. To continue after the entry, pass its ``cursor`` as ``after``."""
 
     cursor: str

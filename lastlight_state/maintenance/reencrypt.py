@@ -1,7 +1,7 @@
-"""``store.maintenance.reencrypt``: seals stored values with the current key of the store's codec.
+"""``store.maintenance.reencrypt``: encrypts stored values with the current key of the store's codec.
 
-Use it to start using a codec with a full database, or to replace a key. Values that are sealed with the current key
-already are left alone, so that calling it again continues an interrupted call. Rows do not change otherwise.
+Use it to start using a codec with a full database, or to replace a key. Values that are encrypted with the current key
+already are not written, so that another call continues an interrupted one. Nothing else in the rows changes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MOST_ROWS, NAMED = 10_000, 100
 
 
 class Reencrypted(Record):
-    """The result of a call: ``counts`` has the sealed rows by table.
+    """The result of a call: ``counts`` has the numbers of newly encrypted rows by table.
 
-    ``unopened`` counts the values that could not be opened, by the id of the missing key. Its empty id counts plain
-    values that are refused. ``damaged`` names the first 100 rows with such values, and rows that cannot be read at all.
-    ``complete`` is False if there are such rows, or if the call stopped before the end.
+    ``unopened`` counts the values that could not be decrypted, by the id of the missing key. Under the empty id, it
+    counts unencrypted values that are refused. ``damaged`` names the first 100 rows with such values, and rows that
+    cannot be read at all. ``complete`` is False if there are such rows, or if the call stopped before the end.
     """
 
     counts: Mapping[str, int]
@@ -45,7 +45,7 @@ class Reencrypted(Record):
 
 
 class _Batch(NamedTuple):
-    """The result of a batch: its last key, None at the end; how many rows were sealed, and errors of other rows."""
+    """The result of a batch: its last key (None at the end), how many rows were encrypted, and errors of other rows."""
 
     last: list[Any] | None
     changed: int
@@ -53,7 +53,7 @@ class _Batch(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """The values that could not be sealed: their number by key id, and the first rows."""
+    """The values that could not be encrypted: their number by key id, and the first rows with such values."""
 
     unopened: Counter[str]
     damaged: list[DamagedRow]
@@ -73,9 +73,9 @@ class Reencrypt(Repository):
     """``store.maintenance.reencrypt``"""
 
     def plan(self, *, batch_rows: int = 50) -> Mapping[str, int]:
-        """Return how many rows are not sealed with the current key, by table: plain rows, and rows of other keys.
+        """Return how many rows are not encrypted with the current key, by table: plain rows, and rows of other keys.
 
-        Reads every row that may be sealed, in batches. Raises `MisuseError` in a store without a codec.
+        Reads every row that may be encrypted, in batches. Raises `MisuseError` in a store without a codec.
         """
         opened, key_id, many = self._sealing(), self._sealing().key_id(), _rows_of(batch_rows)
         found: Counter[str] = Counter()
@@ -85,11 +85,12 @@ class Reencrypt(Repository):
         return dict(+found)
 
     def run(self, *, batch_rows: int = 50, time_limit: float | None = None) -> Reencrypted:
-        """Seal values that are not sealed with the current key, in short transactions of ``batch_rows`` rows.
+        """Encrypt all values that are not encrypted with the current key, in transactions of ``batch_rows`` rows.
 
         Writers continue meanwhile; the call waits for rows that they have locked. After ``time_limit`` seconds it stops
-        after the next transaction, and the same call does the rest. A value that the codec cannot open stays unchanged
-        and is named: give the codec the old key as well. Raises `MisuseError` in a store without a codec.
+        after the next transaction, and the same call does the rest. A value that the codec cannot decrypt stays
+        unchanged, and the result names it: give the codec the old key as well. Raises `MisuseError` in a store without
+        a codec.
         """
         opened, many = self._sealing(), _rows_of(batch_rows)
         key_id = opened.key_id()
@@ -114,7 +115,7 @@ class Reencrypt(Repository):
         return self._reading(lambda unit: table.next(unit, after, many, locked=False))
 
     def _batches(self, table: Sealed, many: int, opened: sealing.Sealing, key_id: str) -> Iterator[_Batch]:
-        """Yield the result of each batch. A batch without values to seal is skipped without a lock."""
+        """Yield the result of each batch. A batch that has no values to encrypt is skipped without a lock."""
         after: list[Any] | None = None
 
         def work(unit: Unit) -> _Batch:
@@ -142,7 +143,7 @@ class Reencrypt(Repository):
 
 
 class Sealed:
-    """A table with sealed columns, read in the order of its key."""
+    """A table with encrypted columns, read in the order of its key."""
 
     def __init__(self, table: sa.Table, bindings: Mapping[str, sealing.Binding]) -> None:
         self.name = str(table.name)
@@ -176,7 +177,10 @@ class Sealed:
         return window(read, many)
 
     def stale(self, row: Row, opened: sealing.Sealing, key_id: str) -> list[str]:
-        """Return the columns of a row that are not sealed with the current key. A redacted value stays plain."""
+        """Return the columns of a row that are not encrypted with the current key.
+
+        Redacted values are left out: they stay plain.
+        """
         return [
             name
             for name, binding in self._bindings.items()
@@ -186,7 +190,7 @@ class Sealed:
         ]
 
     def errors(self, row: Row | CorruptData, opened: sealing.Sealing) -> list[CorruptData]:
-        """Return an error for each value of a row that cannot be opened."""
+        """Return an error for each value of a row that cannot be decrypted."""
         if isinstance(row, CorruptData):
             return [row]
         found: list[CorruptData] = []
@@ -203,7 +207,7 @@ class Sealed:
         return found
 
     def seal(self, unit: Unit, row: Row, opened: sealing.Sealing, key_id: str) -> None:
-        """Seal the columns of a row that are not sealed with the current key."""
+        """Encrypt the columns of a row that are not encrypted with the current key."""
         for name in self.stale(row, opened, key_id):
             binding = self._bindings[name]
             value = opened.value(row[name], binding, [row[one] for one in binding.keys])
@@ -231,7 +235,7 @@ def _walk(next_after: Callable[[list[Any] | None], Window[Row]]) -> Iterator[Seq
 
 
 def unopened(unit: Unit, opened: sealing.Sealing, many: int) -> Iterator[tuple[Sealed, CorruptData]]:
-    """Yield the values that a codec cannot open, and the rows that cannot be read. Opens every stored value."""
+    """Yield the values that a codec cannot decrypt, and the rows that cannot be read. Decrypts every stored value."""
     for table in TABLES:
         for rows in _walk(lambda after, table=table: table.next(unit, after, many, locked=False)):  # type: ignore[misc]
             for row in rows:

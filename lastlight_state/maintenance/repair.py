@@ -1,7 +1,7 @@
 """``store.maintenance.repair``: scans damaged line files, ends torn tails, writes clean copies, replaces files.
 
-Works on files only and needs no database. It never removes or overwrites a byte: a damaged file stays, under its own
-name or a second name.
+Works on files only and needs no database. A repair never removes or overwrites a byte: a damaged file stays, under its
+own name or a second name.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class LineFileScan(Record):
 
     Kinds: ``record``; ``recovered`` and ``glued``, which are records in damaged lines; ``blank``; ``torn_tail``; and
     damage: ``torn``, ``nul_bytes``, ``bad_utf8``, ``bad_json``, ``not_object``, ``oversize``. ``samples`` are the first
-    20 parts that are not sound. ``problem`` says why a file below a directory could not be read: such a file is not
-    ``sound``, and its sections are unknown.
+    20 parts that are not sound. ``problem`` is the reason why a file below a directory could not be read. Such a file
+    is not ``sound``, and its sections are unknown.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class LineFileScan(Record):
 
 
 class Repaired(Record):
-    """The result of a repair. For a sound file ``copy_path`` is None and nothing is written.
+    """The result of a repair. For a file without damage, ``copy_path`` is None and nothing is written.
 
     ``copy_path`` is the path of the clean copy. For a replaced file it is the file's own path, ``damaged`` is the
     second name of the old file, and ``receipt_id`` is the receipt, if there is a database. ``rejects`` is the file with
@@ -92,7 +92,7 @@ class Repair:
         self._receipts = receipts
 
     def scan(self, path: Path | str | None = None) -> tuple[LineFileScan, ...]:
-        """Classify every byte of a line file, or of all line files below a directory; by default of all logs.
+        """Classify every byte of a line file, or of all line files below a directory. The default is all logs.
 
         Writes nothing. Below a directory, links, clean copies and temporary files are skipped, and a file that cannot
         be read has a ``problem``. Raises `NotFound`, `UnsafePath` for a link, and `BackendUnavailable` for a path that
@@ -101,10 +101,11 @@ class Repair:
         return tuple(scans_below(self._roots) if path is None else scans(Path(path)))
 
     def seal(self, path: Path | str) -> bool:
-        """End a torn tail with a newline, under the lock of the file's writers; return whether there was one.
+        """End a torn tail with a newline, under the lock of the file's writers. Returns True if there was one.
 
-        This is the only change ever made to a file in use. The log of a run with a living writer is left alone, because
-        that writer's next record ends the tail. May be repeated. Raises `BackendBusy`, and the errors of `scan`.
+        This is the only change ever made to a file in use. The log of a run whose writer is alive is not changed,
+        because that writer's next record ends the tail. May be repeated. Raises `BackendBusy`, and the errors of
+        `scan`.
         """
         path = Path(path)
         if not path.is_symlink() and not path.is_file():
@@ -115,13 +116,13 @@ class Repair:
     def salvage(self, path: Path | str, *, to: Path | str | None = None, replace: bool = False) -> Repaired:
         """Write a clean copy of a damaged file: every whole or recovered record, byte for byte, one to a line.
 
-        The copy is ``to``, or ``<name>.repaired.jsonl`` beside the file. All other bytes go to ``<to>.rejects``, so
+        The copy is ``to``, or ``<name>.repaired.jsonl`` next to the file. All other bytes go to ``<to>.rejects``, so
         every byte is in one of the two. With ``replace``, the copy takes the file's path while its writers wait. The
-        damaged file keeps a second name, ``<name>.jsonl.damaged-<time>``, and a receipt records the replacement. A
-        sound file is left unchanged.
+        damaged file stays under a second name, ``<name>.jsonl.damaged-<time>``, and a receipt records the replacement.
+        A file without damage is not changed.
 
         Raises `AlreadyExists` if the target exists, `LostRace` if another call replaces the file at the same time,
-        `Conflict` for the log of a run whose writer lives or may live, and the errors of `seal`.
+        `Conflict` for the log of a run whose writer is or may be alive, and the errors of `seal`.
         """
         path = Path(path)
         if replace:
@@ -140,7 +141,7 @@ class Repair:
             return _repaired(path, repair.replace(path, _accepts(path), suffix=suffix))
 
     def _kept(self, path: Path) -> Repaired:
-        """Replace the file under a receipt that is begun before the first change. A sound file gets no receipt."""
+        """Replace the file. A receipt is created before the first change. A file without damage gets no receipt."""
         with _translated(path):
             account = repair.scan(path, _accepts(path))
         if account.is_sound:
@@ -209,24 +210,27 @@ def line_files(path: Path, unreadable: Callable[[OSError], object] = lambda _: N
 
 
 def _run_of(path: Path) -> str | None:
-    """Return the id of the run whose log a file is, None for other line files. Logs of runs are in folders of days."""
+    """Return the id of the run whose log a file is, or None for other line files.
+
+    Logs of runs are in folders of days.
+    """
     return run_paths.run_of(path.name) if run_paths.day_parts_of(path) else None
 
 
 def _accepts(path: Path) -> Accepts:
-    """Return a function that tells a record in a damaged line of this file from a part of one."""
+    """Return a function that tells a whole record in a damaged line of this file from a part of a record."""
     run_id = _run_of(path)
     return LOG_LINES.accepts if run_id is None else run_lines.accepts(run_id)
 
 
 def _liveness(path: Path) -> storage.Liveness:
-    """Return whether the run of this log has a living writer. The path must have no links."""
+    """Return whether the writer of this run's log is alive. The path must have no links."""
     run_id = _run_of(path)
     return "free" if run_id is None else storage.liveness(path.parents[3] / run_paths.LOCKS / run_id)
 
 
 def _refuse_living(path: Path) -> None:
-    """Raise `Conflict` unless the log surely has no writer. The path must have no links."""
+    """Raise `Conflict` unless the log certainly has no writer. The path must have no links."""
     found = _liveness(path)
     if found != "free":
         has = "has" if found == "held" else "may have"
@@ -243,7 +247,7 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _names(done: Repaired) -> dict[str, str | None]:
-    """Return the names of a replacement's files, for its receipt."""
+    """Return the names of the files that a replacement writes, for its receipt."""
     return {
         name: None if path is None else storable(path.name, 400)
         for name, path in (("damaged", done.damaged), ("rejects", done.rejects))
@@ -251,7 +255,7 @@ def _names(done: Repaired) -> dict[str, str | None]:
 
 
 def _stamp(moment: datetime) -> str:
-    """Return a time in a form for file names."""
+    """Return a time in a form that can be part of a file name."""
     return iso_text(moment).replace("-", "").replace(":", "")
 
 

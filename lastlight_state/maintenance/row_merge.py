@@ -1,8 +1,9 @@
-"""Compares rows of many tables with the stored rows: missing rows are inserted, equal rows are left alone.
+"""Compares rows of many tables with the stored rows: missing rows are inserted, and equal rows are not written.
 
-``given`` is ``{table: [row, …]}``; a row is ``{column: value}`` with the Python types of the table's columns, and has
-its whole key. Columns that all rows of one table lack get their defaults. Tables may come in any order: rows are stored
-in the order of foreign keys. An output table must exist and be registered. To use it, within one unit each:
+``given`` is ``{table: [row, …]}``; a row is ``{column: value}`` with the Python types of the table's columns, and
+contains all columns of its key. A column that no row of a table contains gets its default. Tables may come in any
+order: rows are stored in the order of foreign keys. An output table must exist and be registered. To use it, within one
+unit each:
 
     planned = {table: len(rows) for table, rows in missing_rows(view, given).items()}  # writes nothing
     added = insert_missing(unit, given)  # a Counter by table
@@ -41,9 +42,9 @@ _NO_LIMIT = 2**40
 def missing_rows(view: Unit, given: Given, *, keeps: bool = False) -> dict[str, list[Row]]:
     """Return the given rows that are not stored, by table, in the order in which they can be inserted.
 
-    Raises `AlreadyExists` with the table and the key of the first row that is stored with another value in a given
-    column. With ``keeps``, stored rows may have any values and stay. Raises `InvalidValue` for an unknown table or
-    column, a row without its key, and two different rows with one key.
+    Raises `AlreadyExists` with table and key of the first row whose stored values differ in a given column. With
+    ``keeps``, stored rows may have any values and stay. Raises `InvalidValue` for an unknown table or column, a row
+    without its key, and two different rows with one key.
     """
     found = {subject.name: _missing(view, subject, given[subject.name], keeps) for subject in _ordered(view, given)}
     return {name: rows for name, rows in found.items() if rows}
@@ -64,7 +65,7 @@ def check_insert(view: Unit, table: sa.Table, rows: Sequence[Row]) -> None:
 
 
 def stored_pairs(view: Unit, given: Given) -> Iterator[tuple[Subject, Row, Row]]:
-    """Yield each given row that is stored: its table, the given row, and the stored row."""
+    """Yield each given row that is stored already: its table, the given row, and the stored row."""
     for subject in _ordered(view, given):
         by_key = _by_key(subject, given[subject.name])
         for stored in _stored(view, subject, by_key):
@@ -84,7 +85,7 @@ def digest(row: Row) -> str:
 def _ordered(unit: Unit, given: Given) -> list[Subject]:
     """Return the tables of these rows, each after the tables that its foreign keys refer to.
 
-    Queries for output tables only if the rows have any.
+    Output tables are looked up in the database only if one is given.
     """
     known = subjects(())
     if not given.keys() <= {subject.name for subject in known}:
@@ -120,14 +121,14 @@ def _insert(unit: Unit, subject: Subject, rows: Sequence[Row]) -> None:
 
 
 def _written(subject: Subject, rows: Sequence[Row]) -> tuple[Statement, Iterator[Row]]:
-    """Return the statement that inserts a row, and the parameters of each row."""
+    """Return the INSERT of rows into a table, and the parameters of each row."""
     names = tuple(column.name for column in subject.columns if column.name in rows[0])
     texts = [column.name for column in subject.columns if is_json(column) and column.name in names]
     return _inserted(subject.table, names), (_encoded(subject, row, texts) for row in rows)
 
 
 def _encoded(subject: Subject, row: Row, texts: Iterable[str]) -> Row:
-    """Return a row's parameters, with JSON as text. None is NULL, or JSON's null in a column that is NOT NULL."""
+    """Return a row's parameters, with JSON as text. None becomes NULL, or JSON's null in a column that is NOT NULL."""
     made = dict(row)
     for name in texts:
         if made[name] is not None or not subject.table.c[name].nullable:
@@ -145,7 +146,7 @@ def _by_key(subject: Subject, rows: Sequence[Row]) -> dict[Key, Row]:
 
 
 def _sound(subject: Subject, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the rows, checking each: all must have the columns of the first row."""
+    """Yield the rows after checking that each has exactly the columns of the first row."""
     names = set(rows[0]) if rows else set()
     if unknown := sorted(names.difference(subject.names)):
         raise InvalidValue(f"{subject.name}.{unknown[0]}"[:200], "unknown column")

@@ -1,6 +1,6 @@
-"""Finds rows of `run_leases` that were removed or changed, and writes them again. Triggers keep them for running runs.
+"""Finds rows of `run_leases` that were removed or changed, and writes them again. Triggers normally write them.
 
-Claims look for lost runs only in `run_leases`. A running run without its row there is never found.
+Claims look for lost runs only in `run_leases`. So a lost run without a row there is never found.
 """
 
 from __future__ import annotations

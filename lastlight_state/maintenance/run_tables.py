@@ -1,4 +1,4 @@
-"""The tables of a run's rows: for each, the column with the run's id. Output tables have ``run_id``, too."""
+"""The tables that contain rows of runs, each with the column that has the run's id. Output tables use ``run_id``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ NAMING: Mapping[str, Family[CountOf]] = {str(column.table.name): _counting(colum
 
 
 def named(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tuple(NAMING)) -> Counter[str]:
-    """Return how many rows of these tables name each agent session. Ids that cannot be a log's name are skipped."""
+    """Return how many rows of these tables name each agent session.
+
+    Ids that cannot be the name of a log are skipped.
+    """
     keys = [one for one in session_ids if not files.component_problem(one)]
     found: Counter[str] = Counter()
     for table in tables:

@@ -1,6 +1,7 @@
 """``store.maintenance.stats``: counts and sizes of everything that is stored.
 
-Only existing tables are counted, so it also works on a database with an old schema, and without one. Never writes.
+Only existing tables are counted. So statistics also work on a database with an old schema, and without a database.
+Never writes.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _distribution(table: sa.Table, status: Any) -> Statement[StatusRow]:
 
 
 def _either(column: sa.Column[Any], without: str, filled: str) -> sa.ColumnElement[str]:
-    """Return an expression: the word ``without`` if the column is NULL, else the word ``filled``."""
+    """Return an expression whose value is the word ``without`` if the column is NULL, else the word ``filled``."""
     return sa.case((column.is_(None), constant(without)), else_=constant(filled))
 
 
@@ -99,7 +100,7 @@ _BY_AGE = prepared(
 
 
 def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
-    """Return the number of rows of each of these tables, in one statement."""
+    """Return the number of rows of each of these tables, read by one statement."""
     if not names:
         return {}
     counts = [sa.select(constant(name).label("name"), _ROWS).select_from(METADATA.tables[name]) for name in names]

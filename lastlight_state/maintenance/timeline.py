@@ -1,10 +1,11 @@
 """``store.maintenance.timeline``: the facts about a run, oldest first.
 
-Each kind of fact is a list of its own, read by an index. A page merges the next facts of all lists, so that its cost
-does not grow with the pages before. Facts of one moment are in the order of `FACTS`, then of their keys.
+Each kind of fact is a separate list, which is read by an index. A page merges the next facts of all lists, so that its
+cost does not grow with the number of earlier pages. Facts with equal times are in the order of `FACTS`, then of their
+keys.
 
-A list with numbers keeps their order. If a clock was set back, a fact is shown at the time of the fact before it, so
-that neither numbers nor times run backwards.
+A list with numbers is in the order of the numbers. If a clock was set back, a fact is shown at the time of the fact
+before it, so that neither numbers nor times run backwards.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TimelinePosition(NamedTuple):
 
 
 class _Placed(NamedTuple):
-    """A row, its place, and whether that place was read from the row."""
+    """A row, its place in the timeline, and True if the place was read from the row itself."""
 
     place: Place
     row: Row
@@ -82,12 +83,12 @@ class Timeline(Repository):
 
         Yields every change of the run's status by anyone, with the reason of its failure or what it waits for. Also
         yields the phases that ended, with errors of failed ones, and events, inputs, received signals and what happened
-        to questions. Only `list` has starts of executions and signals that were taken. Continuing ``after`` the
-        ``cursor`` of the last entry seen misses nothing and repeats nothing.
+        to questions. Only `list` has starts of executions and signals that were taken. To continue, pass the ``cursor``
+        of the last entry seen as ``after``: nothing is missed or repeated.
 
-        With ``until_end`` it ends after the last entry of a run that has ended. It also ends after ``idle_timeout``
-        seconds without an entry, and when ``stop`` is set. Raises `NotFound` for an unknown run, and if entries after
-        the cursor were pruned; `StoreClosed`.
+        With ``until_end`` the iteration ends after the last entry of a run that has ended. It also ends after
+        ``idle_timeout`` seconds without an entry, and when ``stop`` is set. Raises `NotFound` for an unknown run, and
+        if entries after the cursor were pruned; `StoreClosed`.
         """
         ends = valid.flag("until_end", until_end)
         timeout = None if idle_timeout is None else valid.seconds("idle_timeout", idle_timeout)
@@ -99,7 +100,7 @@ class Timeline(Repository):
 def _next(unit: Unit, run_id: str, told: TimelinePosition, limit: int) -> KeyedRows:
     """Return the next facts of all lists, merged.
 
-    A fact with an unreadable place comes after the fact before it in its list.
+    A fact whose place cannot be read comes after the previous fact of its list.
     """
     facts: list[_Placed] = []
     for rank, fact in enumerate(FACTS):
@@ -121,20 +122,20 @@ def _next(unit: Unit, run_id: str, told: TimelinePosition, limit: int) -> KeyedR
 
 
 def _later(before: Place, row: Row, column: str) -> datetime:
-    """Return the time of a numbered fact in the timeline: its own, but not before the fact before it."""
+    """Return the time of a numbered fact in the timeline: its recorded time, but not before the previous fact."""
     latest: datetime = before[0]
     return latest if isinstance(row, CorruptData) else max(latest, row[column])
 
 
 def _numbers(told: TimelinePosition, facts: list[_Placed]) -> list[int]:
-    """Return the last number of each numbered list after these facts."""
+    """Return, for each numbered list, the number of its last fact after these facts."""
     last = dict(zip(NUMBERED, told.numbers, strict=True))
     last.update({fact.place[1]: fact.place[2] for fact in facts if fact.place[1] in last})
     return [last[rank] for rank in NUMBERED]
 
 
 def _after(rank: int, told: TimelinePosition) -> list[Any] | None:
-    """Return the key after which a list of facts continues."""
+    """Return the key after which a list of facts must be read next."""
     if told.place == _START:
         return None
     if rank in NUMBERED:

@@ -37,7 +37,7 @@ NO_NUMBER = _FIRST_NUMBER
 
 @dataclass(frozen=True)
 class Fact:
-    """A kind of fact. ``bounds`` are a key before and a key after every key of its list.
+    """A kind of fact. ``bounds`` are two keys: one before and one after all keys of its list.
 
     ``at`` is the column of the time for a list in the order of its numbers. Setting back a clock does not change this
     order. Other lists are in the order of time: they have no numbers, or callers give the times.
@@ -86,7 +86,7 @@ def _of_run(
 def numbered(
     name: str, table: sa.Table, order: tuple[str, str], shown: tuple[Any, ...], *always: sa.ColumnElement[bool]
 ) -> Listing:
-    """Return a listing of a run's facts in the order of their numbers, with their times.
+    """Return a listing of a run's facts by number, with the time of each.
 
     ``order`` names the columns of time and number.
     """
@@ -106,13 +106,13 @@ def _transition_text(row: Row) -> str:
 
 
 def detailed_text(row: Row) -> str:
-    """Return the text of a transition with the first line of its detail."""
+    """Return the text of a transition, followed by the first line of its detail."""
     text, detail = _transition_text(row), first_line(row["detail"])
     return text if detail is None else f"{text}: {detail}"
 
 
 def _explained_text(row: Row) -> str:
-    """Return a transition's text, with its detail if an operator or engine gave one that no other fact has."""
+    """Return a transition's text, with its detail if an operator or the engine gave one that no other fact shows."""
     is_end = row["source"] == "engine" and row["to_status"] in TERMINAL
     explained = is_end or row["source"] == "operator" or row["reason"] in _EXPLAINED
     return detailed_text(row) if explained else _transition_text(row)
@@ -128,7 +128,7 @@ def _answered_text(row: Row) -> str:
 
 
 def _explained_answer(row: Row) -> str:
-    """Return the text of an answer with the first line of the person's response."""
+    """Return the text of an answer, followed by the first line of the person's response."""
     said = first_line(row["response"])
     return _answered_text(row) if said is None else f"{_answered_text(row)}: {said}"
 
@@ -179,7 +179,7 @@ def event_text(row: Row) -> str:
 def _has_expired(status: sa.Column[Any]) -> sa.ColumnElement[bool]:
     """Return the condition that a status is expired.
 
-    It uses `coalesce` to avoid an index on status, which would read the expired rows of all runs.
+    It uses `coalesce` so that no index on status is used, which would read the expired rows of all runs.
     """
     expired: sa.ColumnElement[bool] = sa.func.coalesce(status, sa.literal_column("''")) == constant("expired")
     return expired

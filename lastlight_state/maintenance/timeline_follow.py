@@ -129,7 +129,7 @@ STATUS = prepared(sa.select(RUNS.c.status).where(RUNS.c.id == sa.bindparam("run_
 
 
 class _Place(NamedTuple):
-    """A row and its place among the rows of all lists. ``row`` is None if the row cannot be read."""
+    """A row and its place in the merged order of all lists. ``row`` is None if it cannot be read."""
 
     at: datetime
     rank: int
@@ -138,12 +138,12 @@ class _Place(NamedTuple):
 
 
 def _order(place: _Place) -> tuple[datetime, bool, int, int]:
-    """Return the sort key of a row. At equal times phases come first: a phase ends before its run continues or ends."""
+    """Return the sort key of a row. At equal times phases come first, because a phase ends before its run goes on."""
     return place.at, place.rank != _PHASES, place.rank, place.number
 
 
 class Follower:
-    """Reads the entries of a run after a cursor."""
+    """A reader of a run's entries, which starts after a cursor."""
 
     def __init__(self, scope: Scope, run_id: str, after: str | None, *, until_end: bool) -> None:
         self._scope = scope
@@ -156,7 +156,7 @@ class Follower:
     def entries(
         self, idle_timeout: float | None, poll_interval: float, stop: threading.Event
     ) -> Iterator[FollowedEntry]:
-        """Yield each entry once, until the idle timeout, the run's end if asked for, or the ``stop`` event."""
+        """Yield each entry once, until the idle timeout, the run's end if ``until_end``, or the ``stop`` event."""
         heard = time.monotonic()
         with self._watch.waiting_for([self._run_id], poll_interval):
             known = dict(self._watch.look([self._run_id]))
@@ -182,7 +182,7 @@ class Follower:
                 is_new = bool(grown)
 
     def _read(self, unit: Unit) -> tuple[list[_Place], bool, bool]:
-        """Return the next entries in order, whether these are all, and whether the run has ended.
+        """Return the next entries in order, True if these are all, and True if the run has ended.
 
         Does not change the follower's position.
         """
@@ -198,7 +198,7 @@ class Follower:
         return told, horizon is None, status in TERMINAL or status is None
 
     def _rows(self, unit: Unit, rank: int) -> tuple[list[_Place], bool]:
-        """Return the next rows of a list, with times that never decrease, and whether there may be more rows."""
+        """Return the next rows of a list, with times that never decrease, and True if there may be more rows."""
         listing = FOLLOWED[rank].listing
         placed = listing.placed(unit, {"run_id": self._run_id}, [self._next[rank] - 1], PAGE)
         at, rows = self._at[rank], list[_Place]()
@@ -221,7 +221,7 @@ class Follower:
             raise NotFound(kind, (self._run_id, first), reason=f"those from {self._next[rank]} were pruned")
 
     def _entry(self, place: _Place) -> FollowedEntry | None:
-        """Move the position past this row. Return the row's entry, None if it cannot be read."""
+        """Move the position past this row. Returns the row's entry, or None if the row cannot be read."""
         at, rank, number, row = place
         self._at[rank], self._next[rank] = at, number + 1
         if row is None:
@@ -231,7 +231,10 @@ class Follower:
 
 
 def _numbers(after: str | None) -> list[int]:
-    """Return the next number of each list from a cursor. Raises `InvalidValue` for a text that is not a cursor."""
+    """Parse a cursor, and return the next number of each list.
+
+    Raises `InvalidValue` for a text that is not a cursor.
+    """
     if after is None:
         return list(_FIRST)
     parts = valid.content("after", after, 200).split(".")
@@ -241,7 +244,7 @@ def _numbers(after: str | None) -> list[int]:
 
 
 def _watch_for(scope: Scope) -> Watch[str]:
-    """Return the store's shared watch over the number of entries of runs."""
+    """Return the watch that the store's followers share, over the number of entries of runs."""
 
     def read(runs: Collection[str]) -> dict[str, int]:
         wanted: Sequence[dict[str, str]] = [{"run_id": run_id} for run_id in sorted(runs)]

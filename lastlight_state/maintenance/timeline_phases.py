@@ -36,7 +36,7 @@ class Phases:
         return (row["number"],)
 
     def placed(self, unit: Unit, given: Mapping[str, Any], after: Sequence[Any] | None, limit: int) -> KeyedRows[Any]:
-        """Return the phases after a number. An unreadable history is returned as an error in place of a row."""
+        """Return the phases after a number. If the history cannot be read, an error is returned in place of a row."""
         [known] = after or (0,)
         try:
             found = unit.row(_GROWN, {"run_id": given["run_id"], "known": known})
@@ -52,7 +52,7 @@ class Phases:
 
 
 def phase_text(row: Row) -> str:
-    """Return the text of a phase: how it ended, and the first line of its summary."""
+    """Return the text of a phase: how the phase ended, and the first line of its summary."""
     ended = "failed" if row["success"] is False else "done"
     summary = (row["summary"] or "").strip().partition("\n")[0]
     return f"phase {row['phase']} {ended}" + (f": {summary}" if summary else "")

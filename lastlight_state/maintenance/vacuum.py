@@ -20,10 +20,10 @@ class Vacuum(Repository):
     def run(self, *, analyze: bool = True, full: bool = False) -> Vacuumed:
         """Vacuum the tables of this library, output tables included, outside any transaction.
 
-        SQLite rebuilds the whole file while nobody else writes, and needs twice its size in free space. Otherwise it
-        raises `Conflict` ``no_space`` with both numbers. Postgres vacuums without stopping anyone and, with
-        ``analyze``, renews the planner's statistics. ``full`` rewrites the tables, and locks each meanwhile. Raises
-        `BackendBusy` if others hold the locks.
+        SQLite rebuilds the whole file while nobody else writes, and needs twice its size in free space. Raises
+        `Conflict` ``no_space`` with both numbers if there is less. Postgres vacuums without stopping anyone and, with
+        ``analyze``, renews the planner's statistics. With ``full``, Postgres rewrites the tables, and locks each
+        meanwhile. Raises `BackendBusy` if others hold the locks.
         """
         valid.flag("analyze", analyze)
         valid.flag("full", full)

@@ -1,7 +1,8 @@
-"""Backs up everything at one moment into a folder that can be verified and restored, while others write.
+"""Backs up everything that is stored at one moment into a folder, while others write.
 
-On SQLite the folder has a copy of the file. On Postgres it has a SQLite file with the same rows, compared by value.
-Line files and mailboxes are copied after the database, so that the logs of all its rows are included.
+A backup can be verified and restored. For SQLite, the folder has a copy of the database file. For Postgres, it has a
+SQLite file with the same rows, which are compared by value. Line files and mailboxes are copied after the database, so
+that the logs of all its rows are included.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Backup(Repository):
         return manifest
 
     def _refuse_among_logs(self, place: Path) -> None:
-        """Raise `InvalidValue` for a folder below the line files or mailboxes: the backup would contain itself."""
+        """Raise `InvalidValue` for a folder below the line files or mailboxes: the backup would include itself."""
         if "\0" in str(place):
             raise InvalidValue("folder", "contains a NUL character")
         try:

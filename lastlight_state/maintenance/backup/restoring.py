@@ -154,7 +154,7 @@ def refuse_present(path: Path) -> None:
 
 
 def refuse_database(target: Path) -> None:
-    """Raise `AlreadyExists` for an existing database, or for its old log, which SQLite would apply to the new file."""
+    """Raise `AlreadyExists` for an existing database, or an old log file, which SQLite would apply to the new file."""
     for suffix in ("", "-wal", "-journal"):
         refuse_present(target.with_name(target.name + suffix))
 

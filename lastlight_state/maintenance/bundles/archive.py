@@ -247,7 +247,7 @@ def _manifest(packed: zipfile.ZipFile, sizes: dict[str, int]) -> Bundle:
 
 
 def _compare(packed: zipfile.ZipFile, bundle: Bundle, sizes: dict[str, int]) -> None:
-    """Raise `Conflict` ``damaged_bundle`` for a part that is missing in the manifest or differs from it."""
+    """Raise `Conflict` ``damaged_bundle`` if a part is missing, not in the manifest, or different from the manifest."""
     names = [part.name for part in bundle.parts]
     if sorted(names) != sorted(sizes.keys() - {MANIFEST}):
         raise damaged(MANIFEST, "does not name the parts that are there")

@@ -85,7 +85,7 @@ class References:
         self._seen: dict[sa.Column[Any], set[Any]] = {target: set() for target in _TARGETS}
 
     def confirm(self, table: sa.Table, given: Iterable[Row]) -> None:
-        """Raise `Conflict` ``damaged_bundle`` if a foreign key's row is neither in the bundle nor stored."""
+        """Raise `Conflict` ``damaged_bundle`` if the row that a foreign key names is neither in the bundle nor here."""
         for target in _TARGETS:
             if target.table is table:
                 self._seen[target].update(row.get(target.name) for row in given)
@@ -343,7 +343,7 @@ def raise_numbers(unit: Unit, inboxes: Iterable[Row]) -> None:
 
 
 def raise_counters(unit: Unit, keys: Iterable[str]) -> None:
-    """Raise the counters of these runs or sessions above their rows' numbers, after a load that kept counters."""
+    """Raise the counters of these runs or sessions above the numbers of their rows, after a load that kept counters."""
     for key in sorted(keys):
         for counter in _OWN_COUNTERS:
             unit.row(counter.mend, {"key": key})

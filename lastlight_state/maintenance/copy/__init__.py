@@ -75,7 +75,7 @@ class Copy(Repository):
     def plan(
         self, target: str | Path, *, schema: str | None = None, leave_columns: Collection[str] | None = ()
     ) -> CopyPlan:
-        """Return what `run` would copy: rows and a digest of every table, and rows that the target cannot hold.
+        """Return what `run` would copy: row count and digest of every table, and rows that the target cannot hold.
 
         Reads the whole source in one snapshot, and writes nothing to either side. Raises `Conflict`
         ``target_not_empty`` naming every table of the target that has rows, ``target_differs`` for output tables that

@@ -1,4 +1,4 @@
-"""Reads a table's rows in a form equal on every database: for its digest, and to check the target's limits."""
+"""Reading of a table's rows in a form that is equal on every database, for digests and checks of target limits."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class CopyPlan(_Tables):
 
 
 class CopyReport(_Tables):
-    """The report of a finished copy: every table of the target was read again, and has the source's digest."""
+    """The report of a finished copy: every table of the target was read again, and its digest is that of the source."""
 
     receipt_id: str
 
@@ -238,5 +238,5 @@ def _text_of(column: Any) -> Any:
 
 
 def _sorted(column: sa.Column[Any]) -> Any:
-    """Return the expression to sort by: texts by code points, equal on every database and collation."""
+    """Return the expression to sort by: texts by code points, so that every database and collation sorts equally."""
     return in_code_points(column) if isinstance(column.type, sa.Text) else column

@@ -79,7 +79,7 @@ _FAULTS = _LINK, _OWNER, _FOLDER, _FILE = "link", "owner", "folder", "file"
 
 @dataclass(frozen=True)
 class _Area:
-    """Paths under one rule: the modes of folders and of files, and their owner, None if any user may own them."""
+    """Paths under one rule: the modes that folders and files must have, and the owner, or None for any owner."""
 
     subject: str
     paths: Iterable[Path]

@@ -1,4 +1,7 @@
-"""Imports other programs' files as rows, unit by unit: each unit completely or not at all. Sources are only read."""
+"""Imports other programs' files as rows, unit by unit: each unit completely or not at all.
+
+Sources are never written.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +59,9 @@ class Imports(Repository):
         self._receipts = Receipts(context)
 
     def detect(self, path: str | Path) -> SourceKind:
-        """Return the kind of source at a path or a Postgres URL.
+        """Return the kind of the source at a path or a Postgres URL.
 
-        Raises `Conflict` ``unknown_source``, which names what was looked for.
+        Raises `Conflict` ``unknown_source``, which lists what was searched for.
         """
         return self._detected(place_of(path))
 
@@ -118,24 +121,25 @@ class Imports(Repository):
         scope: str | None = None,
         actor: str | None = None,
     ) -> ImportReport:
-        """Import what is new in a source, each unit in one transaction, and return the counts with the receipt.
+        """Import what is new in a source, each unit in one transaction. Returns the counts and the receipt.
 
         The source is at a path or at a Postgres URL. A server (kinds ``lastlight-db`` and ``smithers-db``) is read in
         one snapshot.
 
-        A unit that fails is not stored; the report names it with the reason, and the other units go on. An unchanged
-        unit is left alone. If a unit has grown, its new rows are appended. A unit belongs to the source that it came
-        from. A unit of the same name with other content fails, and so does a unit that changed both here and in its
-        source. With ``scope``, the names of a source get it as a prefix, if its units have no ids of their own (kinds
+        A unit that fails is not stored; the report names it with the reason, and the other units are still imported. An
+        unchanged unit is not written. If a unit has grown, its new rows are appended. A unit belongs to the source from
+        which it was imported. A unit of the same name with other content fails, and so does a unit that changed both
+        here and in its source. ``scope`` is added as a prefix to the names of a source whose units have no ids (kinds
         ``openai-agents-db``, ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``).
 
-        What was erased, deleted or pruned here stays away, also as a part of a unit that is still here. It comes back
-        if ``revive`` is True or names the unit; a name that is not a unit is among the failures. A text that was
-        emptied here and a name that was forgotten here do not come back.
+        A unit that was erased, deleted or pruned in this store is not imported again, and neither is such a part of a
+        stored unit. It is imported again if ``revive`` is True or names the unit; a name that is not a unit is listed
+        among the failures. A text that was emptied in this store, and a name that was removed in it, are never imported
+        again.
 
         With ``lenient``, refused values are kept as text under ``adapted`` in ``extra``, and counted. With ``limit``,
         the import ends after that many units were stored, and the same call imports the next ones. After an
-        interruption, the same call goes on.
+        interruption, the same call continues the import.
 
         Raises `Conflict` ``already_running`` while another import of the kind runs, and ``unknown_source``.
         """
@@ -165,7 +169,10 @@ class Imports(Repository):
             return tally.report(source.name, self._receipts.finish(receipt))
 
     def _alive(self, receipt: Receipt, tally: Tally) -> Receipt:
-        """Update the receipt once a minute, even if nothing was stored: a silent receipt counts as abandoned."""
+        """Update the receipt once a minute, even if nothing was stored.
+
+        A receipt without updates counts as abandoned.
+        """
         if self._now() - receipt.updated_at < _SIGN_OF_LIFE:
             return receipt
         return self._receipts.step(receipt, counts=tally.whole)
@@ -231,7 +238,10 @@ class Imports(Repository):
 
 
 def _compared(look: UnitLookup, piece: Piece) -> Outcome:
-    """Compare a unit with the store and return its outcome; note if the unit shows that its source has moved."""
+    """Compare a unit with the store and return the outcome.
+
+    If the unit proves that its source has moved, record that.
+    """
     outcome, rows, noticed = piece.compared(look)
     kept = piece.kept
     if outcome == "unchanged" and pieces.is_same(look, piece):  # with another digest it is an older state: no proof
@@ -245,8 +255,8 @@ def _compared(look: UnitLookup, piece: Piece) -> Outcome:
 def _parts(source: Kind, place: Place, tally: Tally) -> Generator[Part]:
     """Yield the parts of a source. If a file is written while it is read, open it again for the remaining units.
 
-    A unit that is written at each reading fails, so that each opening makes progress. The source is also opened again
-    for units that were refused before a later unit showed that their source has moved here.
+    A unit that is written during each reading fails, so that each opening makes progress. The source is also opened
+    again if a unit shows that the source was moved: then units that were refused before are read again.
     """
     is_whole = False
     while not is_whole:
@@ -271,7 +281,7 @@ class _Terms(NamedTuple):
     scope: str | None
 
     def of(self, kind: str) -> str:
-        """Return the kind of source as the ledger names it, with the scope: two scopes are two sources."""
+        """Return the kind of source as the ledger names it, scope included: two scopes count as two sources."""
         return kind if self.scope is None else f"{kind} {self.scope}"
 
     @property
@@ -280,7 +290,7 @@ class _Terms(NamedTuple):
         return () if isinstance(self.revive, bool) else self.revive
 
     def revives(self, unit: str) -> bool:
-        """Return whether to revive a unit that was removed here."""
+        """True if a unit that was removed in this store must be imported again."""
         return self.revive if isinstance(self.revive, bool) else unit in self.revive
 
 
@@ -290,7 +300,7 @@ def _terms(revive: Any, lenient: Any, limit: Any, scope: Any) -> _Terms:
 
 
 def _revived(value: Any) -> bool | tuple[str, ...]:
-    """Check ``revive``. Return a bool for all units, or the names of the units to revive."""
+    """Check ``revive``. Returns a bool for all units, or the names of the units to import again."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, list | tuple | set | frozenset):
@@ -304,7 +314,7 @@ def _shown(place: Place) -> str:
 
 
 def _file(place: Place) -> list[int]:
-    """Return the identity of the SQLite file at a place, an empty list if there is none."""
+    """Return the identity of the SQLite file at a place, or an empty list if there is no file."""
     with suppress(OSError):
         return foreign.identity(place) if isinstance(place, Path) else []
     return []

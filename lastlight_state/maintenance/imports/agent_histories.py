@@ -42,12 +42,12 @@ _SCOPE, _WORD = "openai-agents", "session"
 
 
 def found_at(path: Path) -> bool:
-    """Return whether a path is a SQLite file with the SDK's tables."""
+    """True if a path is a SQLite file with the SDK's tables."""
     return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
 
 
 def parts(path: Path) -> Generator[Part]:
-    """Yield the sessions, also those that only items name, then the rows and columns that are not imported."""
+    """Yield the sessions, including those that only items name, and then the rows and columns that are not imported."""
     with foreign.opened(path) as source:
         if not foreign.has(source, _TABLES):
             raise Conflict(f"{str(path)!r:.200} has not the tables {_NAMES}", code="unknown_source")
@@ -82,7 +82,7 @@ def _draft(source: Foreign, name: Any, row: Row | None, scope: str, lenient: boo
 
 
 def _gave_later(source: Foreign, number: int, at: datetime) -> bool:
-    """Return whether an item numbered up to ``number`` was created after ``at``."""
+    """True if an item numbered up to ``number`` was created after the time ``at``."""
     [(newest,)] = source.read(f"SELECT max(created_at) FROM {_ITEMS} WHERE id <= ?", (number,))
     found = moment_of(newest)
     return found is not None and found > at

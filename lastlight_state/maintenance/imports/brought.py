@@ -1,7 +1,7 @@
-"""The ledger's record of the rows that a unit brought in at its last import.
+"""The ledger's record of the rows that a unit had at its last import.
 
-Rows in this record that are missing here were removed here. A line of the ledger is the digest of the unit, then a JSON
-object. The object has short digests of the rows' keys, so that it names nobody who was erased.
+Rows that are in this record but missing in the store were removed in the store. A line of the ledger is the digest of
+the unit, then a JSON object. The object has short digests of the rows' keys, so that it names nobody who was erased.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from lastlight_state import codec
 
 
 def line(digest: str, told: Any) -> str:
-    """Return a line of the ledger: the digest of a unit, and ``told`` as JSON."""
+    """Return a line of the ledger: the digest of a unit, and then ``told`` as JSON."""
     return f"{digest} {codec.canonical(told).decode()}"
 
 
 def told_by(noted: str | None) -> dict[str, Any]:
-    """Return the object in a line of the ledger, empty if the line has none."""
+    """Return the JSON object in a line of the ledger, or an empty one if the line has none."""
     _, has, text = (noted or "").partition(" {")
     return dict(codec.decode("{" + text)) if has else {}
 
@@ -41,7 +41,7 @@ def joined(stretches: Sequence[Sequence[int]], numbers: Iterable[int]) -> list[l
 
 
 def within(number: int, stretches: Sequence[Sequence[int]]) -> bool:
-    """Return whether a number is in one of these ranges."""
+    """True if a number is in one of these ranges."""
     return any(first <= number <= last for first, last in stretches)
 
 
@@ -51,6 +51,9 @@ def order(ids: Sequence[str]) -> list[Any]:
 
 
 def beginning(ids: Sequence[str], known: Sequence[Any] | None) -> Sequence[str]:
-    """Return the leading ids of an order that the last import knew; none if the order no longer begins with them."""
+    """Return the leading ids of an order that the last import recorded.
+
+    Return none if the order no longer begins with them.
+    """
     count, digest = known[:2] if known else (0, "")
     return ids[:count] if count <= len(ids) and mark(*ids[:count]) == digest else ()

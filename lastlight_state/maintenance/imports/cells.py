@@ -1,4 +1,7 @@
-"""Converts values of other programs' rows for our tables. Each is checked as a new value, or refused by name."""
+"""Converts values of other programs' rows for the library's tables.
+
+Each value is checked like a new value; a refusal names it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ ESCAPED, NAMED = "escaped", 100
 
 
 class ExtraFields:
-    """Collects the values of one row that have no column here. ``noticed`` counts the adapted values.
+    """Collects the values of a foreign row that have no column in this library. ``noticed`` counts adapted values.
 
     Without ``lenient``, no value is adapted.
     """
@@ -44,9 +47,9 @@ class ExtraFields:
         self.escaped: list[str] = []
 
     def instead(self, name: str, value: Any, check: Callable[[Any], Any], *, may_be_empty: bool) -> Any:
-        """Return the replacement of a refused value: None if it may be empty, else its text with escapes.
+        """Return the replacement of a refused value: None if the column may be empty, else its text with escapes.
 
-        Raises what ``check`` raises if the text is refused too.
+        Raises the error of ``check`` if the text is refused, too.
         """
         text = as_text(value)
         if may_be_empty:
@@ -59,7 +62,7 @@ class ExtraFields:
         return found
 
     def keep(self, row: Row, placed: Collection[str]) -> None:
-        """Keep the columns that are not in ``placed``. A text that is a JSON object or list is kept decoded."""
+        """Collect the columns that are not in ``placed``. A text that is a JSON object or list is stored decoded."""
         for name, value in row.items():
             if name in placed or value is None:
                 continue
@@ -76,7 +79,7 @@ class ExtraFields:
     def told(self, where: str, place: Any, max_bytes: int) -> Any:
         """Return ``place``, the value of a JSON column, with the collected values added.
 
-        The columns are only counted if ``place`` is not an object, or if the result would be too large. Raises
+        If ``place`` is not an object, or if the result would be too large, the columns are only counted. Raises
         `InvalidValue` if refused texts do not fit.
         """
         said: Row = {}
@@ -126,7 +129,8 @@ Check = Callable[[str, Any], Any]
 def row_of(table: sa.Table, found: Row, checks: Mapping[str, Check], aside: ExtraFields) -> Row:
     """Return the checked columns of a foreign row as Python values. Columns that the source lacks are left out.
 
-    A lenient ``aside`` takes refused free texts, numbers and JSON values. Refused ids, words and times are errors.
+    If ``aside`` is lenient, it collects refused free texts, numbers and JSON values. Refused ids, words and times are
+    errors.
     """
     where = f"{table.name} {found[table.primary_key.columns[0].name]!s:.80}"
     return {
@@ -154,23 +158,23 @@ def _checked(where: str, column: sa.Column[Any], value: Any, check: Check, aside
 
 
 def name(max_bytes: int) -> Check:
-    """Return a check for identifiers of at most ``max_bytes`` bytes."""
+    """Return a function that checks identifiers of at most ``max_bytes`` bytes."""
     return partial(valid.identifier, max_bytes=max_bytes)
 
 
 def names(table: sa.Table, *columns: str) -> dict[str, Check]:
-    """Return for each column a check for identifiers of at most the column's size."""
+    """Return a function for each column that checks identifiers of at most the column's size."""
     most = vars(limits_of(table))
     return {column: name(most[column]) for column in columns}
 
 
 def text(max_bytes: int) -> Check:
-    """Return a check for free text of at most ``max_bytes`` bytes."""
+    """Return a function that checks free text of at most ``max_bytes`` bytes."""
     return partial(valid.content, max_bytes=max_bytes)
 
 
 def json(max_bytes: int, kind: type = object) -> Check:
-    """Return a check that decodes JSON text of at most ``max_bytes`` bytes into a value of the type ``kind``."""
+    """Return a function that decodes JSON text of at most ``max_bytes`` bytes and checks its type ``kind``."""
     return partial(_json, max_bytes, kind)
 
 
@@ -186,7 +190,7 @@ def _json(max_bytes: int, kind: type, where: str, value: Any) -> Any:
 
 
 def error(max_bytes: int) -> Check:
-    """Return a check for an error's text; it makes an object with the text as ``message``."""
+    """Return a function that checks an error's text, and returns an object with the text as ``message``."""
     return partial(_error, max_bytes)
 
 

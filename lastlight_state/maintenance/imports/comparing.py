@@ -1,4 +1,4 @@
-"""Compares a session of a source with the stored one: what an import adds and changes, or why it is refused."""
+"""Compares a session of a source with the stored session: what an import would add or change, or why it is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Checked = tuple[Change, statuses.StatusReason]
 
 
 def marks(pool: Pool | None, order: Sequence[str] | None) -> Row:
-    """Return ``first_msg_id`` and ``last_msg_id`` as the source names them, or else the ends of the order."""
+    """Return ``first_msg_id`` and ``last_msg_id`` as the source states them, or else the ends of the order."""
     if pool is None or not order:
         return {}
     return {"first_msg_id": pool.first or order[0], "last_msg_id": pool.last or order[-1]}
@@ -91,7 +91,7 @@ def change_branches(view: Unit, listeners: Listeners, session_id: str, changes: 
 def tell(
     view: Unit, listeners: Listeners, session_id: str, history: Sequence[Checked], ids: Sequence[str | None], last: Row
 ) -> None:
-    """Write changes of a session's status in their order. ``last`` has columns that the last change sets too."""
+    """Write status changes of a session in their order. ``last`` has further columns that the last change sets."""
     for at, (one, why) in enumerate(history):
         [row] = view.rows(statuses.LOCK, {"session_id": session_id})
         sets = last if at == len(history) - 1 else {}
@@ -99,7 +99,7 @@ def tell(
 
 
 def tell_branches(view: Unit, listeners: Listeners, session_id: str, ends: Mapping[str, Checked]) -> None:
-    """Change the statuses of branches. A branch that has ended here keeps its status."""
+    """Change the statuses of branches. A branch that was ended in this store keeps its status."""
     for branch_id, (one, why) in ends.items():
         [row] = view.rows(statuses.LOCK, {"session_id": session_id})
         [branch] = view.rows(statuses.BRANCH, {"branch_id": branch_id})
@@ -124,9 +124,10 @@ class SessionDifference:
 
     ``revised`` has the revisions of the stored messages to update. ``orders`` has the new order of each branch, and
     ``pool`` the order of all messages if the source has one. ``kept`` names differences that stay, because the part was
-    changed here, too; ``kept_orders`` and ``kept_messages`` have the ids of such orders and messages.
-    ``changed_orders`` has ids of orders that were changed here and still lack a part of the source. ``gone`` has the
-    branches that were removed here, with their forks, and ``removed_messages`` has the messages that were removed here.
+    changed in the store, too; ``kept_orders`` and ``kept_messages`` have the ids of such orders and messages.
+    ``changed_orders`` has ids of orders that were changed in the store and still lack a part of the source. ``gone``
+    has the branches that were removed from the store, with their forks, and ``removed_messages`` the messages that were
+    removed from it.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -144,7 +145,7 @@ class SessionDifference:
 def compared(
     look: UnitLookup, plan: Plan, bodies: dict[str, MessageDraft], pool: Pool | None, stored: WholeSessionRow | None
 ) -> SessionDifference:
-    """Compare a session of a source with its row ``stored``, if there is one.
+    """Compare a session of a source with the stored session ``stored``, if there is one.
 
     Raises `AlreadyExists` for a branch of another session, and for a message whose id another message has.
     """
@@ -181,7 +182,7 @@ def compared(
 def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_elsewhere: bool) -> None:
     """Raise `OtherSource` if the session is not the one of the last import.
 
-    From another place, it must have all that the last import had; from the same place, some of it.
+    From another place, it must have all orders of the last import; from the same place, some.
     """
     given: dict[str, Sequence[str]] = {branch.row["id"]: branch.order for branch in plan.branches}
     given |= {"": pool.ids} if pool is not None else {}
@@ -196,7 +197,7 @@ def _refuse_other(plan: Plan, base: ImportedVersions, pool: Pool | None, *, is_e
 
 
 def _refuse_unknown(look: UnitLookup, plan: Plan, base: ImportedVersions, bodies: Mapping[str, MessageDraft]) -> None:
-    """Raise `OtherSource` for messages of another file, if the session had none at its last import."""
+    """Raise `OtherSource` for messages from another file, if the session had no messages at its last import."""
     was_empty = base.version is not None and not any(had[0] for had in base.source.values())
     is_known = not base.source.keys().isdisjoint(branch.row["id"] for branch in plan.branches)
     if bodies and was_empty and not is_known and not origins.is_of_file(look):
@@ -240,9 +241,9 @@ def _order(
     *,
     has_lost: bool,
 ) -> list[str]:
-    """Return the new order of a stored branch: the source's order, unless the order was changed here too.
+    """Return the new order of a stored branch: the source's order, unless the order was changed in the store, too.
 
-    Messages that the source has lost stay here.
+    Messages that the source no longer has stay in the store.
     """
     own = head["progression_id"]
     if given[: len(stored)] == stored:
@@ -267,7 +268,7 @@ def _pool(
     here: list[str],
     removed: RemovedParts,
 ) -> None:
-    """Set the order of all messages in ``found``. Messages that are only in branches come at its end."""
+    """Set the order of all messages in ``found``. Messages that are only in branches are added at its end."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
     as_left = stored is None or may_change(look, stored["progression_id"], base, here, pool.ids)
     ids = removed.order("", pool.ids, here, is_as_left=as_left)
@@ -290,9 +291,9 @@ def messages(
     bodies: dict[str, MessageDraft],
     is_same: Callable[[WholeMessageRow, MessageDraft], bool],
 ) -> dict[str, tuple[str, ...]]:
-    """Return the messages to add. Stored messages that differ are marked for revision, or stay and are named.
+    """Return the messages to add. A stored message that differs is marked for revision, or stays and is reported.
 
-    ``is_same`` tells if a stored row and a body are the same message. Otherwise they are two messages with one id.
+    ``is_same`` tells whether a stored row and a body are one message, and not two with the same id.
     """
 
     def met(stored: WholeMessageRow, body: MessageDraft, differing: list[str]) -> None:
@@ -317,7 +318,7 @@ def new_messages(
 ) -> dict[str, tuple[str, ...]]:
     """Return the messages that are not stored yet, by id, each with the digests of its fields.
 
-    ``met`` is called for each stored message that differs, with the row, its body in the source, and the fields.
+    ``met`` is called for each stored message that differs: with row, message in the source, and fields.
     """
     new: dict[str, tuple[str, ...]] = {}
     for at in range(0, len(bodies), words.BATCH):
@@ -341,7 +342,7 @@ def _digests(body: Values) -> tuple[str, ...]:
 
 
 def _follow(look: UnitLookup, found: SessionDifference, stored: WholeMessageRow) -> None:
-    """Mark a stored message for revision, unless it was revised here since the last import."""
+    """Mark a stored message for revision, unless the store has revised it since the last import."""
     message_id, revision = stored["id"], stored["revision"]
     if revision in (0, pieces.revision(look, message_id)):
         found.revised[message_id] = revision

@@ -1,4 +1,4 @@
-"""The records that readers of sessions hand to the import, and the statements of imported sessions."""
+"""The records that readers of sessions pass to the import, and the statements for imported sessions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StoredRow(TypedDict):
 
 
 class StoredChange(StoredRow):
-    """A stored change of status, with its session."""
+    """A status change that is stored, with its session."""
 
     session_id: str
 
@@ -92,7 +92,7 @@ DIFFERS = -1
 
 @dataclass(frozen=True)
 class ImportedVersions:
-    """The versions that an import left: of the session, of its status history, and of its orders by id.
+    """The versions that the last import left: of the session, of its status history, and of its orders by id.
 
     ``version`` and ``seq`` are None if an older version of this library imported the session. ``source`` has the
     source's orders by branch id, and the order of all messages under the empty name. ``at`` is the time of the source's
@@ -109,11 +109,11 @@ class ImportedVersions:
 
     @classmethod
     def of(cls, noted: str | None) -> ImportedVersions:
-        """Return the versions recorded in a line of the ledger."""
+        """Parse the versions from a line of the ledger."""
         return cls((noted or "").partition(" ")[0], **brought.told_by(noted))
 
     def text(self) -> str:
-        """Return the versions as a line of the ledger."""
+        """Return these versions as a line of the ledger."""
         told = {"version": self.version, "seq": self.seq, "orders": dict(self.orders), "source": dict(self.source)}
         return brought.line(self.digest, {**told, "at": self.at, **({"folder": self.folder} if self.folder else {})})
 
@@ -122,8 +122,8 @@ class ImportedVersions:
 class Change:
     """A change of a session's or branch's status: the new status, when and why.
 
-    ``started_at`` is when that session or branch began, if the source says it. ``texts`` are refused values of the
-    reason, by field, which a lenient import keeps. ``id`` is the id of the change in the source, if it has one.
+    ``started_at`` is when that session or branch began, if the source states it. ``texts`` has the refused values of
+    the reason by field, which a lenient import stores. ``id`` is the id of the change in the source, if it has one.
     """
 
     status: str
@@ -136,7 +136,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Pool:
-    """The order of all messages of a session in its source, with the first and last id as the source names them."""
+    """The order of all messages of a session in its source, with the first and last id that the source states."""
 
     ids: tuple[str, ...]
     first: str | None = None
@@ -145,10 +145,10 @@ class Pool:
 
 @dataclass(frozen=True)
 class Folder:
-    """The folder that a session was read from. A copy of the folder beside it would have the same session id.
+    """The folder from which a session was read. A copy of this folder next to it would contain the same session id.
 
     ``mark`` is a digest of the folder's name. ``told`` is the latest time in its files, as text. ``stands`` returns
-    whether the folder with a given mark still exists beside it.
+    whether a folder with a given mark still exists next to it.
     """
 
     mark: str
@@ -163,9 +163,9 @@ class Draft:
     ``digest`` shows whether the source has changed since the last import. ``updated_at`` is the session's last change.
     ``history`` has the statuses of the session, the oldest first, and ``branch_statuses`` those of its branches.
     ``pool`` is the order of all messages, None if the source keeps none. A source with a ``pool`` has one row for each
-    message, even if several sessions share it. ``begun`` has the times at which orders were created, by order id.
-    ``gave_later`` is set if ids are made of names and numbers, which another source may have, too. Then stored messages
-    do not change, and new ones are appended.
+    message, even if several sessions share it. ``begun`` has the creation times of orders by order id. ``gave_later``
+    is set if ids consist of names and numbers, which another source may use, too. Then stored messages do not change,
+    and new ones are appended.
     """
 
     tree: SessionTree

@@ -1,4 +1,4 @@
-"""Reads SQLite files of other programs in one snapshot. Writes nothing there."""
+"""Reads SQLite files of other programs in one snapshot. Never writes to them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def range_digest(file: BinaryIO, size: int) -> str:
 
 
 def copy(file: BinaryIO, to: BinaryIO, begin: int, size: int, expected: str) -> None:
-    """Copy the bytes from ``begin`` up to ``size``. Raises `Conflict` ``damaged_source`` if the file has changed."""
+    """Copy the bytes from ``begin`` up to ``size``.
+
+    Raises `Conflict` ``damaged_source`` if the file changes meanwhile.
+    """
     if range_digest(file, size) != expected:
         raise Conflict("the source was changed while it was read: import it again", code="damaged_source")
     file.seek(begin)
@@ -52,7 +55,7 @@ def copy(file: BinaryIO, to: BinaryIO, begin: int, size: int, expected: str) -> 
 
 
 class SourceWritten(Conflict):
-    """A source file was written during reading, although it was opened as a file that nobody writes."""
+    """Raised if a source file was written while it was read as a file that no process writes."""
 
 
 Row = dict[str, Any]
@@ -85,14 +88,14 @@ class Foreign:
         return [name for (name,) in self.read(f"SELECT name {_TABLES} ORDER BY name", ())]
 
     def columns(self, table: str) -> list[str]:
-        """Return the columns of a table in their order, an empty list if there is no such table."""
+        """Return the columns of a table in their order, or an empty list if there is no such table."""
         if table not in self._columns:
             found = self.read(_COLUMNS, (table,))
             self._columns[table] = [name for (name,) in found]
         return self._columns[table]
 
     def rows(self, table: str, rest: str = "", given: Sequence[Any] = ()) -> Iterator[Row]:
-        """Yield the rows of a table with all columns. ``rest`` ends the statement, and ``given`` has its parameters.
+        """Yield the rows of a table with all columns. ``rest`` ends the SELECT, and ``given`` has its parameters.
 
         Raises `Conflict` ``damaged_source`` if the table cannot be read.
         """
@@ -104,7 +107,10 @@ class Foreign:
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
-        """Return the rows with one of these texts in a column. Raises `InvalidValue` for a key that is not text."""
+        """Return the rows that have one of these texts in a column.
+
+        Raises `InvalidValue` for a key that is not text.
+        """
         for key in keys:
             if not isinstance(key, str):
                 raise InvalidValue(f"{table}.{column}", f"expected text, got {type(key).__name__}")
@@ -113,7 +119,7 @@ class Foreign:
         return self.rows(table, f"WHERE {quoted(column)} IN (SELECT value FROM json_each(?))", (listed,))
 
     def values(self, table: str, column: str) -> Iterator[Any]:
-        """Yield the distinct values of a column in order, without NULL. Yields nothing if there is no such column."""
+        """Yield the distinct values of a column in order, without NULL. If there is no such column, yield nothing."""
         if column in self.columns(table):
             name = quoted(column)
             for (value,) in self.read(
@@ -127,7 +133,7 @@ class Foreign:
         return int(next(iter(self.read(statement, (key,))))[0])
 
     def confirm(self) -> None:
-        """Raise `Conflict` ``damaged_source`` if another program has written the file since it was opened as unused."""
+        """Raise `Conflict` ``damaged_source`` if another program has written the file since it was opened."""
         if self._checkout.backend.disturbed:
             raise SourceWritten("the source was written while it was read: import it again", code="damaged_source")
 
@@ -163,7 +169,7 @@ def opened(path: Path, options: Options = _AT_REST, *, follow: bool = True) -> I
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Raise database errors of a source as `Conflict` ``damaged_source``, so that only its unit fails."""
+    """Raise database errors of a source as `Conflict` ``damaged_source``, so that only the unit being read fails."""
     try:
         yield
     except BackendError as error:
@@ -171,17 +177,17 @@ def readable(name: str) -> Iterator[None]:
 
 
 def damaged(name: str, problem: object) -> Conflict:
-    """Return the error for a source, or a file of it, that cannot be read."""
+    """Return the error for a source, or for one of its files, that cannot be read."""
     return Conflict(f"{name} cannot be read: {problem}", code="damaged_source")
 
 
 def has(source: Foreign, tables: Mapping[str, str]) -> bool:
-    """Return whether a source has these tables with these columns. ``tables`` has each table's columns in one text."""
+    """True if a source has these tables with these columns. ``tables`` has each table's columns in one text."""
     return all(set(columns.split()) <= set(source.columns(table)) for table, columns in tables.items())
 
 
 def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
-    """Return whether a path is a SQLite file that ``is_known`` accepts. Retries if the file is written meanwhile."""
+    """True if a path is a SQLite file that ``is_known`` accepts. Retries if the file is written meanwhile."""
     if not is_sqlite(path):
         return False
     for tries_left in reversed(range(_LOOKS)):
@@ -198,14 +204,14 @@ def holds(path: Path, is_known: Callable[[Foreign], bool]) -> bool:
 
 
 def left(source: Foreign, read: Collection[str]) -> Iterator[Part]:
-    """Yield a part for each table that has rows and is not in ``read``, with its number of rows."""
+    """Yield a part with the number of rows for each table that has rows and is not in ``read``."""
     for name in source.tables():
         if name not in read and not name.startswith("sqlite_"):
             yield from counted(source, name)
 
 
 def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Part]:
-    """Yield a part with the number of a table's rows that cannot be stored here, if any.
+    """Yield a part with the number of a table's rows that cannot be stored, if there are any.
 
     If the table cannot be read, the part is a unit that fails.
     """
@@ -219,7 +225,7 @@ def counted(source: Foreign, table: str, condition: str = "true") -> Iterator[Pa
 
 
 def unknown(source: Foreign, known: Mapping[str, Collection[str]]) -> Iterator[Part]:
-    """Yield a part for each unknown column of these tables that has values, with the number of such rows."""
+    """Yield a part for each unknown column of these tables that has values, with the number of rows that have one."""
     for table, columns in known.items():
         for name in source.columns(table):
             if name not in columns:
@@ -232,28 +238,31 @@ def _refused(error: StateError, _: ImportTarget) -> Piece:
 
 
 def unit_name(table: str, key: Any) -> str:
-    """Return the name of a unit: the table and key of its first row."""
+    """Return the name of a unit: the table, and the key of the unit's first row."""
     return f"{table}/{key_text(key)}"
 
 
 def key_text(key: Any) -> str:
-    """Return the key of a row as printable text. A key that is not text shows its type: 5 is not ``"5"``."""
+    """Return the key of a row as printable text.
+
+    For a key that is not text, the type is visible: 5 differs from ``"5"``.
+    """
     if isinstance(key, str):
         return key.encode("utf-8", "backslashreplace").decode()
     return f"{key!r:.200} ({type(key).__name__})"
 
 
 def digest(found: Any) -> str:
-    """Return a digest of rows that were read."""
+    """Return a digest of the rows that were read."""
     return hashlib.sha256(repr(found).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def identity(path: Path) -> list[int]:
-    """Return four numbers that identify the SQLite file at a path; an empty list if there is none.
+    """Return four numbers that identify the SQLite file at a path; or an empty list if there is no such file.
 
     They are the file's inode, the inode's generation, the file's count of changes, and a flag. The flag is 1 for a file
-    with a log beside it (WAL), where few changes are counted, else 0. A file system may use an inode again; then it
-    raises the generation, if it has one.
+    with a write-ahead log, for which few changes are counted, else 0. A file system may use an inode again for another
+    file; then the generation increases, if the file system has generations.
     """
     if not is_sqlite(path):
         return []
@@ -268,7 +277,7 @@ def identity(path: Path) -> list[int]:
 
 
 def is_sqlite(path: Path) -> bool:
-    """Return whether a path is a SQLite file."""
+    """True if a path is a SQLite file."""
     if not files.is_file(path):
         return False
     with open_binary(path) as file:

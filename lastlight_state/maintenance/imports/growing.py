@@ -1,4 +1,4 @@
-"""Compares a session whose ids are names with the stored one. Such a session only grows, and keeps its source."""
+"""Compares a session whose ids consist of names with the stored one. Such a session only grows, and has one source."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LastImport:
     """A session as its last import recorded it in the ledger.
 
     ``order`` is the length and digest of the order that the source had; ``began`` is the session's beginning.
-    ``number`` and ``at`` are the number and time of the last message that the source ever had.
+    ``number`` and ``at`` belong to the last message that the source has had at any import.
     """
 
     order: Sequence[Any]
@@ -45,12 +45,12 @@ class LastImport:
 
     @classmethod
     def of(cls, known: Sequence[Any] | None, stored: WholeSessionRow) -> LastImport:
-        """Return the ledger's record of the last import. Without one, make it from the stored session."""
+        """Return the last import as the ledger recorded it. Without a record, derive it from the stored session."""
         return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored["created_at"]), -1, "")
 
 
 def told(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
-    """Return the new record of a session for the ledger. ``known`` is the previous record."""
+    """Return the session's new record for the ledger. ``known`` is the previous record."""
     [branch] = plan.branches
     number, at = known[3:5] if known else (-1, "")
     if branch.order and _number(branch, branch.order[-1]) >= number:
@@ -66,9 +66,10 @@ def compared(
     bodies: Mapping[str, MessageDraft],
     gave_later: GaveLater,
 ) -> SessionDifference:
-    """Return what a session of the same source has and the stored session lacks.
+    """Return what the stored session lacks of the session in the source. The source must be that of the last import.
 
-    Raises `AlreadyExists` for a session of another source, and for a session that changed both here and in its source.
+    Raises `AlreadyExists` for a session of another source, and for a session that changed both in the store and in its
+    source.
     """
     found, [branch] = SessionDifference(), plan.branches
     branch_id, base = branch.row["id"], ImportedVersions.of(pieces.known(look))
@@ -119,7 +120,10 @@ def _refuse_other(
 def _following(
     look: UnitLookup, piece: Piece, branch: BranchPlan, stored: Sequence[str], last: LastImport
 ) -> Sequence[str]:
-    """Return the ids of the source's messages to add. Reviving a session also adds messages that were removed here."""
+    """Return the ids of the source's messages to add.
+
+    If the session is revived, messages removed in the store are included.
+    """
     both = set(stored) & set(branch.order)
     here = max((at for at, one in enumerate(stored) if one in both), default=-1)
     if stored[here + 1 :] and not origins.is_from_here(look):
@@ -132,11 +136,11 @@ def _following(
 
 
 def _number(branch: BranchPlan, message_id: str) -> int:
-    """Return the number of a message in its source, -1 for a message that was appended here."""
+    """Return the number of a message in its source, or -1 for a message that was appended in the store."""
     name, _, number = message_id.rpartition("/")
     return int(number) if name == branch.row["id"] and number.isascii() and number.isdecimal() else -1
 
 
 def _said(branch: BranchPlan) -> list[str]:
-    """Return the ids of a branch's messages, each with the digest of its content."""
+    """Return the ids of a branch's messages, each with a digest of its content."""
     return [f"{one} {codec.digest(branch.bodies[one]['content'])}" for one in branch.order]

@@ -1,4 +1,4 @@
-"""All kinds of sources, in the order in which they are tried."""
+"""All kinds of sources, in the order in which a source is compared with them."""
 
 from __future__ import annotations
 

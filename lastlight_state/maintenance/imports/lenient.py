@@ -1,7 +1,8 @@
-"""Keeps values that today's checks refuse as text, if the caller asks for it. Every such value is counted.
+"""Stores values that today's checks refuse as text, if the caller permits it. Every such value is counted.
 
-The text stands under ``adapted`` in the ``extra`` of its message, branch or session, by the name of its field; the
-field is then empty. Reasons of statuses have no ``extra``: their texts stand in that of the session.
+The text is stored under ``adapted`` in the ``extra`` of its message, branch or session, by the name of its field, and
+the field itself is left empty. Reasons of statuses have no ``extra``: their texts are stored in the session's
+``extra``.
 
 A text that is too large for ``extra`` is cut. NaN within a JSON value becomes the text ``NaN``. A refused id or order
 still fails its unit.
@@ -47,7 +48,7 @@ _FIELD = re.compile(r"\w+\.(\w+)(?:\.(\w+))?")
 def decoded(where: str, text: Any, noticed: Counter[str] | None) -> Any:
     """Return the value of a JSON text.
 
-    With ``noticed``, NaN and numbers beyond all floats are read as texts, and counted.
+    With ``noticed``, NaN and numbers too large for a float are read as texts, and counted.
 
     Raises `InvalidValue` for a text that is not JSON.
     """
@@ -88,9 +89,9 @@ def as_text(value: Any) -> str:
 
 
 def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict[str, Any]:
-    """Return ``extra`` with the refused value of a field added as text, and count it.
+    """Return ``extra`` with the refused value of a field added as text. Counts the value.
 
-    If ``extra`` has no room for the text, its beginning is kept with its number of bytes.
+    If ``extra`` has no room for the text, the beginning of the text is stored with the number of its bytes.
     """
     kept = dict(extra) if isinstance(extra, dict) else {}
     texts = kept.pop(ADAPTED) if isinstance(kept.get(ADAPTED), dict) else {}
@@ -105,7 +106,7 @@ def with_text(extra: Any, field: str, value: Any, noticed: Counter[str]) -> dict
 
 
 def _beginning(text: str, room: int) -> str:
-    """Return a beginning of a text that takes at most ``room`` bytes in JSON."""
+    """Return the longest beginning of a text that takes at most ``room`` bytes as JSON."""
     data = text.encode()
     size = len(data)
     while size > 0 and (written := _written(text)) > room:
@@ -115,12 +116,15 @@ def _beginning(text: str, room: int) -> str:
 
 
 def _written(value: Any) -> int:
-    """Return how many bytes a value takes in JSON, even if its texts are not valid Unicode."""
+    """Return the number of bytes that a value takes as JSON, even if its texts are not valid Unicode."""
     return len(json.dumps(value, ensure_ascii=False, default=repr).encode("utf-8", "surrogatepass"))
 
 
 def fitting(draft: Draft, now: datetime) -> Draft:
-    """Return the draft with each refused value kept as text. Raises `InvalidValue` if a value has no other place."""
+    """Return the draft with each refused value stored as text.
+
+    Raises `InvalidValue` if a value cannot be stored as text.
+    """
     noticed = Counter(draft.noticed)
     seen: dict[int, NewMessage] = {}
 
@@ -144,13 +148,13 @@ def fitting(draft: Draft, now: datetime) -> Draft:
 
 @dataclass(frozen=True)
 class _ReasonWithExtra(Reason):
-    """A reason with an ``extra`` that can take texts."""
+    """A reason for a status change, with an ``extra`` for the texts of refused values."""
 
     extra: Any = None
 
 
 def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
-    """Return the draft with reasons that pass the checks. Their refused values go to the ``extra`` of the session."""
+    """Return the draft with reasons that pass the checks. Refused values are moved to the ``extra`` of the session."""
     session = draft.tree.session
 
     def change(where: str, one: Change) -> Change:
@@ -171,12 +175,12 @@ def _with_fitting_reasons(draft: Draft, noticed: Counter[str]) -> Draft:
 
 
 def fitting_message(one: NewMessage, now: datetime, noticed: Counter[str]) -> NewMessage:
-    """Return the message with each refused value kept as text. Raises `InvalidValue` for a refused id."""
+    """Return the message with each refused value stored as text. Raises `InvalidValue` for a refused id."""
     return _fitting(one, lambda tried: storing.draft("message", tried, now), noticed)
 
 
 def _fitting(one: T, check: Callable[[T], Any], noticed: Counter[str]) -> T:
-    """Return the record with each refused field empty, and the field's value as text in ``extra``."""
+    """Return the record with each refused field empty, and the field's value stored as text in ``extra``."""
     tried: set[Any] = set()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Reads the event logs of another program's agents: which files there are, and where each belongs here.
+"""Reads the event logs of another program's agents: which files there are, and where each is stored by this library.
 
 ::
 
@@ -7,8 +7,8 @@
     projects/<slug>/<session id>/subagents/agent-*.jsonl    the same
     projects/<slug>/<session id>/raw/<sha256>.txt           a whole tool result
 
-A grown log is continued. A stored log with more lines is kept and counted. Other bytes, an unsafe name and a link are
-refused. At every moment a log is absent or a beginning of its source.
+A log that has grown is continued. A stored log with more lines than the source is kept and counted. Different bytes, an
+unsafe name and a link are refused. At every moment, a stored log is missing or equals the beginning of its source.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _APPEND = os.O_RDWR | os.O_APPEND
 
 
 class CopyPiece:
-    """A log file in its state at one moment. Lines appended later are left for the next import."""
+    """A log file as it is at one moment. Lines that are appended later are left for the next import."""
 
     kept: Sequence[str] = ()
 
@@ -76,7 +76,7 @@ class CopyPiece:
         return "imported" if self._there is None else "grown", Counter({_COUNTED: 1}), Counter()
 
     def _elsewhere(self) -> Iterator[Path]:
-        """Yield paths where the file is stored in folders of other projects: its source may have been there before."""
+        """Yield paths in other projects' folders at which the file is stored, for a project renamed in the source."""
         within = self._path.relative_to(self._tree.projects).parts[1:]
         names = (Path(slug, *within) for slug in self._tree.slugs()[0])
         return (one for one in names if os.path.lexists(self._tree.projects / one))
@@ -84,7 +84,7 @@ class CopyPiece:
     def _follow(self) -> None:
         """Continue the stored file of a project that was renamed in the source.
 
-        The file is stored under the project's old name with the same beginning, and the source has none there any more.
+        The stored file has the old name and the same beginning, and the source has no file under the old name any more.
         """
         own = self._path
         for one in self._elsewhere():
@@ -96,7 +96,10 @@ class CopyPiece:
             self._path, self._there = own, None
 
     def store(self, _: Unit, outcome: str) -> None:
-        """Copy the file, or append its new lines. At every moment the path has no file or a beginning of the source."""
+        """Copy the file, or append its new lines.
+
+        At every moment the path has no file, or a beginning of the source.
+        """
         try:
             with files.open_directory(self._path.parent, base=files.ROOT, create=True) as (held, changed):
                 self._clear(held)
@@ -111,9 +114,9 @@ class CopyPiece:
             raise files.failure(error, self._path) from error
 
     def _common(self) -> int | None:
-        """Return the size of the stored file in bytes, None if there is none.
+        """Return the size of the stored file in bytes, or None if there is no stored file.
 
-        Raises `AlreadyExists` if its bytes differ from those of the source.
+        Raises `AlreadyExists` if the stored bytes differ from those of the source.
         """
         try:
             with _opened(self._path) as there, _opened(self._source) as here:
@@ -136,7 +139,7 @@ class CopyPiece:
             os.unlink(self._unfinished, dir_fd=held)
 
     def _create(self, held: int) -> None:
-        """Write the file under its temporary name, then link it to its own name. Raises `Conflict` if that is taken."""
+        """Write the file under its temporary name, then link it to its final name. Raises `Conflict` if that exists."""
         name = self._unfinished
         try:
             with os.fdopen(files.opened_file(self._path.with_name(name), _NEW, base=files.ROOT), "wb") as to:
@@ -148,7 +151,7 @@ class CopyPiece:
             self._clear(held)
 
     def _append(self, begin: int) -> None:
-        """Append the new lines under the file's lock, so that no writer of the log can append."""
+        """Append the new lines while holding the file's lock, so that no writer of the log can append meanwhile."""
         with os.fdopen(files.opened_file(self._path, _APPEND, base=files.ROOT), "ab") as to:
             files.acquire(to.fileno(), self._path, files.LOCK_TIMEOUT)
             if os.fstat(to.fileno()).st_size != begin:
@@ -192,15 +195,15 @@ _LOGS = (paths.LOG_SUFFIX, paths.LOG_SUFFIX + storage.SUFFIX)
 
 
 def is_home(path: Path) -> bool:
-    """Return whether a path is such a home, or its folder ``sessions``."""
+    """True if a path is the home of the other program, or the folder ``sessions`` in it."""
     tree = _home_tree(path)
     return next(tree.days(), None) is not None or bool(_home_names(tree.states)) or is_sqlite(tree.sessions / INDEX)
 
 
 def home_parts(path: Path) -> Generator[Part]:
-    """Yield the logs, the oldest first, and then the snapshots.
+    """Yield the logs of a home, the oldest first, and then the snapshots.
 
-    A snapshot of the older layout is ignored if the later layout has one of the same session.
+    A snapshot in the older layout is ignored if the later layout has a snapshot of the same session.
     """
     tree = _home_tree(path)
     for _, folder in reversed(list(tree.days())):
@@ -220,7 +223,7 @@ def home_parts(path: Path) -> Generator[Part]:
 
 
 def _indexed(tree: RunTree, index: Path, seen: set[str]) -> Generator[Part]:
-    """Yield the snapshots of the later layout. An unreadable database is a single unit, which fails."""
+    """Yield the snapshots of the later layout. If its database is unreadable, yield one unit that fails."""
     try:
         if index.is_symlink():
             raise UnsafePath(str(index), "must not be a symbolic link")
@@ -239,14 +242,14 @@ def _refused(error: StateError, _: ImportTarget) -> Piece:
 
 
 def _home_tree(path: Path) -> RunTree:
-    """Return the files of a home. The path may also be its folder ``sessions``."""
+    """Return the files of a home. The path may also be the folder ``sessions`` in a home."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - "..", and no link
     is_inner = path.name == paths.SESSIONS and not (path / paths.SESSIONS).is_dir()
     return RunTree(path.parent if is_inner else path)
 
 
 def _home_names(folder: Path, endings: tuple[str, ...] = (paths.STATE_SUFFIX,)) -> list[str]:
-    """Return the sorted names in a folder with one of these endings; none if the folder is missing or a link."""
+    """Return the sorted names in a folder with one of these endings. Empty if the folder is missing or a link."""
     if files.is_link(folder) or not files.is_directory(folder):
         return []
     return sorted(one.name for one in folder.iterdir() if one.name.endswith(endings))
@@ -267,13 +270,13 @@ _PLACES = ("", "agent-sessions")
 
 
 def found_at(path: Path) -> bool:
-    """Return whether a path has a log below it."""
+    """True if there is a log below a path."""
     tree = _tree(path)
     return tree is not None and any(tree.logs(slug)[0] for slug in tree.slugs()[0])
 
 
 def parts(path: Path) -> Generator[Part]:
-    """Yield the files. Those in a session's folder come before its log, so that no line names a missing file."""
+    """Yield the files. Files in a session's folder come before its log, so that no line names a missing file."""
     tree = _tree(path)
     if tree is None:
         raise Conflict(f"{str(path)!r:.200} has no folder {PROJECTS}", code="unknown_source")
@@ -332,7 +335,7 @@ def _tree(path: Path) -> LogTree | None:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; none if it is missing, a link, or not a folder."""
+    """Return the sorted names in a folder. Empty if the folder is missing, a link, or not a folder."""
     if files.is_link(folder) or not files.is_directory(folder):
         return []
     return sorted(os.listdir(folder))  # noqa: PTH208 - names are needed, not paths

@@ -1,4 +1,4 @@
-"""Imported mailboxes: how a mailbox is compared with the stored one, copied, or adopted in place."""
+"""Imported mailboxes: comparing a mailbox with the stored one, copying it, or adopting it in place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 
 
 class AttachmentFacts(NamedTuple):
-    """An attachment: its box, the folder of its message and its name; bytes, digest, and time of change."""
+    """An attachment: its box, message folder and name, and its size in bytes, digest, and time of change."""
 
     names: tuple[str, str, str]
     size: int
@@ -50,7 +50,7 @@ class AttachmentFacts(NamedTuple):
 
 
 class Attachments:
-    """The attachments of a session. ``others`` counts entries of its folder that are no part of a mailbox.
+    """The attachments of a session. ``others`` counts entries of the session's folder that belong to no mailbox.
 
     Raises `UnsafePath` for a link in place of a box, and OSError for a file that may not be read.
     """
@@ -84,7 +84,7 @@ class Attachments:
                         yield box, message, name
 
     def _listed(self, *names: str) -> list[str]:
-        """Return the sorted names in a folder, none for a missing folder, or for a file in place of a message's folder.
+        """Return the sorted names in a folder. None if it is missing, or if a file is in place of a message's folder.
 
         Raises `UnsafePath` if a box is not a folder.
         """
@@ -133,7 +133,7 @@ def _made(path: Path, mode: int) -> BinaryIO:
 
 
 def _is_empty(path: Path) -> bool:
-    """Return whether a path is an empty folder, as mounts into an agent's folder leave behind."""
+    """True if a path is an empty folder. Mounts into an agent's folder leave such folders behind."""
     return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
 
 
@@ -142,7 +142,7 @@ _IMPORTED, _COUNTED = "imported", "mailboxes"
 
 
 def piece(root: Path, group: str, session: str, into: ImportTarget) -> CopyPiece | AdoptedPiece:
-    """Return the mailbox of a session as a unit: to adopt if it is below our own root, else to copy.
+    """Return the mailbox of a session as a unit: to adopt if it is below the store's own root, else to copy.
 
     Raises `UnsafePath` for links, and for names that a mailbox may not have.
     """
@@ -155,7 +155,7 @@ def piece(root: Path, group: str, session: str, into: ImportTarget) -> CopyPiece
 
 
 class CopyPiece:
-    """A mailbox from another place. It is copied once, and a mailbox that is here is never overwritten."""
+    """A mailbox from another place. It is copied once. A mailbox that exists in the store is never overwritten."""
 
     kept: Sequence[str] = ()
 
@@ -169,7 +169,7 @@ class CopyPiece:
         self._is_there = False
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the mailbox. Raises `AlreadyExists` if another is here or the source has changed."""
+        """Return the outcome of the mailbox. Raises `AlreadyExists` if another is stored or the source has changed."""
         known, self._is_there = pieces.known(look), os.path.lexists(self._there.path)
         noticed = self._contents.noticed + Counter(other_files=self._attachments.others)
         if not self._is_there and pieces.is_removed(look, self):
@@ -206,7 +206,7 @@ class CopyPiece:
         line_files.sync_directory(made)
 
     def _refuse_differing(self, made: Path) -> None:
-        """Raise `Conflict` if the copy's rows differ from those that were read, in the columns of the source."""
+        """Raise `Conflict` if the copied rows differ from the rows that were read, in the columns of the source."""
         with sources.opened(made, sources.AT_REST) as files:
             copied = {name: sources.summed(file, self._contents.shapes.get(name, {})) for name, file in files.items()}
         if copied != self._contents.sums:
@@ -220,7 +220,10 @@ class CopyPiece:
 
 
 class AdoptedPiece:
-    """A mailbox that is already below our root. Missing parts are added. Its later messages are not a change."""
+    """A mailbox that is already below the store's root. Missing parts are added.
+
+    Its later messages count as no change.
+    """
 
     kept: Sequence[str] = ()
 
@@ -252,7 +255,7 @@ def _ensure(place: Place, into: ImportTarget) -> None:
 
 
 def _noted(place: Place) -> str | None:
-    """Return the digest of the source that a mailbox was copied from; None if it is not a copy or cannot be read."""
+    """Return the digest of the source from which a mailbox was copied. None if it is not a copy or is unreadable."""
     with suppress(StateError), foreign.opened(place.inbound, sources.SHARED, follow=False) as file:
         return queries.find(file.unit, models.INBOUND, _IMPORTED)
     return None
@@ -277,7 +280,7 @@ _HIDDEN = "."
 
 
 def found_at(path: Path) -> bool:
-    """Return whether there is a session's folder at this path or below."""
+    """True if the path is a session's folder, or has such a folder below it."""
     return _is_session(path) or _root(path) is not None
 
 
@@ -312,7 +315,7 @@ def _failed(error: Exception, _: ImportTarget) -> Piece:
 
 
 def _root(path: Path) -> Path | None:
-    """Return the folder that holds the groups, None if there is none."""
+    """Return the folder that contains the groups, or None if there is none."""
     return next((path / name for name in _PLACES if any(_sessions(path / name))), None)
 
 
@@ -328,7 +331,7 @@ def _is_session(folder: Path) -> bool:
 
 
 def _folders(path: Path) -> list[str]:
-    """Return the sorted names of the folders in a folder; none if it is missing or not a folder."""
+    """Return the sorted names of the folders in a folder. Empty if it is missing or not a folder."""
     if not files.is_directory(path):
         return []
     return sorted(one.name for one in path.iterdir() if not one.name.startswith(_HIDDEN) and one.is_dir())

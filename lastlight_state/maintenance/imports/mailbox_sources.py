@@ -1,12 +1,13 @@
 """Reads the two files of another program's mailbox in one snapshot, and checks them.
 
 Missing columns are added to the copy, and attachments are copied byte for byte with their times. A mailbox appears
-complete or not at all. A mailbox below our own root is adopted in place. An existing mailbox is never overwritten: it
-is refused if it is not a copy of this source, or if its source has changed since.
+complete or not at all. A mailbox below the store's own root is adopted in place. An existing mailbox is never
+overwritten: the import is refused if the existing mailbox is not a copy of this source, or if the source has changed
+since it was copied.
 
 These faults fail only their unit: damage, a trigger, a missing table or column of messages, an unsafe name, and a link
-in place of a folder or database. Links among attachments and other files are left out and counted. Numbers of the other
-side are also left out and counted, and so are tables and columns that are never read here.
+in place of a folder or database. Links among attachments and other files are left out and counted. So are message
+numbers of the other side, and tables and columns that this library never reads.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Files: TypeAlias = Mapping[str, Foreign]
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a mailbox's files: columns, checksums of rows, numbers of messages, counts for ``noticed``."""
+    """The contents of a mailbox's files: columns, checksums of rows, message counts, and counts for ``noticed``."""
 
     shapes: dict[str, Shape]
     sums: dict[str, str]
@@ -98,9 +99,9 @@ def contents(files: Files) -> Contents:
 
 
 def summed(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> str:
-    """Return a checksum text, equal for files with the same rows in any order.
+    """Return a checksum text. It is equal for files with the same rows in any order.
 
-    The numbers of rows by table are added to ``counted``.
+    The number of rows in each table is added to ``counted``.
     """
     found = {}
     for table, columns in shape.items():
@@ -113,7 +114,10 @@ def summed(file: Foreign, shape: Shape, counted: Counter[str] | None = None) -> 
 
 
 def _shape(name: str, file: Foreign) -> Shape:
-    """Return the tables and columns of a file. Raises if the file is damaged, or is no part of a mailbox."""
+    """Return the tables and columns of a file.
+
+    Raises an error if the file is damaged or does not belong to a mailbox.
+    """
     objects = [(kind, table) for kind, table, _ in file.read(_OBJECTS)]
     damage = file.unit.backend.damages(file.unit.checkout, deep=True)
     if damage:
@@ -140,7 +144,7 @@ def _refuse_differing(name: str, file: Foreign, messages: sa.Table) -> None:
 
 
 def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
-    """Return counts of faults against the mailbox rules, and of tables and columns that are kept but never read."""
+    """Return counts of violations of the mailbox rules, and of tables and columns that are copied but never read."""
     found = Counter[str]()
     for name, tables in shapes.items():
         declared = DECLARED[name].tables
@@ -157,7 +161,10 @@ def _noticed(files: Files, shapes: dict[str, Shape]) -> Counter[str]:
 
 
 def _sum(file: Foreign, table: str, columns: list[str]) -> tuple[int, int]:
-    """Return the number of rows, and the sum of their digests. Values are compared as bytes, with their types."""
+    """Return the number of rows and the sum of their digests.
+
+    Values are compared as bytes together with their types.
+    """
     values = [_SERIES.get((table, column), quoted(column)) for column in columns]
     listed = ", ".join(f"typeof({value}), CAST({value} AS BLOB)" for value in values)
     number = total = 0

@@ -1,4 +1,4 @@
-"""Records in the ledger which threads were moved from another checkpointer. A thread deleted here stays deleted."""
+"""Records in the ledger which threads were moved from another checkpointer, so that deleted threads stay deleted."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _KIND, _TARGET = "langgraph", "thread"
 
 
 def has(context: Context, key: str) -> bool:
-    """Return whether a thread was ever moved."""
+    """True if a thread was ever moved from another checkpointer."""
     return context.scope.reading(lambda unit: pieces.is_brought(unit, (_TARGET, key)))
 
 
 def last(context: Context, key: str, namespace: str) -> str | None:
-    """Return the id of the last checkpoint that was moved into a namespace of a thread, None if there is none."""
+    """Return the id of the last checkpoint that was moved into a namespace of a thread, or None."""
     return context.scope.reading(lambda unit: pieces.known(_look(unit, key, namespace)))
 
 
 def note(context: Context, key: str, namespace: str, checkpoint_id: str) -> None:
-    """Record that a checkpoint was moved. A move has no receipt, because it is a call of a checkpoint saver."""
+    """Record that a checkpoint was moved. A move has no receipt, because a checkpoint saver makes it."""
     at, target = context.clock.now(), (_TARGET, key)
     context.scope.writing(
         lambda unit: pieces.note_unit(_look(unit, key, namespace), target, checkpoint_id, "imported", at),

@@ -1,16 +1,18 @@
-"""Finds whether a unit came from the source that is read now, by the path and by the identity of the file there.
+"""Finds out whether a unit was imported from the source that is read now, by its path and the identity of the file.
 
-A unit of the same name with other content is refused by name and writes nothing. So is a unit that changed both here
-and in its source. A file that was begun anew is another source, even at the same path.
+A unit with the name of a stored unit but other content is refused, and nothing is written. So is a unit that changed
+both in the store and in its source. A file that was deleted and created again counts as another source, even at the
+same path.
 
-A copy of a session or run at another place continues the stored one if it has all that the last import brought in. A
-chat continues if its source begins with the messages of the last import. An empty session, chat or team, or a run
-without events and executions, has nothing by which it is known. It continues only from the same file or folder.
+A copy of a session or run at another place continues the stored session or run if it has everything that the last
+import stored. A chat continues if its source begins with the messages of the last import. An empty session, chat or
+team, or a run without events and executions, cannot be recognised by content. It continues only from the same file or
+folder.
 
-A unit of one row (an override, a cron, a cached result) follows the file of its last import, but not a file that was
-begun anew in its place. It follows a file that was moved or written anew if another unit in the file is unchanged and
-nothing else stands at the old path. Otherwise the error says what to do. A namespace of chunks belongs to the file that
-began it.
+A unit of one row (an override, a cron, a cached result) is updated from the file of its last import, but not from a
+file that was created again at that path. It is updated from a file that was moved or rewritten if another unit in the
+file is unchanged and no other file is at the old path. Otherwise the error explains what to do. A namespace of chunks
+belongs to the file from which it was created.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ _BROUGHT_BY = prepared(
 
 
 def removed_of_another(look: UnitLookup, piece: Piece) -> Sequence[str]:
-    """Return the report's text for a unit that another source brought in and that was removed here; else nothing."""
+    """Return the report's text for a unit that another source had and that was removed in the store.
+
+    Otherwise nothing.
+    """
     target_kind, target_id = piece.target
     policy = look.view.value(_BROUGHT_BY, {"target_kind": target_kind, "target_id": target_id})
     where = policy.get("source") if isinstance(policy, dict) else None
@@ -46,44 +51,44 @@ def removed_of_another(look: UnitLookup, piece: Piece) -> Sequence[str]:
 
 
 def is_from_here(look: UnitLookup) -> bool:
-    """Return whether the last import of the unit read the same path or server."""
+    """True if the last import of the unit read the same path or server."""
     return last_source(look) == look.source
 
 
 def is_of_source(look: UnitLookup) -> bool:
-    """Return whether the last import of the unit read this source, here or at a path from which it has moved."""
+    """True if the last import of the unit read this source, at this path or at one from which the source has moved."""
     return last_source(look) in {look.source, *look.moved}
 
 
 def is_of_file(look: UnitLookup) -> bool:
-    """Return whether the unit is of this source, and the file there was not begun anew since."""
+    """True if the unit belongs to this source, and its file was not created again since the last import."""
     policy = _last_policy(look)
     where = policy.get("source")
     return where in look.moved or (where == look.source and _is_file(policy.get("file") or (), look.file))
 
 
 def is_shown(look: UnitLookup) -> bool:
-    """Return whether the unit is provably of this file. The inode alone, as in WAL mode, is no proof."""
+    """True if the unit provably belongs to this file. In WAL mode, a matching inode is not enough as proof."""
     return is_of_file(look) and (last_source(look) in look.moved or not any(look.file[3:]))
 
 
 def _is_file(before: Sequence[int], now: Sequence[int]) -> bool:
-    """Return whether a file is the one of an earlier import, with as many changes or more.
+    """True if a file is the file of an earlier import, and its count of changes has not decreased.
 
-    A folder is known by its path alone.
+    A folder is identified only by its path.
     """
     return not before or (before[:2] == now[:2] and before[2] <= now[2])
 
 
 def is_moved(look: UnitLookup) -> bool:
-    """Return whether the source has moved here since the last import, or is another file at the same path."""
+    """True if the source was moved to this path since the last import, or is another file at the same path."""
     policy = _last_policy(look)
     where, file = policy.get("source"), policy.get("file") or ()
     return where in look.moved and (where != look.source or list(file[:2]) != list(look.file[:2]))
 
 
 def came_from(look: UnitLookup) -> str:
-    """Return where the last import of the unit read, worded for a refusal."""
+    """Return a phrase for error messages that states what source the last import of the unit read."""
     where = last_source(look)
     if where == look.source:
         return f"came from {'this' if is_of_file(look) else 'another'} file at {where!r:.200}"
@@ -101,7 +106,7 @@ def _last_policy(look: UnitLookup) -> dict[str, Any]:
 
 
 def note_moved(look: UnitLookup) -> None:
-    """Note that the source was moved here or written anew in its place. An unchanged unit is the proof."""
+    """Record that the source was moved to this path or rewritten in place. An unchanged unit is the proof."""
     found = last_source(look)
     if found is not None and (found == look.source or (found.startswith(os.sep) and not os.path.lexists(found))):
         look.moved.add(found)

@@ -44,7 +44,7 @@ SourceKind = Literal[
 
 
 class FailedUnit(Record):
-    """A unit that was not imported: its name in the source, an error code, and the reason. Nothing of it is stored."""
+    """A unit that was not imported: its name in the source, an error code, and the reason. No part of it is stored."""
 
     unit: str
     code: str
@@ -52,19 +52,19 @@ class FailedUnit(Record):
 
 
 class ImportConflict(Record):
-    """A part of a unit that differs from its source and stays, because it was changed, ended or removed here."""
+    """A part of a unit that differs from its source and stays, because the store changed, ended or removed it."""
 
     unit: str
     kept: str
 
 
 class ImportReport(Record):
-    """The result or plan of an import: ``receipt`` is None for a plan, which writes nothing.
+    """The result or plan of an import. A plan writes nothing, and its ``receipt`` is None.
 
     ``units`` counts the units of the source by outcome: ``imported``, ``grown``, ``unchanged``, ``pruned``, ``ignored``
     and ``failed``. ``rows`` counts the added rows, by table or kind of file. ``noticed`` counts facts of the source
-    that no row holds, and all conflicts. ``failures`` are the first 500 failed units. ``conflicts`` are the first 500
-    differences from the source that stay, and units of another source that were removed here.
+    that no row stores, and all conflicts. ``failures`` are the first 500 failed units. ``conflicts`` are the first 500
+    differences from the source that stay, and units of another source that were removed in the store.
     """
 
     kind: str
@@ -96,19 +96,19 @@ class ImportTarget:
     scope: str | None = None
 
     def scoped(self, *names: str) -> str:
-        """Return the id made from names of the source, with the scope as its prefix."""
+        """Return an id that was made from names in the source, with the scope as its prefix."""
         return composed(*names) if self.scope is None else composed(self.scope, *names)
 
 
 @dataclass(frozen=True)
 class UnitLookup:
-    """The lookup of a unit in the store, for a comparison.
+    """The data for comparing a unit with the store.
 
-    ``key`` names the unit in a source of ``kind``, which ends with the given scope. ``planned`` has what earlier units
-    of the same dry run would store, by table and key. It is empty in a run, which stores them. ``receipt_id`` is the
-    receipt of the run. ``source`` is the place that the run reads, and ``file`` identifies the file there, as the
-    receipt says. ``moved`` has paths from which this source has moved here: a unit from there is unchanged, and nothing
-    else stands at the path.
+    ``key`` names the unit in a source of ``kind``; ``kind`` ends with the scope, if one is given. ``planned`` has what
+    earlier units of the same dry run would store, by table and key. It is empty in an import that writes.
+    ``receipt_id`` is the import's receipt. ``source`` is the place that is read, and ``file`` identifies the file
+    there; both are in the receipt. ``moved`` has paths from which this source was moved: a unit that was imported from
+    such a path is unchanged, and no other file is at the path.
     """
 
     view: Unit
@@ -127,7 +127,7 @@ class Piece(Protocol):
 
     @property
     def digest(self) -> str:
-        """Return the digest of everything that was read."""
+        """Return the digest of everything that was read of the unit."""
 
     @property
     def target(self) -> tuple[str, str]:
@@ -135,7 +135,7 @@ class Piece(Protocol):
 
     @property
     def kept(self) -> Sequence[str]:
-        """Return the differences that stay, because they were changed here, too. The report names them."""
+        """Return the differences that stay because the store changed these parts, too. The report lists them."""
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return what storing this unit would do: the outcome, added rows by table, and counts for ``noticed``.
@@ -145,7 +145,7 @@ class Piece(Protocol):
         """
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Store this unit, in the transaction in which it was compared."""
+        """Store this unit in the same transaction in which it was compared."""
 
 
 #: Reads and checks a unit.
@@ -156,8 +156,8 @@ Read = Callable[[ImportTarget], Piece]
 class Part:
     """A part of a source: its name there, and how to read it.
 
-    ``read`` is None if the part is not imported. With ``left``, the part is not a unit but a number of rows that cannot
-    be stored here: a report counts them in ``noticed`` as ``<key>_left``.
+    ``read`` is None if the part is not imported. If ``left`` is given, the part is not a unit but a number of rows that
+    cannot be stored. A report counts them in ``noticed`` as ``<key>_left``.
     """
 
     key: str
@@ -182,7 +182,10 @@ Place: TypeAlias = Path | Server
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of source: its name, how to recognise it, and its units. ``on_servers`` also allows a Postgres server."""
+    """A kind of source: its name, how to recognise it, and its units.
+
+    With ``on_servers``, it may be a Postgres server.
+    """
 
     name: str
     looked_for: str
@@ -199,18 +202,18 @@ class Kind:
     wants: str = REGULAR
 
     def unit(self, part: Part, piece: Piece) -> str:
-        """Return the key of a unit in the ledger."""
+        """Return the name by which the ledger identifies a unit."""
         if self.has_ids:
             return piece.target[1]
         return valid.identifier("name", key_of((part.key, piece.target[1])) if self.has_files else part.key)
 
     def takes(self, place: Place) -> bool:
-        """True if a source of this kind can be at such a place."""
+        """True if a source of this kind can be at this place."""
         return self.on_servers or isinstance(place, Path)
 
 
 def key_of(names: tuple[str, ...]) -> str:
-    """Return the name of a unit: its path, or the beginning and a digest of a path that is too long."""
+    """Return the name of a unit: its path, or for a path that is too long, the beginning and a digest of the path."""
     data = os.fsencode("/".join(names))
     if len(data) > _KEY:
         digest = hashlib.sha256(data).hexdigest()[:32]
@@ -255,7 +258,7 @@ def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
     """Return the outcome of a unit: ``imported``, ``grown``, ``unchanged`` or ``pruned``.
 
     Raises `AlreadyExists` if its target is stored and was not imported from such a source. A unit to be revived is
-    never unchanged: the caller finds out if anything of it was removed.
+    never unchanged: the caller finds out whether any part of it was removed.
     """
     kind, target_id = piece.target
     if not is_stored:
@@ -266,14 +269,14 @@ def outcome(look: UnitLookup, piece: Piece, *, is_stored: bool) -> str:
 
 
 def is_same(look: UnitLookup, piece: Piece) -> bool:
-    """Return whether the source of a unit is unchanged since the last import."""
+    """True if the source of a unit is unchanged since the last import."""
     return (known(look) or "").partition(" ")[0] == piece.digest.partition(" ")[0]
 
 
 def is_removed(look: UnitLookup, piece: Piece) -> bool:
-    """Return whether a unit that is missing here must stay away.
+    """True if a unit that the store lacks must not be imported again.
 
-    It must if any import brought it in once, or if it was pruned, unless it is to be revived.
+    That is so if any import stored it before, or if it was pruned, unless it is to be revived.
     """
     kind, target_id = piece.target
     if look.revives:
@@ -283,38 +286,41 @@ def is_removed(look: UnitLookup, piece: Piece) -> bool:
 
 
 def is_brought(view: Unit, target: tuple[str, str]) -> bool:
-    """Return whether an import ever brought in this target, from any source."""
+    """True if an import ever stored this target, from any source."""
     return view.value(_BROUGHT, {"target_kind": target[0], "target_id": target[1]}) is not None
 
 
 class OtherSource(AlreadyExists):
-    """A unit was refused, because its source may not be that of its last import. A later unit may prove that it is."""
+    """A unit was refused, because its source may not be that of its last import.
+
+    A later unit may still prove that it is.
+    """
 
 
 def refuse_other(piece: Piece, problem: str) -> NoReturn:
-    """Raise `OtherSource` for a unit whose name is stored here with the content of another source."""
+    """Raise `OtherSource` for a unit whose name belongs to stored content of another source."""
     kind, target_id = piece.target
     raise OtherSource(kind, target_id, problem=f"{problem}; nothing of it is written")
 
 
 def known(look: UnitLookup) -> str | None:
-    """Return the digest of the unit at its last import, None if it was never imported."""
+    """Return the digest of the unit at its last import, or None if the unit was never imported."""
     return look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
 def known_target(look: UnitLookup) -> str | None:
-    """Return the id of what the unit became at its last import, None if it was never imported."""
+    """Return the id of the record that the unit became at its last import, or None if it was never imported."""
     return look.view.value(_TARGET, {"source_kind": look.kind, "source_key": look.key})  # type: ignore[no-any-return]
 
 
 def keys(look: UnitLookup, piece: Piece) -> Sequence[UnitKey]:
-    """Return the ledger's keys of all units that became this unit's target, the newest first."""
+    """Return the ledger's keys of all units that were stored as this unit's target, the newest first."""
     target_kind, target_id = piece.target
     return look.view.rows(_KEYS, {"source_key": look.key, "target_kind": target_kind, "target_id": target_id})
 
 
 def revision(look: UnitLookup, message_id: str) -> int | None:
-    """Return the revision that the last import gave to a message, None if no import has revised it."""
+    """Return the revision that the last import gave to a message, or None if no import has revised the message."""
     noted = look.view.value(_IMPORTED, {"source_kind": look.kind, "source_key": _message_key(message_id)})
     return None if noted is None else int(noted)
 

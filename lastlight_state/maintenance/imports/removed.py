@@ -1,7 +1,8 @@
-"""Finds branches and messages of a session that its last import had and that were removed here: they stay away.
+"""Finds branches and messages of a session that were imported once and then removed in the store.
 
-A deleted branch stays away with its new forks, and a message that was taken out of an order stays out. This also holds
-after imports in which the source lacked the part. An emptied text and a forgotten name never come back.
+They are not imported again. A deleted branch is not imported again with its new forks either, and a message that was
+removed from an order is not added to it again. This also holds after imports in which the source lacked the part. An
+emptied text and a removed name are never restored.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lastlight_state.maintenance.imports.pieces import UnitLookup
 
 
 class RemovedParts:
-    """The parts of a session that were removed here: ``branches``, with their forks, and ``messages``.
+    """The parts of a session that were removed in the store: ``branches``, with their forks, and ``messages``.
 
     ``left`` has the messages that only removed branches have. ``before`` has what the last import recorded, and
     ``here`` the stored branches.
@@ -42,14 +43,17 @@ class RemovedParts:
         self.left = _of(going) - self._placed
 
     def note_absent(self, absent: Collection[str]) -> None:
-        """Set ``messages`` to the messages that were removed here. ``absent`` are all messages that are not stored."""
+        """Set ``messages`` to the messages that were removed in the store.
+
+        ``absent`` are all messages that are not stored.
+        """
         self._absent, systems = absent, {branch.system for branch in self.plan.branches}
         self.messages = set().union(*self._orders.values()) & set(absent) - systems
         if self._shorter:  # nobody knows if a message in no order now was removed here
             self.messages |= set(absent) - self._placed - systems
 
     def order(self, name: str, given: Sequence[str], stored: Sequence[str], *, is_as_left: bool) -> list[str]:
-        """Return an order without messages that were taken out of it here.
+        """Return an order without messages that were removed from it in the store.
 
         ``name`` is the branch's id, or empty for the order of all messages.
         """
@@ -65,10 +69,10 @@ class RemovedParts:
 def may_change(
     look: UnitLookup, progression_id: str, base: ImportedVersions, stored: Sequence[str], given: Sequence[str]
 ) -> bool:
-    """Return whether an order may follow the source's order, and not only get longer.
+    """True if an order may be replaced by the source's order, and not only get longer.
 
-    It may if nobody has changed it since the last import. It also may if it only lacks messages that were taken out
-    here, and these are to be revived.
+    That is so if nobody has changed the order since the last import. It is also so if the order only lacks messages
+    that were removed in the store, and these are to be revived.
     """
     rest = iter(given)
     if look.revives and all(one in rest for one in stored):

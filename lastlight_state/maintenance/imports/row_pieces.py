@@ -1,4 +1,4 @@
-"""Units that are rows of tables: how such a unit is compared with the stored rows, and stored."""
+"""Units that consist of table rows: comparing such a unit with the stored rows, and storing it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Given = Mapping[str, Sequence[Row]]
 
 @dataclass(frozen=True)
 class Growth:
-    """The rule by which a stored row may follow its source.
+    """The rule by which a stored row is updated from its source.
 
-    ``fixed`` are the columns that must stay equal: a column that was empty here stays empty, even if the source fills
-    it in later. ``left`` are columns that stay as they were first imported. Other columns change while ``is_open``,
-    called with the stored and the given row, says that nobody here went on with the row. ``seen`` are the columns that
-    must still have the values read when the change is written.
+    ``fixed`` are the columns that must stay equal: a column that was imported empty stays empty, even if the source
+    fills it in later. ``left`` are columns that are never updated. Other columns are updated while ``is_open``, called
+    with the stored and the given row, returns that nobody in this store has continued the row. ``seen`` are the columns
+    that must still have the values that were read when the change is written.
     """
 
     is_open: Callable[[Row, Row], bool]
@@ -46,10 +46,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class RowDraft:
-    """A unit to store. ``target`` is the kind and id of its first row in the table ``head``.
+    """A unit to store. ``target`` is the kind and id of its first row, in the table ``head``.
 
-    ``digest`` shows whether the source has changed. ``is_alone`` says that the head is the whole unit: a single row,
-    whose name does not tell its source.
+    ``digest`` shows whether the source has changed. ``is_alone`` is True if the unit is a single row, whose name does
+    not tell its source.
     """
 
     target: tuple[str, str]
@@ -83,7 +83,7 @@ class RowPiece:
 
     @property
     def kept(self) -> Sequence[str]:
-        """Return the rows that differ from the source and stay, with the names of the columns."""
+        """Return the rows that differ from the source and stay unchanged, with the names of the columns."""
         return self._kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
@@ -108,7 +108,7 @@ class RowPiece:
         return found, Counter({name: len(rows) for name, rows in added.items()}), noticed
 
     def _is_proved(self, look: UnitLookup) -> bool:
-        """Return whether there is evidence that the source is the one of the last import.
+        """True if there is evidence that the source is the source of the last import.
 
         Raises `AlreadyExists` for another file that lacks executions or events of the last import.
         """
@@ -123,7 +123,7 @@ class RowPiece:
         return has_all is True
 
     def _has_all(self, before: Mapping[str, Any]) -> bool | None:
-        """Return whether the source has all executions and events of its last import; None if there were none."""
+        """True if the source has all executions and events of its last import. None if that import had none."""
         if not before.get("executions") and not before.get("run_events"):
             return None
         numbers = [row["seq"] for row in self.draft.given.get("run_events", ())]
@@ -131,7 +131,7 @@ class RowPiece:
         return has_events and set(before.get("executions", ())) <= set(self.told["executions"])
 
     def _refuse_unproved(self, look: UnitLookup, added: Sized) -> None:
-        """Raise `AlreadyExists` if rows would change without evidence that the source is the one of the last import."""
+        """Raise `AlreadyExists` if rows would change without evidence that the source is that of the last import."""
         if self._is_unproved and (self._moves or added):
             pieces.refuse_other(self, f"is stored, and {origins.came_from(look)}: {_REPLACED}")
 
@@ -159,12 +159,12 @@ class RowPiece:
             self._keep(noticed, table, row, stays)
 
     def _keep(self, noticed: Counter[str], table: sa.Table, row: Row, names: Sequence[str]) -> None:
-        """Note a row that differs from the source in these columns and stays."""
+        """Record a row that differs from the source in these columns and stays unchanged."""
         noticed["row_kept"] += 1
         self._kept.append(f"{table.name} {_key(table, row)}: {', '.join(names)}")
 
     def _may_follow(self, look: UnitLookup, table: sa.Table, stored: Row) -> bool:
-        """Return whether a single-row unit is as its last import left it.
+        """True if a single-row unit is still as its last import left it.
 
         Raises `AlreadyExists` for a row of another source.
         """
@@ -176,7 +176,10 @@ class RowPiece:
         return self._left({name: stored[name] for name in given}) == (pieces.known(look) or "").partition(" ")[2]
 
     def _left(self, row: Row) -> str:
-        """Return the digest of a row after an import. It shows the next import if the row was changed here."""
+        """Return the digest of a row after an import.
+
+        It tells the next import whether the row was changed in the store.
+        """
         fixed = self._growths[self.draft.head].left
         return row_merge.digest({name: value for name, value in row.items() if name not in fixed})
 
@@ -192,7 +195,7 @@ def change(view: Unit, growth: Growth, table: sa.Table, stored: Row, row: Row, n
 
 
 def _key(table: sa.Table, row: Row) -> Any:
-    """Return the value of a row's key column, or a tuple if there are several."""
+    """Return the value of a row's key column, or a tuple of values if the key has several columns."""
     found = tuple(row[column.name] for column in table.primary_key)
     return found[0] if len(found) == 1 else found
 
@@ -203,7 +206,7 @@ def _parameter(column: sa.Column[Any], value: Any) -> Any:
 
 @shaped
 def _changed(table: sa.Table, names: tuple[str, ...], seen: tuple[str, ...]) -> Statement:
-    """Return a statement that sets these columns of a row if the columns ``seen`` still have the values read."""
+    """Return an UPDATE that sets these columns of a row if the columns ``seen`` still have the values read before."""
     same = [column == bind(f"key_{column.name}", column) for column in table.primary_key]
     still = [table.c[name].is_not_distinct_from(exactly(f"seen_{name}", table.c[name])) for name in seen]
     return prepared(sa.update(table).where(*same, *still).values({name: bind(name, table.c[name]) for name in names}))

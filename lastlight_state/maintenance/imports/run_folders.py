@@ -46,7 +46,7 @@ _EXITS = {0: "completed", 124: "timed_out", 130: "aborted", 143: "cancelled"}
 
 
 def found_at(path: Path) -> bool:
-    """Return whether a path is a run folder, or has run folders in it."""
+    """True if a path is a run folder, or has run folders in it."""
     return _is_run(path) or any(_is_run(one) for one in _folders(path))
 
 
@@ -71,7 +71,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _changed(folder: Path) -> float:
-    """Return when a folder was changed, in Unix seconds; 0 if it has vanished."""
+    """Return when a folder was changed, in Unix seconds, or 0 if the folder has vanished."""
     try:
         return folder.stat().st_mtime
     except OSError:
@@ -109,12 +109,12 @@ def _draft(folder: Path, lenient: bool) -> Draft:
 
 
 def _stands(folder: Path, mark: str) -> bool:
-    """Return whether a run folder beside this one has a name with this mark."""
+    """True if a run folder next to this one has a name with this mark."""
     return any(brought.mark(one.name) == mark and _is_run(one) for one in folder.parent.iterdir())
 
 
 def object_in(file: Path, where: str, seen: Any, adapts: Counter[str] | None) -> dict[str, Any]:
-    """Return the object in a JSON file, and add its bytes to the run's digest ``seen``.
+    """Return the object in a JSON file, and add the file's bytes to the run's digest ``seen``.
 
     A lenient reader passes ``adapts``, which counts adapted values.
     """
@@ -144,7 +144,7 @@ def _branch(
     told: dict[str, dict[str, Any]],
     noticed: Counter[str],
 ) -> tuple[BranchTree, list[NewMessage]]:
-    """Return a branch with its messages in their order, and the messages that are outside the order."""
+    """Return a branch with its messages in their order, and the messages that are not in that order."""
     ordered, loose = _messages(where, data.get("messages"), noticed)
     branch_id = data.get("id") or stem
     own = told.get(branch_id, {}) if isinstance(branch_id, str) else {}
@@ -162,7 +162,7 @@ def _branch(
 
 
 def _others(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the fields of a branch file that have no field here, each under its own name."""
+    """Return the fields of a branch file that have no equivalent field, each under its own name."""
     pile = data.get("messages")
     told = {name: value for name, value in pile.items() if name != "collections"} if isinstance(pile, dict) else {}
     order = told.pop("progression", None)
@@ -210,7 +210,7 @@ def _message(where: str, item: Any, noticed: Counter[str]) -> NewMessage:
 
 
 def _order(where: str, pile: dict[str, Any]) -> list[str] | None:
-    """Return the order that a branch's messages state, None if they are in the order of the list."""
+    """Return the order that a branch's messages state, or None if they are ordered as the list is."""
     told = pile.get("progression")
     order = told.get("order") if isinstance(told, dict) else told
     if not order:
@@ -249,13 +249,13 @@ def _session(
 
 
 def _id(folder: Path, manifest: dict[str, Any]) -> str:
-    """Return the id of a run. A copy of its folder under another name has the same id, if the manifest has one."""
+    """Return the id of a run. If the manifest has an id, a copy of the folder under another name has the same id."""
     told = manifest.get("run_id")
     return told if isinstance(told, str) and valid.is_identifier(told) else folder.name
 
 
 def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the status of a run, and its word for it if that word is unknown."""
+    """Return the status of a run. If the source's word for it is unknown, return that word, too."""
     told = manifest.get("status")
     if told is not None:
         return known_status(told)
@@ -264,9 +264,9 @@ def _status(manifest: dict[str, Any]) -> tuple[str, str | None]:
 
 
 def known_status(told: Any) -> tuple[str, str | None]:
-    """Return the status for a word of the program.
+    """Return the status for a status word of the program.
 
-    An unknown word means ``completed``, and is also returned.
+    An unknown word is converted to ``completed``, and is also returned.
     """
     word = str(told).lower()
     status = _WORDS.get(word, word)
@@ -274,7 +274,7 @@ def known_status(told: Any) -> tuple[str, str | None]:
 
 
 def _times(manifest: dict[str, Any], moments: list[datetime], changed: datetime) -> tuple[SessionTimes, bool]:
-    """Return the times of a run, and whether its beginning is a guess."""
+    """Return the times of a run, and True if its start is a guess."""
     told = moment_of(manifest.get("started_at"))
     started = told or (moments[0] if moments else changed)
     ended = moment_of(manifest.get("ended_at"))
@@ -295,7 +295,7 @@ def _first(messages: list[NewMessage]) -> datetime | None:
 
 
 def moment_of(value: Any) -> datetime | None:
-    """Return a time given as Unix seconds or ISO text, in UTC if it names no zone. Return None for anything else."""
+    """Return a time given as Unix seconds or ISO text, in UTC if it names no zone. Return None for any other value."""
     try:
         if isinstance(value, str):
             value = iso_time(value)

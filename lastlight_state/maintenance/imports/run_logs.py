@@ -1,11 +1,12 @@
-"""Imported logs of runs: how a log is compared with the stored file, and copied byte for byte.
+"""Imported logs of runs: comparing a log with the stored file, and copying it byte for byte.
 
-A torn last message is left out and counted. A log that has grown is continued, and a log that is longer here is kept.
-Refused are a log with other lines, a name that is not an id, another id in the file, and a link.
+A torn last message is left out and counted. A log that has grown is continued, and a stored log that is longer is kept.
+A log with other lines, a name that is not an id, another id in the file, and a link are refused.
 
 A snapshot without a readable time gets the time of its source's last change. A later snapshot replaces the stored one
-if that is unchanged since its import. It also does if it begins with the stored messages and agrees in every field but
-time, run and invocation. An older snapshot is refused. The root of run logs cannot be imported into itself.
+if the stored one is unchanged since its import. It also does if it begins with the stored messages and agrees in every
+field except time, run and invocation. An older snapshot is refused. The root of run logs cannot be imported into
+itself.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND
 
 
 def target_tree(source: Path, into: ImportTarget) -> RunTree:
-    """Return the files to import into. Raises `InvalidValue` if the source is one of them."""
+    """Return the tree of run logs to import into. Raises `InvalidValue` if the source is part of it."""
     tree = RunTree(into.settings.run_logs)
     if source.is_relative_to(tree.sessions):
         raise InvalidValue("path", "must not be the run log root that is imported into")
@@ -54,7 +55,7 @@ def target_tree(source: Path, into: ImportTarget) -> RunTree:
 
 
 class LogPiece:
-    """The log of a run in its state at one moment. Lines appended later are left for the next import."""
+    """The log of a run as it is at one moment. Lines that are appended later are left for the next import."""
 
     kept: Sequence[str] = ()
 
@@ -93,7 +94,10 @@ class LogPiece:
         return outcome, Counter(run_logs=1), Counter()
 
     def store(self, _: Unit, outcome: str) -> None:
-        """Copy the log, or append its new lines. At every moment, the path has no file or a beginning of the source."""
+        """Copy the log, or append its new lines.
+
+        At every moment, the path has no file, or a beginning of the source.
+        """
         held = storage.try_acquire(self._lock, sync=True)
         if held is None:
             raise Conflict(f"run {self.target[1]!r} is being written", run_id=self.target[1])
@@ -106,7 +110,7 @@ class LogPiece:
                 self._copy(size)
 
     def _looked_for(self, look: UnitLookup) -> RunFile | None:
-        """Return the stored file: on the day of the source, or on a day where an earlier import found the source."""
+        """Return the stored file, on the day that the source states, or on a day under which it was imported before."""
         days = [Path(one["source_key"]).parent.parts for one in pieces.keys(look, self)]
         for day in (self._day, *days):
             self._stored = self._files(day)
@@ -175,7 +179,7 @@ def _opened(file: RunFile) -> Iterator[BinaryIO]:
 
 
 def _refuse_other_run(line: bytes, run_id: str) -> None:
-    """Raise `InvalidValue` if the first line names another run. A damaged first line is accepted and copied."""
+    """Raise `InvalidValue` if the first line names another run. A first line that is damaged is accepted and copied."""
     with suppress(ValueError):
         value = load_line(line)
         if isinstance(value, dict) and value.get("run_id", run_id) != run_id:
@@ -196,7 +200,7 @@ _READ = (*_FIELDS, "meta_json", *_DERIVED)
 
 
 class StatePiece:
-    """The snapshot of a session. Without a time of its own, it gets the time when its source was changed."""
+    """The snapshot of a session. If it states no time, it gets the time at which its source was changed."""
 
     kept: Sequence[str] = ()
 
@@ -213,8 +217,8 @@ class StatePiece:
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
         """Return the outcome of the snapshot.
 
-        Raises `StaleVersion` if it is older than the stored one, and `AlreadyExists` if the stored one has messages or
-        fields that it lacks.
+        Raises `StaleVersion` if it is older than the stored snapshot, and `AlreadyExists` if the stored snapshot has
+        messages or fields that this one lacks.
         """
         before = pieces.known(look)
         if before == self.digest and os.path.lexists(self._path):
@@ -231,14 +235,17 @@ class StatePiece:
         return outcome, Counter(session_states=1), self._noticed
 
     def store(self, _: Unit, __: str) -> None:
-        """Save the snapshot, with the time of its last change. Raises `StaleVersion` if another was saved meanwhile."""
+        """Store the snapshot, with the time of its last change.
+
+        Raises `StaleVersion` if another was stored meanwhile.
+        """
         RunLog(self._tree.root).states.put(self._state, based_on=self._based_on)
         os.utime(self._path, (self._at.timestamp(),) * 2, follow_symlinks=False)
 
     def _continues(self, stored: SessionState, before: str | None) -> bool:
-        """Return whether the stored snapshot is unchanged since its import from here, or this one includes all of it.
+        """True if the stored snapshot is unchanged since this source's import, or is contained in this one.
 
-        The second case covers a killed import, whose snapshot is not in the ledger.
+        The second case occurs after an import that was killed, so that its snapshot is not in the ledger.
         """
         if before == hashlib.sha256(states_files.encoded(stored)).hexdigest():
             return True
@@ -253,7 +260,7 @@ class StatePiece:
 
 
 def single(file: Path, into: ImportTarget) -> StatePiece:
-    """Return a snapshot of the older layout: one file."""
+    """Return a snapshot of the older layout, which is a single file."""
     tree, noticed = target_tree(file, into), Counter[str]()
     session_id = paths.checked_id("session_id", file.name.removesuffix(paths.STATE_SUFFIX))
     data, changed = _read(file)
@@ -262,7 +269,7 @@ def single(file: Path, into: ImportTarget) -> StatePiece:
 
 
 def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> StatePiece:
-    """Return a snapshot of the later layout: a row and a file of messages. Without messages there is no file."""
+    """Return a snapshot of the later layout: a database row, and a file of messages unless there are none."""
     messages_folder = home.sessions / MESSAGES
     tree, noticed = target_tree(messages_folder, into), Counter[str]()
     session_id = paths.checked_id("session_id", row["session_id"])
@@ -282,7 +289,7 @@ def indexed(home: RunTree, source: Foreign, row: Row, into: ImportTarget) -> Sta
 
 
 def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -> list[Any]:
-    """Return the messages, one for each line.
+    """Return the messages in a file that has one message on each line.
 
     A torn last line is left out and counted.
     """
@@ -299,7 +306,7 @@ def _messages(data: bytes, noticed: Counter[str], adapts: Counter[str] | None) -
 
 
 def _read(file: Path) -> tuple[bytes, datetime]:
-    """Return the bytes of a file, and when it was changed. Follows no link. Raises `FileNotFoundError`."""
+    """Return the bytes of a file, and the time of its last change. Follows no link. Raises `FileNotFoundError`."""
     if file.is_symlink():
         raise UnsafePath(file.name, "must not be a symbolic link")
     descriptor = files.opened_file(file, os.O_RDONLY, base=files.ROOT)

@@ -1,4 +1,4 @@
-"""Reads tables of other programs on a Postgres server, in one snapshot. Writes nothing there.
+"""Reads tables of other programs on a Postgres server, in one snapshot. Never writes to them.
 
 Values are converted to the form of the same program's SQLite file: JSON and times are text, and bools are 0 and 1.
 """
@@ -57,13 +57,13 @@ class ServerTables(Foreign):
         return [name for (name,) in self.read(_TABLES)]
 
     def columns(self, table: str) -> list[str]:
-        """Return the columns of a table in their order, an empty list if there is no such table."""
+        """Return the columns of a table in their order, or an empty list if there is no such table."""
         if table not in self._types:
             self._types[table] = dict(self.read(_COLUMNS, (table,)))  # type: ignore[arg-type]
         return list(self._types[table])
 
     def rows(self, table: str, rest: str = "", given: Sequence[Any] = ()) -> Iterator[Row]:
-        """Yield the rows of a table with all columns. ``rest`` ends the statement, and ``given`` has its parameters."""
+        """Yield the rows of a table with all columns. ``rest`` ends the SELECT, and ``given`` has its parameters."""
         names = self.columns(table)
         if not names:
             return
@@ -73,14 +73,14 @@ class ServerTables(Foreign):
             yield dict(zip(names, values, strict=True))
 
     def among(self, table: str, column: str, keys: Sequence[Any]) -> Iterator[Row]:
-        """Yield the rows with one of these texts in a column."""
+        """Yield the rows that have one of these texts in a column."""
         return self.rows(table, f"WHERE {quoted(column)} = ANY(?)", (list(keys),))
 
     def confirm(self) -> None:
-        """Do nothing: a snapshot of a server is never disturbed."""
+        """Do nothing, because writers do not disturb a snapshot of a server."""
 
     def read(self, sql: str, given: Sequence[Any] = ()) -> Iterator[Sequence[Any]]:
-        """Yield the rows of a SELECT, in batches. Raises `Conflict` ``damaged_source`` if they cannot be read."""
+        """Yield the rows of a SELECT in batches. Raises `Conflict` ``damaged_source`` if the rows cannot be read."""
         for value in given:
             if isinstance(value, str):
                 codec.check_text("a name or id of the source", value)
@@ -104,7 +104,7 @@ def _connected(server: Server) -> Iterator[Foreign]:
 
 
 def place_of(given: str | Path) -> Place:
-    """Return the place named by a path, or by the URL of a database."""
+    """Return the place that a path or the URL of a database names."""
     if not isinstance(given, str) or "://" not in given:
         return Path(given)
     file = urls.file_of(given)

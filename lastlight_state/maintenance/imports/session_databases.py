@@ -3,12 +3,12 @@
 Seconds become exact times, arrays become orders with the same ids, and class numbers become names. The status history
 keeps its ids. A session with an unknown status is stored as ended, and counted.
 
-A column with a field here is stored in that field. Any other column goes under ``_source`` in ``extra``, which
-`to_runtime` leaves out. Without bookmarks, the first and last message are the ends of the order. Rows that cannot be
-stored are counted by table. Ids without a message are dropped and counted.
+A column that has an equivalent field is stored in that field. Any other column is stored under ``_source`` in
+``extra``, which `to_runtime` leaves out. If the source states no first and last message, these are the ends of the
+order. Rows that cannot be stored are counted by table. Ids of messages that do not exist are dropped and counted.
 
 A malformed array or text fails only its session. Branches of a missing session are named in the report. An order that
-several owners share is copied for each of them under another id. Columns of later versions may be absent.
+several sessions or branches share is copied for each of them under another id. Columns of later versions may be absent.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _READ = {*_TABLES, "status_transitions", "schema_meta"}
 
 
 def found_at(path: Path) -> bool:
-    """Return whether a path is a state database of that system. Our own databases store orders in another way."""
+    """True if a path is a state database of that system. The library's own databases store orders in another way."""
     return foreign.holds(path, lambda source: foreign.has(source, _TABLES))
 
 
@@ -95,7 +95,7 @@ def _without_session(_: ImportTarget) -> Piece:
 
 
 def _left(source: Foreign) -> Generator[Part]:
-    """Yield the rows that belong to no session: orders, messages, and changes of other statuses."""
+    """Yield counts of the rows that belong to no session: orders, messages, and status changes of other records."""
     for table, condition in _LEFT.items():
         if table in _TABLES or {"entity_type", "entity_id"} <= set(source.columns(table)):
             yield from foreign.counted(source, table, condition)
@@ -116,7 +116,7 @@ _LEFT = {
 
 
 def _shared(source: Foreign) -> frozenset[Any]:
-    """Return the ids of orders that several sessions or branches share. Each of these gets an order of its own."""
+    """Return the ids of orders that several sessions or branches share. Each of these gets its own order."""
     counted = Counter(row["progression_id"] for table in ("sessions", "branches") for row in source.rows(table))
     return frozenset(one for one, count in counted.items() if count > 1)
 
@@ -128,7 +128,7 @@ def _draft(source: Foreign, row: Row, shared: Collection[Any], lenient: bool) ->
 
 
 class _Session:
-    """A session of the source, with the rows of it that were read so far."""
+    """A session of the source, with the rows of it that have been read so far."""
 
     def __init__(self, source: Foreign, row: Row, shared: Collection[Any], *, lenient: bool) -> None:
         self._source, self._row, self._shared = source, row, shared
@@ -139,7 +139,7 @@ class _Session:
         self._begun: dict[str, Any] = {}
 
     def draft(self) -> Draft:
-        """Return the session as the source has it."""
+        """Return the session as the source states it."""
         rows = list(self._source.rows("branches", "WHERE session_id = ? ORDER BY created_at, id", [self._row["id"]]))
         pool = self._order("session", self._row)
         orders = {row["id"]: self._order(f"branches {row['id']}", row) for row in rows}
@@ -187,13 +187,13 @@ class _Session:
         return order
 
     def _own_order(self, row: Row) -> str | None:
-        """Return the id of a row's order, None if other rows share it."""
+        """Return the id of a row's order, or None if other rows share that order."""
         name = row["progression_id"]
         self._noticed["order_shared"] += name in self._shared
         return None if name in self._shared else name
 
     def _there(self, order: Sequence[str]) -> list[NewMessage]:
-        """Return the messages of an order that exist. Missing messages are counted."""
+        """Return those messages of an order that exist. Missing messages are counted."""
         found = [self._messages[one] for one in order if one in self._messages]
         self._noticed["order_without_message"] += len(order) - len(found)
         return found
@@ -290,7 +290,7 @@ class _Session:
         )
 
     def _changes(self) -> tuple[list[Change], bool]:
-        """Return the status history of the session, and whether its last entry gives the current reason."""
+        """Return the status history of the session, and True if its last entry gives the current reason."""
         rest = "WHERE entity_type = 'session' AND entity_id = ? ORDER BY created_at, rowid"
         rows = list(self._source.rows("status_transitions", rest, [self._row["id"]]))
         self._note(rows)

@@ -1,4 +1,4 @@
-"""Reads histories of statuses in the database of the third original system."""
+"""Reads status histories in the database of the third original system."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _JSON_SUFFIXES = ("_json", "_refs")
 
 
 class Cells:
-    """Reads the cells of one session. ``noticed`` counts values that cannot be stored here.
+    """Reads the values of one session's rows. ``noticed`` counts values that cannot be stored.
 
-    With ``lenient``, a cell that is not JSON is kept as text.
+    With ``lenient``, a value that is not JSON is stored as text.
     """
 
     def __init__(self, *, lenient: bool) -> None:
@@ -34,7 +34,10 @@ class Cells:
         self._adapts = self.noticed if lenient else None
 
     def json(self, where: str, row: Row, column: str, texts: Row) -> Any:
-        """Return the decoded value of a JSON column, None for NULL. A lenient reader keeps other text in ``texts``."""
+        """Return the decoded value of a JSON column, or None for NULL.
+
+        A lenient reader collects other text in ``texts``.
+        """
         if row.get(column) is None:
             return None
         try:
@@ -67,7 +70,7 @@ _PLACED = {*_CHANGED, *_WHY, "id", "entity_type", "entity_id", "source", "actor"
 
 
 def history(cells: Cells, session: Row, rows: Sequence[Row]) -> Iterator[Change]:
-    """Yield the changes of a session's status, the oldest first. The status in the session's own row comes last."""
+    """Yield the changes of a session's status, the oldest first. The status in the session's own row is the last."""
     begun = moment_of(session.get("started_at")) or moment_of(session["created_at"])
     if rows and (lacking := sorted(_CHANGED - rows[0].keys())):
         raise InvalidValue("status_transitions", f"lacks the column {lacking[0]}")
@@ -88,7 +91,7 @@ def history(cells: Cells, session: Row, rows: Sequence[Row]) -> Iterator[Change]
 
 
 def says_why(session: Row, rows: Sequence[Row]) -> bool:
-    """True if the row of a session has no other reason for its status than the last entry of its history."""
+    """True if the row of a session states no other reason for its status than the last entry of its history."""
     own = [session.get(name) for name in REASON]
     if not rows or session.get("status") != rows[-1].get("status"):
         return True
@@ -96,7 +99,7 @@ def says_why(session: Row, rows: Sequence[Row]) -> bool:
 
 
 def branch_change(cells: Cells, row: Row) -> Change | None:
-    """Return the change to the status in a branch's row, None if it has no status."""
+    """Return the change to the status in a branch's row, or None if the row has no status."""
     if row.get("status") is None:
         return None
     status, strange = known_status(row["status"])
@@ -136,7 +139,7 @@ def _change(cells: Cells, told: Any, at: datetime) -> Change:
 
 
 def _why(cells: Cells, row: Row, texts: Row) -> Reason:
-    """Return the reason for a change. An unknown code goes into the summary, and other columns into the evidence."""
+    """Return the reason for a change. An unknown code is put into the summary, and other columns into the evidence."""
     code, summary, source = row.get("reason_code"), row.get("reason_summary"), row.get("source")
     if code not in words.REASONS:
         cells.noticed["reason_unknown"] += 1

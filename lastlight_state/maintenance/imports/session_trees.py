@@ -1,4 +1,4 @@
-"""Imported sessions: how a session is compared with the stored one, and stored."""
+"""Imported sessions: comparing a session with the stored one, and storing it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, Rea
 
 
 def piece_of(read: Callable[[bool], Draft]) -> Read:
-    """Return a reader that makes a unit of the session that ``read`` returns. ``read`` is called with ``lenient``."""
+    """Return a function that makes a unit from the session that ``read`` returns.
+
+    ``read`` is called with ``lenient``.
+    """
     return partial(_piece, read)
 
 
@@ -44,9 +47,9 @@ def _checked(where: str, change: Change) -> comparing.Checked:
 
 
 def kept_orders(view: Unit, plan: Plan, begun: Mapping[str, tuple[Any, float | None]], *, is_new: bool) -> Plan:
-    """Create the orders that a plan names, and return the plan. An order whose id is taken gets another id.
+    """Create the orders that a plan names, and return the plan. If an order's id is taken, the order gets another id.
 
-    ``begun`` has the times at which orders were created, if known.
+    ``begun`` has the creation times of orders, if known.
     """
     heads = {row["id"] for row in view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in plan.branches)})}
     new = [one.row for one in plan.branches if one.row["id"] not in heads]
@@ -71,7 +74,7 @@ def _ordered(row: BranchDraft, made: Collection[str]) -> BranchDraft:
 
 
 def _of(name: str | None, made: Collection[str]) -> str | None:
-    """Return the id of an order if it was created, else None: then another order is created."""
+    """Return the id of an order if the order was created. If it is None, another order is created."""
     return name if name in made else None
 
 
@@ -145,12 +148,12 @@ class SessionPiece:
         return found, self._found.rows, noticed
 
     def _refuse_older(self, look: UnitLookup) -> None:
-        """Raise `AlreadyExists` for a copy from another place that is older than the last import."""
+        """Raise `AlreadyExists` for a copy of the session from another place that is older than the last import."""
         if self._base.at > iso_text(self._draft.updated_at) and not origins.is_from_here(look):
             pieces.refuse_other(self, f"is older here than at its last import, from {origins.last_source(look)!r:.200}")
 
     def _is_copy(self) -> bool:
-        """True if this folder is an older copy of the folder of the last import, which still exists beside it.
+        """True if this folder is an older copy of the folder of the last import, which still exists next to it.
 
         A folder with the same time is a copy if it has no new rows.
         """
@@ -162,7 +165,7 @@ class SessionPiece:
         return is_older and folder.stands(base.folder[0])
 
     def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
-        """Find the fields to update from the source. Return the names of differing fields that stay."""
+        """Collect the fields to update from the source. Returns the names of differing fields that stay unchanged."""
         session_id = self.plan.session["id"]
         pointers = self._marks()
         self._changes = comparing.differences(stored, self.plan.session, pointers)
@@ -176,7 +179,10 @@ class SessionPiece:
         return [f"{what}: {', '.join(sorted(row))}" for what, row in told.items() if row]
 
     def _marks(self) -> Row:
-        """Return ``first_msg_id`` and ``last_msg_id`` of the session. The order's end replaces a removed message."""
+        """Return ``first_msg_id`` and ``last_msg_id`` of the session.
+
+        If that message was removed, take the order's end.
+        """
         pool, gone = self._draft.pool, self._found.removed_messages
         if pool is not None:
             first, last = (None if one in gone else one for one in (pool.first, pool.last))
@@ -184,13 +190,13 @@ class SessionPiece:
         return comparing.marks(pool, self._found.pool)
 
     def _keeps_status(self, stored: WholeSessionRow) -> bool:
-        """Return whether the session's status was changed here, and differs from the status in the source."""
+        """True if the session's status was changed in the store, and differs from the status in the source."""
         seq = self._base.seq
         is_told_here = stored["status"] in words.TERMINAL if seq is None else stored["transition_seq"] != seq
         return is_told_here and stored["status"] != self.plan.session["status"]
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add the new rows of the session, and update the rows that follow the source."""
+        """Add the new rows of the session, and update the stored rows from the source."""
         last = self.plan.session["last_message_at"] or self.plan.session["created_at"]
         session_id, is_new = self.plan.session["id"], outcome == "imported"
         listeners, known = self._into.listeners, self._into.known_classes
@@ -211,14 +217,17 @@ class SessionPiece:
         self._leave(view)
 
     def _refuse_changed(self, view: Unit, stored: WholeSessionRow) -> None:
-        """Lock a stored session. Raises `Conflict` if it was changed since the comparison: the unit begins again."""
+        """Lock a stored session.
+
+        Raises `Conflict` if it was changed since the comparison, so that the unit is retried.
+        """
         self._locks.first(view, stored["id"])
         row = view.row(session_sql.LOCK, {"session_id": stored["id"]})
         if row is None or row["version"] != stored["version"]:
             raise Conflict(f"session {stored['id']!r:.80} was changed meanwhile", code="unique")
 
     def _planned(self) -> Plan:
-        """Return the plan with only the orders and messages to store."""
+        """Return the plan with only those orders and messages that must be stored."""
         branches = [
             replace(one, order=self._found.orders[one.row["id"]], bodies=self._unless_kept(one.bodies))
             for one in self.plan.branches
@@ -242,7 +251,7 @@ class SessionPiece:
             sessions.record_change(view, listeners, session_id, last, told)
 
     def _follow(self, view: Unit, *, is_new: bool) -> None:
-        """Write the fields and statuses of the session and its branches."""
+        """Write the new values of fields and statuses of the session and its branches."""
         session, listeners = self.plan.session, self._into.listeners
         session_id, at = session["id"], self._draft.updated_at
         changes = self._changes
@@ -278,12 +287,15 @@ class SessionPiece:
         return pending
 
     def _free_ids(self, view: Unit, pending: Sequence[comparing.Checked]) -> list[str | None]:
-        """Return the ids of changes as the source has them, None for an id that is taken here."""
+        """Return the ids that the source gives to changes, or None for an id that is taken in the store."""
         taken = _changes_there(view, pending)
         return [None if one.id in taken else one.id for one, _ in pending]
 
     def _leave(self, view: Unit) -> None:
-        """Record the versions for the next import to compare with. Parts that were kept stay marked as different."""
+        """Record the versions for the comparison by the next import.
+
+        Parts that stayed different are marked as different.
+        """
         [session] = view.rows(session_sql.GET, {"session_id": self.plan.session["id"]})
         heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
         names = [session["progression_id"], *(row["progression_id"] for row in heads)]
@@ -306,7 +318,7 @@ class SessionPiece:
     def _source(self, kept: Collection[str]) -> dict[str, Sequence[Any]]:
         """Return the summaries of the source's orders.
 
-        An order keeps its earlier summary if it was ``kept`` here, or is shorter now in the source.
+        An order keeps its earlier summary if the store's order was ``kept``, or if the source's order is shorter now.
         """
         if self._draft.gave_later is not None:
             [branch] = self.plan.branches
@@ -320,6 +332,6 @@ class SessionPiece:
 
 
 def _changes_there(view: Unit, changes: Iterable[comparing.Checked]) -> set[str]:
-    """Return which ids of these changes are taken here, in any session."""
+    """Return which ids of these changes are taken in the store, by any session."""
     ids = _ids(one.id for one, _ in changes if one.id is not None)
     return {row["id"] for row in view.rows(sql.CHANGES_THERE, {"ids": ids})}

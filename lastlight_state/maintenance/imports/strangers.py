@@ -1,4 +1,4 @@
-"""Names programs that this library cannot import, although their session files look like those of known programs."""
+"""Recognises programs that this library cannot import, although their session files look like importable ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts what an import does, or would do."""
+"""Counts what an import does, or in a dry run would do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNITS, _ROWS, _NOTICED = "units.", "rows.", "noticed."
 
 
 class Outcome(NamedTuple):
-    """The result of a unit: its outcome, counts of rows by table, counts for ``noticed``, and differences that stay."""
+    """The result of a unit: its outcome, rows counted by table, counts for ``noticed``, and differences that stay."""
 
     outcome: str
     rows: Counter[str]
@@ -53,7 +53,7 @@ class Tally:
         self.is_disturbed, self._read, self._openings = False, 0, 0
 
     def add(self, part: Part, treat: Callable[[Read], Outcome]) -> None:
-        """Import a unit by ``treat`` and count its outcome. A part that is not a unit is only counted."""
+        """Import a unit by calling ``treat``, and count its outcome. A part that is not a unit is only counted."""
         self.keys.add(part.key)
         if part.read is None:
             name = f"{_NOTICED}{part.key}_left" if part.left else f"{_UNITS}ignored"
@@ -88,9 +88,9 @@ class Tally:
             self.failures.append(FailedUnit(unit=part.key, code=code, reason=message_of(error)))
 
     def takes_back(self) -> bool:
-        """Forget units that were refused before a later unit showed where the source has moved from.
+        """Discard refusals of units that came before a later unit showed from where the source has moved.
 
-        Returns whether there are any. They are to be read again.
+        Returns True if there are any, because these units must be read again.
         """
         early = {key for key, known in self._refused.items() if known < len(self.moved)}
         self.counts[f"{_UNITS}failed"] -= len(early)
@@ -101,16 +101,16 @@ class Tally:
 
     @property
     def may_open_again(self) -> bool:
-        """Return whether a source that changed while it was read may be opened once more."""
+        """True if a source that changed while it was read may be opened once more."""
         return self._openings < _OPENINGS
 
     def again(self) -> None:
-        """Reset what is counted per opening, for a source that was opened again."""
+        """Reset the counts that belong to one opening, because the source was opened again."""
         self.is_disturbed, self._read, self._openings = False, 0, self._openings + 1
         self._left.clear()
 
     def name_unknown(self, names: Iterable[str]) -> None:
-        """Record a failure for each name to be revived that is not a unit of the source."""
+        """Record a failure for each name in ``revive`` that is not a unit of the source."""
         for one in names:
             if one not in self.keys:
                 problem = InvalidValue("revive", f"expected the name of a unit of this source, got {one!r:.200}")
@@ -118,7 +118,7 @@ class Tally:
 
     @property
     def stored(self) -> int:
-        """Return how many units were stored, or in a dry run would be."""
+        """Return how many units were stored, or in a dry run would be stored."""
         return sum(self.counts[_UNITS + outcome] for outcome in STORED)
 
     def with_(self, done: Outcome) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Imported teams: how a team's inboxes are compared with the stored ones, and stored."""
+"""Imported teams: comparing a team's inboxes with the stored ones, and storing them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class InboxOwner(TypedDict):
 
 
 class InboxEnd(InboxOwner):
-    """An inbox with its next free position."""
+    """An inbox, and its next free position."""
 
     next_ord: int
 
@@ -119,7 +119,7 @@ _WITH_SCOPES = "lionagi-teams"
 
 @dataclass(frozen=True)
 class Letter:
-    """A message, its inboxes, when it was read in them, and the facts of the source that never change."""
+    """A message, its inboxes, the times at which it was read in them, and values of the source that never change."""
 
     message: NewMessage
     owners: tuple[str, ...]
@@ -129,7 +129,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Team:
-    """A team that was read. ``members`` are the names of inboxes. ``seed`` has the team's id and beginning."""
+    """A team that was read. ``members`` are the names of its inboxes. ``seed`` has the team's id and creation time."""
 
     id: str
     members: tuple[str, ...]
@@ -144,8 +144,9 @@ class TeamPiece:
     """A team that was read and checked.
 
     Its line in the ledger has the team's digest, the digest of its messages, and its inboxes. The digest of messages
-    shows the next import which messages this one brought in. A file that does not begin with these is another file, or
-    was begun anew. What the line has and this store lacks was removed here, and stays away.
+    shows the next import which messages this one brought in. A file that does not begin with these messages is another
+    file, or was created again. Parts that the line has and the store lacks were removed in the store, and are not
+    imported again.
     """
 
     def __init__(self, team: Team, into: ImportTarget, is_there: Callable[[str], bool]) -> None:
@@ -167,7 +168,7 @@ class TeamPiece:
 
     @property
     def kept(self) -> Sequence[str]:
-        """Return the messages that were changed here, too."""
+        """Return the messages that were changed in the store, too."""
         return self._found.kept
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
@@ -196,7 +197,10 @@ class TeamPiece:
         return found, rows, team.noticed + noticed
 
     def _line(self, before: Collection[str]) -> str:
-        """Return the line of the ledger. It keeps the inboxes ``before``, because the source may have them again."""
+        """Return the team's line for the ledger.
+
+        It includes the inboxes ``before``, which the source may have again.
+        """
         told = {"owners": sorted({*before, *map(brought.mark, self._owners)})}
         return brought.line(f"{self._team.digest} {self._marks[-1]}", told)
 
@@ -204,7 +208,7 @@ class TeamPiece:
         """Return the lookup under the name that the team had at its last import.
 
         That name differs if the team's file was renamed, or if the team has moved from a file into a database. A copy
-        beside the old file is another team.
+        next to the old file is another team.
         """
         found = pieces.keys(look, self)
         others = [one for one in found if (one["source_kind"], one["source_key"]) != (look.kind, look.key)]
@@ -214,14 +218,14 @@ class TeamPiece:
         return replace(look, kind=found[0]["source_kind"], key=found[0]["source_key"]) if others else look
 
     def _removed_inboxes(self, view: Unit, noted: str | None, members: AbstractSet[str]) -> frozenset[str]:
-        """Return the names of inboxes of the last import that are neither inboxes nor members here any more."""
+        """Return the inboxes of the last import that the store has no more, neither as inboxes nor as members."""
         known = set(brought.told_by(noted).get("owners", ()))
         named = [one for one in self._owners if one not in members and brought.mark(one) in known]
         here = view.rows(_INBOXES, {"ids": as_list([{"id": one} for one in named])}) if named else []
         return frozenset(named) - {row["owner"] for row in here}
 
     def _added(self, look: UnitLookup, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
-        """Return the rows to add, and the number of deliveries of messages imported ``before`` that stay away."""
+        """Return the rows to add, and how many removed deliveries of messages imported ``before`` are not added."""
         planned = look.planned["messages"]
         self._found, self._look = comparing.SessionDifference(), look
         absent = comparing.messages(look, self._found, self._bodies, _is_changed_here)
@@ -239,7 +243,7 @@ class TeamPiece:
         return rows, left
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add the new rows of the team, and acknowledge deliveries that were read in the source."""
+        """Add the new rows of the team, and acknowledge the deliveries that the source states as read."""
         team, known = self._team, self._into.known_classes
         left = self._removed | self._found.kept_messages
         bodies = [body for one, body in self._bodies.items() if one not in left]
@@ -255,14 +259,14 @@ class TeamPiece:
             view.change(_ACK, row)
 
     def _imported_before(self, digest: str | None) -> frozenset[str]:
-        """Return the ids of the messages that the last import brought in, none if there was no import."""
+        """Return the ids of the messages of the last import, or none if the team was never imported."""
         count = 0 if digest is None else self._marks.index(_mark_in(digest))
         return frozenset(one.message.id for one in self._team.letters[:count])
 
     def _is_earlier(self, look: UnitLookup) -> bool:
-        """True if the source has other messages than the team's last import, and all of them are stored here.
+        """True if the source has other messages than the team's last import, and all of them are stored.
 
-        Then it is an older copy, or the old file of a team that has moved into a database.
+        Then the source is an older copy, or the old file of a team that has moved into a database.
         """
         if _mark_in(pieces.known(look) or "") in self._marks:
             return False
@@ -278,7 +282,7 @@ class TeamPiece:
             pieces.refuse_other(self, f"is stored, was empty at its last import, and {origins.came_from(look)}{both}")
 
     def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], DeliveredRow]:
-        """Return the stored deliveries of the messages that are not ``new``, by owner and message."""
+        """Return the stored deliveries of those messages that are not ``new``, by owner and message."""
         found: dict[tuple[str, str], DeliveredRow] = {}
         ids = [one for one in self._bodies if one not in new]
         for at in range(0, len(ids), words.BATCH):
@@ -287,9 +291,10 @@ class TeamPiece:
         return found
 
     def _deliveries(self, there: Mapping[tuple[str, str], DeliveredRow], before: AbstractSet[str]) -> int:
-        """Find deliveries to add, in the file's order, and to acknowledge. Return how many removed ones stay away.
+        """Find the deliveries to add, in the file's order, and those to acknowledge.
 
-        A message that was imported ``before`` is only delivered to new members, if it is still here.
+        Returns the number of removed deliveries that are not added again. A message that was imported ``before`` is
+        delivered only to new members, if it is still stored.
         """
         self._sent, self._read, left = [], [], 0
         for letter in self._team.letters:
@@ -313,7 +318,10 @@ class TeamPiece:
         yield from ((body, letter.owners) for body, letter in zip(self._bodies, self._team.letters, strict=True))
 
     def _placed(self, view: Unit) -> list[ExchangeDeliveryRow]:
-        """Return the new deliveries with positions at the ends of their inboxes. Locks inboxes in the owners' order."""
+        """Return the new deliveries with positions at the ends of their inboxes.
+
+        Locks the inboxes in the owners' order.
+        """
         counts = Counter(row["owner"] for row in self._sent)
         owners = [{"id": one, "count": counts[one]} for one in statements.ordered(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})
@@ -330,12 +338,12 @@ def _is_changed_here(stored: WholeMessageRow, body: MessageDraft) -> bool:
 
 
 def _mark_in(noted: str) -> str:
-    """Return the digest of the messages from a line of the ledger."""
+    """Return the digest of the messages that a line of the ledger contains."""
     return noted.partition(" {")[0].rpartition(" ")[2]
 
 
 def _marks(seed: str, letters: Sequence[Letter]) -> Iterator[str]:
-    """Yield a running digest of the messages: of none, of the first, of the first two, and so on."""
+    """Yield a digest of the seed, then with the first message added, then with the first two, and so on."""
     seen = hashlib.sha256(seed.encode())
     yield seen.hexdigest()
     for letter in letters:

@@ -1,4 +1,4 @@
-"""Reads the teams in the state database of the third original system, as its newest versions store them."""
+"""Reads the teams in the state database of the third original system, in the tables of its newest versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {"sender": "from", "recipient": "to", "created_at": "timestamp"}
 
 
 def read(source: Foreign) -> frozenset[str]:
-    """Return the names of the teams' tables, none if a table or column is missing."""
+    """Return the names of the teams' tables, or none if a table or column is missing."""
     return frozenset(_TABLES) if foreign.has(source, _TABLES) else frozenset()
 
 
@@ -45,6 +45,6 @@ def _piece(source: Foreign, row: Row, into: ImportTarget) -> Piece:
 
 
 def _message(row: Row, adapts: Counter[str] | None) -> Row:
-    """Return a message in the form of a team file. Other columns go to the message's ``extra``."""
+    """Convert a message to the form of a team file. Other columns are put into the message's ``extra``."""
     told = {_NAMES.get(name, name): value for name, value in row.items() if name != "team_id" and value is not None}
     return {**told, "read_by": decoded("read_by", row["read_by"], adapts)}

@@ -1,13 +1,13 @@
-"""Reads team files: one JSON object each, with the members of a team and the messages that they sent each other.
+"""Reads team files: each has one JSON object, with the members of a team and the messages that they sent each other.
 
 The members of a team join a channel with the team's id, each with the inbox ``<team>/<name>``. Messages keep ids and
 times, in the order of the file. ``*`` and an empty recipient mean all members. A message that was read is acknowledged,
-unless a reader has taken it here.
+unless a reader has taken it in the store.
 
 A later import adds members, messages and read marks. The file must begin with the unchanged messages of its last
-import, or it is refused. Members who left here stay away, and so do removed messages and deliveries, until they are
-revived. A new member gets the messages that are still here. A renamed file continues its team; a copy beside the file
-is refused.
+import, or it is refused. Members, messages and deliveries that were removed in the store are not imported again, unless
+they are revived. A new member gets the messages that are still stored. A renamed file continues its team; a copy next
+to the file is refused.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _SAID = ("id", "from", "content")
 
 
 def found_at(path: Path) -> bool:
-    """Return whether a path is a folder of team files, or the parent of such a folder."""
+    """True if a path is a folder of team files, or the parent of such a folder."""
     return bool(_files(path))
 
 
 def parts(path: Path) -> Generator[Part]:
-    """Yield the teams of a folder, by the names of their files."""
+    """Yield the teams of a folder, ordered by their file names."""
     for file in _files(path):
         name = os.fsencode(file.name).decode("utf-8", "backslashreplace")
         yield Part(name, partial(_read, file))
@@ -74,7 +74,7 @@ def piece(
     into: ImportTarget,
     is_there: Callable[[str], bool] = lambda _: True,
 ) -> TeamPiece:
-    """Return the team in an object with the form of a team file. Its beginning is ``changed`` if it states none.
+    """Return the team in an object that has the form of a team file. Its creation time defaults to ``changed``.
 
     ``is_there`` returns whether the folder has a file with a name.
     """
@@ -104,15 +104,18 @@ class _Reader:
 
     @property
     def channel(self) -> str:
-        """Return the id of the team's channel here."""
+        """Return the id of the channel that the team gets in the store."""
         return self.team_id if self.into.scope is None else self.into.scoped(self.team_id)
 
     def owner(self, where: str, name: str) -> str:
-        """Return the name of a member's inbox. It includes the team: members of two teams may have one name."""
+        """Return the name of a member's inbox.
+
+        It includes the team, because two teams may have a member of the same name.
+        """
         return valid.identifier(where, self.into.scoped(self.team_id, name))
 
     def letter(self, where: str, told: Any, began: datetime) -> Letter:
-        """Return a message with its inboxes, and when it was read in them."""
+        """Return a message with its inboxes, and the times at which it was read in them."""
         if not isinstance(told, dict) or not isinstance(told.get("id"), str):
             raise InvalidValue(f"{where}.id", "must be given")
         if told["id"] in self.ids:
@@ -157,7 +160,7 @@ class _Reader:
 
 
 def _time(told: Any) -> str | None:
-    """Return a time in one format for files and databases."""
+    """Return a time in one format, which is the same for files and databases."""
     found = moment_of(told)
     return None if found is None else iso_text(found)
 

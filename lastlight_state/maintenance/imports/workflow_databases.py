@@ -1,15 +1,16 @@
 """Reads the database of the first original system: runs with their executions and gates, overrides, and chats.
 
-Values are found by column names, for every version of the program. ``owner/repo`` is split, an explicit owner wins, and
-no owner is guessed from a URL. The error in a failed run's context becomes the run's error. Unknown columns of
-executions go to ``details``.
+Values are found by column names, in databases of every version of the program. ``owner/repo`` is split; an explicit
+owner takes precedence, and no owner is guessed from a URL. The error in a failed run's context becomes the run's error.
+Unknown columns of executions are put into ``details``.
 
-A refused value fails its unit and names row and column. A live run that nobody continued here follows its source. A
-run, gate or chat that was ended, answered or closed here stays so, and is counted. So does an override that was set or
-cleared here. An override follows only the path or server that it came from, while nobody has changed it here.
+A refused value fails its unit and names row and column. A live run that nobody continued in this store is updated from
+its source. A run, gate or chat that was ended, answered or closed in the store stays so, and is counted. So does an
+override that was set or cleared in the store. Otherwise an override is updated, but only from the path or server from
+which it was imported.
 
-Chat messages keep their numbers if these are free. If several chats in one place are active, one stays active. A fire
-that was running is imported as abandoned.
+Chat messages keep their numbers if these are free. If several chats in one conversation are active, one stays active. A
+fire that was running is imported as abandoned.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ChatPiece(RowPiece):
     """A chat session that was read and checked, with its messages in their order.
 
     Its messages keep their numbers if these are free and come after the stored messages of the session. A source that
-    lacks messages of the last import is an older or another source, wherever it is.
+    lacks messages of the last import is an older or another source, even at the same path.
     """
 
     proof = "messages"
@@ -110,14 +111,15 @@ class ChatPiece(RowPiece):
         return found, rows + Counter(messaging_messages=len(self._new)), noticed
 
     def _has_all(self, before: Mapping[str, Any]) -> bool | None:
-        """Return whether the source begins with the messages of its last import; None if that had none."""
+        """True if the source begins with the messages of its last import. None if that import had none."""
         known = before.get("messages")
         return bool(brought.beginning(self._said, known)) if known and known[0] else None
 
     def _not_stored(self, stored: Sequence[Row], noticed: Counter[str]) -> Sequence[Row]:
-        """Return the messages after the stored ones.
+        """Return the messages that come after the stored ones.
 
-        Raises `StaleVersion` if a stored message differs. An id that was filled in on one side only stays as it is.
+        Raises `StaleVersion` if a stored message differs. An id that only the store or only the source has is no
+        difference.
         """
         for here, there in zip(stored, self._messages, strict=False):
             is_later = here[_LATER] is None or there[_LATER] is None
@@ -147,7 +149,7 @@ class ChatPiece(RowPiece):
 
 
 def retired(session: Row) -> dict[str, Any]:
-    """Return the session as inactive, because another session has its place."""
+    """Return the session as inactive, because another session is the active one of its conversation."""
     ended = {"deactivated_at": session["last_activity_at"], "deactivated_reason": "duplicate"}
     return {**session, "active": False, **ended}
 
@@ -178,7 +180,10 @@ _PLACE = ("platform", "channel_id", "thread_id", "user_id")
 
 
 def found_at(place: Place) -> bool:
-    """Return whether a place has a database of that system. A table of versions marks a database of our own."""
+    """True if a place has a database of that system.
+
+    The library's own databases are told apart by their version table.
+    """
     if isinstance(place, Path):
         return foreign.holds(place, _is_known)
     with servers.opened(place) as source:
@@ -215,7 +220,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
 
 
 def _of_run(source: Foreign, run_id: Any, found: Found) -> Found:
-    """Return ``found`` with the run's rows in each other table."""
+    """Return the rows ``found``, with the run's rows of each other table added."""
     return found | {
         table: list(source.rows(table, f"WHERE workflow_run_id = ? ORDER BY {order}", [run_id]))
         for table, order in _OF_RUNS.items()

@@ -1,4 +1,4 @@
-"""Converts rows of the first original system's tables: how each value is checked, and how a stored row may change."""
+"""Converts rows of the first original system: how each value is checked, and how a stored row may change."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _SETS: dict[str, tuple[str, ...]] = {
 
 
 def is_open(stored: Row, row: Row) -> bool:
-    """Return whether a run is still live, and was neither claimed nor continued here since its import."""
+    """True if a run is live, and was neither claimed nor continued in the store since its import."""
     begun = stored["phase_history"]
     untouched = stored["claim_epoch"] == 0 and stored["updated_at"] <= row["updated_at"]
     return stored["status"] not in words.TERMINAL and untouched and row["phase_history"][: len(begun)] == begun
 
 
 def move(view: Unit, into: ImportTarget, growth: Growth, stored: Row, row: Row, names: list[str]) -> None:
-    """Update these columns of a run. A change of its status is a transition."""
+    """Update these columns of a run. A change of its status is recorded as a transition."""
     change(view, growth, RUNS, stored, row, [name for name in names if name != "status"])
     if "status" not in names:
         return
@@ -180,9 +180,9 @@ def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
 
 
 def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a run. The count of its phases is set, and a failed run gets the error from its context.
+    """Convert a run. Its phases are counted, and a failed run gets the error from its context.
 
-    Unknown columns go to its context.
+    Unknown columns are put into its context.
     """
     row = _placed("workflow_runs", _checked(RUNS, limits, found, aside))
     ended = row["status"] in ("failed", "cancelled")
@@ -196,7 +196,7 @@ def run(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
 
 def execution(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return an execution. Unknown columns become its details."""
+    """Convert an execution. Unknown columns are put into its details."""
     row = _placed("executions", _checked(EXECUTIONS, limits, found, aside))
     where, others = f"executions {row['id']:.80}.details", aside.others
     aside.others = {}
@@ -205,7 +205,7 @@ def execution(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row
 
 
 def _placed(table: str, row: cells.Row) -> cells.Row:
-    """Return the row with the owner and the bare name of its repository."""
+    """Return the row with the repository's owner and name in separate columns."""
     try:
         owner, repo = repos.normalised(row.get("owner"), row.get("repo"))
     except InvalidValue as error:
@@ -214,7 +214,10 @@ def _placed(table: str, row: cells.Row) -> cells.Row:
 
 
 def fire(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a fire of a cron. A fire that was running is abandoned, because the source does not state its end."""
+    """Convert a fire of a cron.
+
+    A fire that was running becomes abandoned, because the source does not state its end.
+    """
     workflow, handler = found.get("workflow"), found.get("handler")
     named = {
         **found,
@@ -233,7 +236,7 @@ def fire(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
 
 def approval(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a gate. Unknown columns go to its action."""
+    """Convert a gate. Unknown columns are put into its action."""
     row = _checked(APPROVALS, limits, found, aside)
     return {
         **row,
@@ -242,7 +245,7 @@ def approval(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 
 
 def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return an override set by an operator. Unknown columns are only counted, and refused values fail the unit."""
+    """Convert an operator's override. Unknown columns are only counted, and a refused value fails the unit."""
     aside.lenient = False
     row = _checked(table, limits, found, aside)
     aside.leave()
@@ -250,13 +253,13 @@ def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFiel
 
 
 def chat(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a chat session. Its metadata still lacks texts kept for its messages, which are counted anew."""
+    """Convert a chat session. Its messages are counted anew. Texts kept for messages are not yet in its metadata."""
     others = {name: value for name, value in found.items() if name != "message_count"}
     return _checked(chats.SESSIONS, limits, others, aside)
 
 
 def message(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Return a message of a chat session. Refused texts go to the session's ``aside``. Unknown columns are counted."""
+    """Convert a message of a chat session. Refused texts go to the session's ``aside``. Unknown columns are counted."""
     own = ExtraFields(aside.noticed, lenient=aside.lenient)
     row = _checked(chats.MESSAGES, limits, found, own)
     own.leave()
@@ -268,7 +271,7 @@ def message(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
 def _checked(
     table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFields, name: str | None = None
 ) -> cells.Row:
-    """Return the columns that have a check. Other columns are kept in ``aside``."""
+    """Return the columns that have a check. Other columns are collected in ``aside``."""
     checks = _checks(limits)[name or table.name]
     aside.keep(found, checks.keys())
     return cells.row_of(table, found, checks, aside)

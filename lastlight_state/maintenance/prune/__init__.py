@@ -2,7 +2,7 @@
 
 Nothing else in this library deletes history. A prune is a series of short transactions. If it is killed, it has removed
 only complete records, its receipt has the exact numbers of rows, and it can be resumed. Some kinds remove only the
-oldest rows of a record instead (`sweeps`), or log files beside the database (`files`).
+oldest rows of a record instead (`sweeps`), or log files outside the database (`files`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Prune(Repository):
     def plan(self, policy: PrunePolicy) -> PrunePlan:
         """Return what `run` would remove now, from one snapshot. Writes nothing, and holds no lock.
 
-        Raises `InvalidValue` for an invalid policy, and `NotFound` if one of its ``ids`` is missing.
+        Raises `InvalidValue` for an invalid policy, and `NotFound` if one of the policy's ``ids`` does not exist.
         """
         terms = checks.terms(policy, self._now(), self._settings)
         if policy.kind in FILES:
@@ -55,7 +55,7 @@ class Prune(Repository):
 
         The state of the receipt is ``done``, or ``interrupted`` after the policy's ``time_limit``, and also after an
         exception, Ctrl-C included. Raises `Conflict` ``already_running`` while another prune of the kind runs,
-        `ClaimLost` when another process has taken the work over, and the errors of `plan`.
+        `ClaimLost` if another process has taken over the work, and the errors of `plan`.
         """
         terms = checks.terms(policy, self._now(), self._settings)
         if policy.kind in FILES:
@@ -69,9 +69,9 @@ class Prune(Repository):
     def resume(self, receipt_id: str, *, time_limit: float | None = None) -> Receipt:
         """Continue an interrupted prune, under its policy and with its cutoff.
 
-        After a process was killed, its receipt says ``running``. It can be taken over at once on the machine of that
-        process, and elsewhere after ten minutes. Raises `NotFound`, `Conflict` for a prune that has ended or is
-        running, and `InvalidValue` if logs are to be removed and their folder is not on this machine.
+        After a process was killed, the state of its receipt is still ``running``. The prune can be resumed at once on
+        the same machine, and on other machines after ten minutes. Raises `NotFound`, `Conflict` for a prune that has
+        ended or is running, and `InvalidValue` if logs are to be removed and their folder is not on this machine.
         """
         checks.limit(time_limit)
         known = self._receipts.get(receipt_id)
@@ -105,7 +105,7 @@ class Prune(Repository):
         return self._writing(lambda unit: batch(unit, receipt, found, most, self._now(), archiver))
 
     def _settled(self, receipt: Receipt) -> Receipt:
-        """Remove the logs of the records that the last batch archived and removed, after its commit."""
+        """After the commit of a batch, remove the logs of the records that the batch archived and removed."""
         names = Progress.of(receipt.cursor).archived
         if not names:
             return receipt
@@ -138,7 +138,10 @@ class Prune(Repository):
         return self._writing(lambda unit: sweeping.batch(unit, receipt, place, look, self._now()))
 
     def _filed(self, receipt: Receipt, in_time: Callable[[], bool]) -> Receipt:
-        """Prune log files in batches: name the next logs in the receipt, then remove and count them."""
+        """Prune log files in batches.
+
+        Each batch writes the next logs' names into the receipt, then removes and counts them.
+        """
         tree, cutoff = sweeping.tree_of(self._settings, receipt.policy), parse_time(receipt.policy["cutoff"])
         with jobs.interruptible(self._receipts, lambda: receipt, again=self._again(receipt)):
             receipt = self._filed_on(receipt, tree, cutoff)
@@ -151,14 +154,14 @@ class Prune(Repository):
             return self._receipts.finish(receipt)
 
     def _filed_on(self, receipt: Receipt, tree: Tree, cutoff: datetime) -> Receipt:
-        """Remove the logs that the receipt names, except logs that are needed now."""
+        """Remove the logs that the receipt names, except logs that are in use now."""
         going = sweeping.left(receipt)
         kept = self._reading(lambda unit: tree.protected(unit, list(going)))
         gone = sweeping.removed(tree, going, kept, cutoff)
         return self._writing(lambda unit: sweeping.counted(unit, receipt, tree, gone, self._now()))
 
     def _again(self, receipt: Receipt) -> str:
-        """Return the command that resumes a prune."""
+        """Return the command line that resumes a prune."""
         return self._backend.command("prune", "--resume", receipt.id)
 
     def _archiver(self, receipt: Receipt) -> Archiver | None:
@@ -174,7 +177,7 @@ _OUT_OF_TIME = "the time limit was reached"
 
 
 def _timer(seconds: float | None) -> Callable[[], bool]:
-    """Return a function that returns whether there is time left. It always is if ``seconds`` is None."""
+    """Return a function that returns whether there is time left. If ``seconds`` is None, the time is unlimited."""
     if seconds is None:
         return lambda: True
     end = time.monotonic() + seconds

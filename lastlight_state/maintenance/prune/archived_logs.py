@@ -1,8 +1,8 @@
-"""Removes the agents' logs of archived records after the records, unless a stored row still names the log.
+"""Removes the agents' logs that belong to archived and removed records, unless a stored row still names the log.
 
-A log is removed completely, with its folder. Each of its files must be in a bundle byte for byte, and unchanged since
-the cutoff: after a change somebody still writes the log, whatever the records say. The bundles are read again before
-the removal.
+A log is removed completely, with its folder. Each of its files must be in a bundle byte for byte, and must be unchanged
+since the cutoff: a later change means that the log is still written, even if its records have ended. The bundles are
+read again before the removal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NEWLINE = b"\n"
 
 
 class Log(NamedTuple):
-    """One log of an agent's session, by its project directory."""
+    """A log of an agent's session, identified by the project directory and the session."""
 
     slug: str
     session_id: str
@@ -55,7 +55,10 @@ class Log(NamedTuple):
 
 
 class ArchivedLogs:
-    """The logs in some bundles. ``sizes`` has the bytes of each file, by its path below the directory of projects."""
+    """The logs that some bundles contain.
+
+    ``sizes`` has the size of each file, by its path below the directory of projects.
+    """
 
     def __init__(self, digests: dict[str, set[str]], sizes: dict[str, int]) -> None:
         self._digests = digests
@@ -81,7 +84,7 @@ class ArchivedLogs:
         return {log for log in self._logs if log.session_id not in used}
 
     def remove(self, free: Collection[Log], settings: Settings, cutoff: datetime) -> Counter[str]:
-        """Remove these logs. Return counts of their files that are gone, also through an earlier, killed call.
+        """Remove these logs. Returns counts of their files that no longer exist, even if an earlier call removed them.
 
         Raises `BackendBusy` if another process holds a log's lock too long, `BackendUnavailable`, `UnsafePath`.
         """
@@ -123,7 +126,7 @@ NAMED_BY = {
 
 
 def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
-    """Return how often these records name each agent session."""
+    """Return how many times these records name each agent session."""
     found: Counter[str] = Counter()
     for row in rows(unit, NAMED_BY[kind], keys):
         found[row["key"]] += row["rows"]
@@ -131,9 +134,9 @@ def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
 
 
 def measured(unit: Unit, named: Counter[str], settings: Settings, cutoff: datetime) -> Counter[str]:
-    """Return counts of the log files that would be removed with these records.
+    """Return counts of the log files that would be removed together with these records.
 
-    ``named`` is how often the records name each log. A log that other rows name, too, stays.
+    ``named`` is how many times the records name each log. A log that other rows name, too, stays.
     """
     in_all = run_tables.named(unit, named)
     free = [session_id for session_id, often in named.items() if in_all[session_id] == often]
@@ -145,14 +148,14 @@ def _there(settings: Settings, session_ids: Iterable[str]) -> list[Log]:
 
 
 def _going(log: Log, settings: Settings, cutoff: datetime) -> Iterator[int]:
-    """Yield the sizes of the files that would be removed with a log."""
+    """Yield the sizes of a log's files that would be removed, without temporary files."""
     with suppress(UnsafePath):
         judged = repair.judged(log.path(settings), partial(_would_go, cutoff)) or {}
         yield from (size for name, size in judged.items() if not _is_unfinished(name))
 
 
 def _would_go(cutoff: datetime, name: str, file: int) -> bool:
-    """True if a file is old, and would be unchanged in a bundle."""
+    """True if a file would be removed: it is older than the cutoff, and temporary or unchanged in a bundle."""
     return _is_old(file, cutoff) and (_is_unfinished(name) or (_has_a_place(name) and _is_whole(name, file)))
 
 
@@ -161,18 +164,18 @@ def _is_old(file: int, cutoff: datetime) -> bool:
 
 
 def _is_unfinished(name: str) -> bool:
-    """True if the file is a dead writer's temporary file or lock. No bundle has such files."""
+    """True if the file is a temporary file or lock of a dead writer. Bundles do not contain such files."""
     return name.endswith(row_lines.UNFINISHED)
 
 
 def _has_a_place(name: str) -> bool:
-    """True if a bundle can have a file with such a path."""
+    """True if a bundle can contain a file with this path."""
     _, *inner = name.split("/")
     return not inner or (len(inner) == 2 and inner[0] in (paths.RAW, paths.SUBAGENTS))
 
 
 def _is_whole(name: str, file: int) -> bool:
-    """True if a bundle would have the whole file: it is not empty, and if it is a log, its last line is complete."""
+    """True if a bundle would contain the whole file: it is not empty, and a log ends with a complete line."""
     size = os.fstat(file).st_size
     return size > 0 and (not name.endswith(paths.LOG_SUFFIX) or os.pread(file, 1, size - 1) == _NEWLINE)
 

@@ -1,8 +1,8 @@
-"""Archives the victims of a prune: each bundle is written, synced, verified and renamed before its rows are removed.
+"""Archives records for a prune: each bundle is written, synced, verified and renamed before rows are removed.
 
-The removal is committed only after every bundle of the batch was loaded, and has restored its record. A bundle's name
-ends with the beginning of its digest. So a batch that is repeated after being killed finds its file. A record that has
-changed meanwhile gets another name.
+The removal is committed only after every bundle of the batch was loaded as a test, and has restored its record. A
+bundle's name ends with the beginning of its digest. So if a batch was killed and is repeated, it finds the files that
+it wrote. The bundle of a record that has changed meanwhile gets another name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SAVEPOINT = "lastlight_proof"
 
 @contextmanager
 def undone(unit: Unit) -> Iterator[None]:
-    """Roll back everything that the block stores. If the block raises, the transaction is lost anyway."""
+    """Roll back everything that the block stores. If the block raises, its transaction is rolled back in any case."""
     unit.plain(f"SAVEPOINT {_SAVEPOINT}")
     yield
     unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
@@ -53,7 +53,7 @@ def undone(unit: Unit) -> Iterator[None]:
 
 
 def prove(unit: Unit, file: Path, now: datetime) -> None:
-    """Load the bundle of a removed record, and compare.
+    """Load the bundle of a removed record, and compare the loaded rows with it.
 
     Raises `Conflict` ``archive_differs`` with the first different cell, and the errors of the load.
     """
@@ -76,7 +76,7 @@ def _archived(bundle: OpenBundle, subject: Subject) -> Iterator[bytes]:
 
 
 def _different(file: Path, subject: Subject, archived: bytes | None, loaded: bytes | None) -> Conflict:
-    """Return the error for a row that is not restored exactly. It names the cell, but no value."""
+    """Return the error for a row that a bundle does not restore exactly. It names the cell, but contains no value."""
     was, now = (_row(line) for line in (archived, loaded))
     row = was or now
     key = shown([row.get(column.name) for column in subject.table.primary_key])
@@ -106,7 +106,7 @@ _DIGITS = 16
 class Archiver:
     """Writes bundles of one kind into a folder. ``revision`` is the revision of the schema.
 
-    ``with_logs`` says that the logs in a bundle are removed after its record.
+    ``with_logs`` is True if the logs in a bundle are to be removed after its record.
     """
 
     kind: str
@@ -116,7 +116,7 @@ class Archiver:
     with_logs: bool = False
 
     def archive(self, unit: Unit, keys: Sequence[str]) -> tuple[dict[str, str], Counter[str]]:
-        """Write these records as bundles. Return the digest of each bundle, and the total rows by table.
+        """Write these records as bundles. Returns the digest of each bundle, and the total rows by table.
 
         A run that cannot be read is left out. A session that cannot be read raises `CorruptData`, because other
         sessions share its rows. Raises `Conflict` ``unregistered_columns`` if a bundle would lose values.
@@ -159,9 +159,9 @@ class Archiver:
                 prove(unit, self.folder / self.name_of(key, digest), at)
 
     def refuse_other(self, archived: Counter[str], removed: Counter[str]) -> None:
-        """Raise `Conflict` if more rows were removed than archived: a call added rows to one of the records meanwhile.
+        """Raise `Conflict` if more rows were removed than archived, because a call added rows to a record meanwhile.
 
-        Fewer rows than archived are removed from sessions, which share orders and messages with remaining sessions.
+        Fewer rows than archived may be removed from sessions, which share orders and messages with remaining sessions.
         """
         if removed - archived:
             raise Conflict(
@@ -187,7 +187,7 @@ class Archiver:
 
 
 def _put(made: Path, target: Path, digest: str) -> None:
-    """Link a bundle to its name. An existing file, left by a killed batch, must have the same bytes."""
+    """Link a bundle to its name. If a killed batch left a file with this name, that file must have the same bytes."""
     try:
         link(made, target)
     except AlreadyExists:
@@ -203,6 +203,6 @@ def _name(key: str) -> str:
 
 
 def _rows(bundle: Bundle) -> dict[str, int]:
-    """Return the rows of the record itself, by table. Entries of output tables in the registry are not removed."""
+    """Return the number of the record's rows by table. Registry entries of output tables do not count: they stay."""
     tables = {name: part.rows for name, part in bundle.tables.items() if name != REGISTRY.name}
     return {name: rows for name, rows in tables.items() if rows is not None}

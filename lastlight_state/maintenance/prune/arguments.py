@@ -34,18 +34,18 @@ START: Place = (datetime(1, 1, 1, tzinfo=UTC), "")
 
 
 def written(place: Place) -> list[str]:
-    """Return a place in JSON form."""
+    """Convert a place in the sort order of records to JSON values."""
     return [exact_iso_text(place[0]), place[1]]
 
 
 def read(value: list[str]) -> Place:
-    """Return a place from its JSON form."""
+    """Convert JSON values to a place in the sort order of records."""
     moment, key = value
     return parse_time(moment), key
 
 
 def bounded(unit: Unit, boundary: Statement[Ended], terms: Mapping[str, Any], **values: Any) -> Row:
-    """Return the terms with the place ``until``. Records before this place are old enough, and not among the newest.
+    """Return the terms with ``until`` added. Records before this place are old enough, and not among the newest.
 
     ``boundary`` finds the ``age`` and the ``key`` of the record that has ``kept`` newer records.
     """
@@ -66,7 +66,7 @@ class PrunePlan(Record):
     """The plan of a prune. Nothing is written for a plan.
 
     ``counts`` are rows by table, ``records`` the number of records (such as runs) and ``victims`` the ids of the first
-    20, in the order of their end. ``protected`` is the number of records that are old enough and stay, by reason.
+    20, in the order of their end. ``protected`` is the number of records that are old enough but stay, by reason.
     ``counts`` also has ``line_files`` and ``line_bytes`` if log files would be removed.
 
     For the kinds ``exchange``, ``changes`` and ``journal``, a record is an inbox, a feed or a run that loses its oldest
@@ -106,14 +106,14 @@ class PrunePolicy:
     is removed with all its rows.
 
     States are removed ``keep_days`` after they have expired, 0 by default. A state that does not expire stays at any
-    age, and ``keep_n`` is refused. Workers are likewise removed ``keep_days`` after they have expired.
+    age. ``keep_n`` is refused. Workers are likewise removed ``keep_days`` after they have expired.
 
     ``journal`` removes rows of runs that a prune of ``runs`` would find old enough: events, signals, frames, tool calls
     and scores. The runs stay, with their last event and the frames needed for the last frame.
 
-    ``orphans`` removes orders that no session or branch owns, and messages that nothing refers to. Only the age of
-    their ``created_at`` counts, and orphans younger than a day stay: ``keep_n`` is refused. Their ``ids`` are of orders
-    and messages.
+    ``orphans`` removes orders that no session or branch owns, and messages that nothing refers to. Their age counts
+    from ``created_at``, and orphans younger than a day stay. ``keep_n`` is refused. Their ``ids`` are ids of orders and
+    messages.
 
     ``agent-logs`` and ``run-logs`` are log files on this machine. The age of an agent session's log counts from the
     last change of any of its files, the age of a run's log from its last record. Their ``ids`` are sessions of agents,

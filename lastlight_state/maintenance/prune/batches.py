@@ -1,4 +1,4 @@
-"""Removes one batch of a prune: complete records in one transaction, with the step of the receipt."""
+"""Removes one batch of a prune: complete records in one transaction, in which the receipt is updated, too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAMPLES = 20
 
 
 def begin(unit: Unit, terms: Terms) -> Terms:
-    """Return the terms of a new prune. Raises `NotFound` if one of the ids is missing."""
+    """Return the terms of a new prune. Raises `NotFound` if one of the ids does not exist."""
     kind = KINDS[terms["kind"]]
     _refuse_unknown(unit, kind.name, tuple(terms["ids"] or ()))
     return candidates.bounded(unit, kind, terms)
@@ -66,7 +66,7 @@ def plan(unit: Unit, terms: Terms, settings: Settings) -> PrunePlan:
 
 
 def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[str]]:
-    """Yield the records that nothing protects, in batches; count the others by reason."""
+    """Yield the records that nothing protects, in batches. The other records are counted by reason."""
     used = candidates.in_use(unit, found.kind)
     for places in candidates.walk(unit, found):
         keys = [key for _, key in places]
@@ -76,7 +76,7 @@ def _going(unit: Unit, found: Range, protected: Counter[str]) -> Iterator[list[s
 
 
 def _together(unit: Unit, kind: Kind, going: Iterator[list[str]], protected: Counter[str]) -> Iterable[list[str]]:
-    """Return the records in groups for counting: in one group if they share rows, else as they come."""
+    """Return the records in groups for counting: a single group if records of this kind share rows, else unchanged."""
     if kind.shared is None:
         return going
     waits: dict[str, set[str]] = {}
@@ -97,7 +97,7 @@ def _refuse_unknown(unit: Unit, name: str, keys: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a prune: the place to continue after, and whether this pass has removed anything.
+    """The progress of a prune: the place after which it continues, and whether this pass has removed any record.
 
     ``archived`` names the bundles of removed records whose logs are to be removed next.
     """
@@ -108,24 +108,25 @@ class Progress:
 
     @classmethod
     def of(cls, cursor: Any) -> Progress:
-        """Return the progress from a receipt's cursor. None is the beginning."""
+        """Read the progress from a receipt's cursor. A cursor of None is the beginning."""
         if cursor is None:
             return cls()
         return cls(arguments.read(cursor["after"]), cursor["removed"], tuple(cursor.get("archived", ())))
 
     def cursor(self) -> dict[str, Any]:
-        """Return the progress as a receipt's cursor."""
+        """Return the progress as a cursor for a receipt."""
         return {"after": arguments.written(self.after), "removed": self.removed, "archived": list(self.archived)}
 
 
 def batch(
     unit: Unit, receipt: Receipt, found: Range, most: int, at: datetime, archiver: Archiver | None = None
 ) -> tuple[Receipt, bool]:
-    """Remove the next records: at most ``most`` rows together, or one record. Return whether there are more records.
+    """Remove the next records: at most ``most`` rows together, or one record. Returns True if there are more.
 
     Every record is checked again here, under its lock. A record is not removed if it was restarted since the prune
-    began, or if another record waits for it now. The receipt is locked first, so that work that was taken over ends
-    before the first removal. With an ``archiver``, each record is archived in a bundle before it is removed.
+    began, or if another record waits for it now. The receipt is locked first. So if another process has taken over the
+    work, this call ends before the first removal. With an ``archiver``, each record is archived in a bundle before it
+    is removed.
     """
     steps.confirm(unit, receipt)
     progress = Progress.of(receipt.cursor)
@@ -155,20 +156,20 @@ def batch(
 
 
 def settled(unit: Unit, receipt: Receipt, removed: Counter[str], at: datetime) -> Receipt:
-    """Count the logs that were removed after a batch, and clear their bundles' names from the cursor."""
+    """Count the logs that were removed after a batch, and remove the names of their bundles from the cursor."""
     return _stepped(unit, receipt, removed, replace(Progress.of(receipt.cursor), archived=()), at)
 
 
 def _archived(
     unit: Unit, archiver: Archiver, kind: Kind, keys: Sequence[str], outputs: Sequence[str]
 ) -> tuple[dict[str, str], Counter[str]]:
-    """Write these records as bundles. Locks keep the records unchanged until they are removed."""
+    """Write these records as bundles. The records are locked, so that they do not change until they are removed."""
     candidates.hold(unit, kind, keys, outputs)
     return archiver.archive(unit, keys)
 
 
 def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
-    """Return the rows of each record by table, and an estimate of its shared rows."""
+    """Return the number of rows of each record by table, with an estimate of its shared rows."""
     found = candidates.sizes(unit, kind, keys, outputs)
     if kind.shared is not None:
         for key, rows in kind.shared.sizes(unit, keys).items():
@@ -177,7 +178,7 @@ def _bounds(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str])
 
 
 def _prefix(sizes: dict[str, Counter[str]], most: int) -> list[str]:
-    """Return the first records that have at most ``most`` rows together, but at least one record."""
+    """Return the first records that together have at most ``most`` rows, but at least one record."""
     taken: list[str] = []
     rows = 0
     for key, counts in sizes.items():
@@ -197,7 +198,7 @@ def _removed(
     at: datetime,
     digests: Mapping[str, str],
 ) -> Counter[str]:
-    """Remove these records with all rows that belong to them, under a permit that ends with this transaction."""
+    """Remove these records with all rows that belong to them. The permit to delete ends with this transaction."""
     kind, statements = found.kind, found.statements
     counts: Counter[str] = Counter()
     with permitted(unit, receipt.id):

@@ -59,7 +59,7 @@ class Statements:
     """The statements of one kind.
 
     ``look`` and ``lock`` find the next records that ended before a moment; ``lock`` skips locked records. ``chosen``
-    and ``lock_chosen`` do the same among given keys.
+    and ``lock_chosen`` do the same for given keys.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -137,7 +137,7 @@ class Statements:
 
 @lru_cache(maxsize=256)
 def output_counts(table: str) -> Family[CountOf]:
-    """Return a `Family` that counts the rows of each of these runs in an output table."""
+    """Return a `Family` of statements that count the rows of each of these runs in an output table."""
     run_id = _run_id_of(table)
     return Family(
         "key",
@@ -150,13 +150,13 @@ def output_counts(table: str) -> Family[CountOf]:
 
 @lru_cache(maxsize=256)
 def output_holding(table: str) -> Family:
-    """Return a `Family` that locks the rows of these runs in an output table."""
+    """Return a `Family` of statements that lock the rows of these runs in an output table."""
     return _holding(_run_id_of(table))
 
 
 @lru_cache(maxsize=256)
 def output_removal(table: str) -> Family:
-    """Return a `Family` that removes the rows of these runs from an output table."""
+    """Return a `Family` of statements that remove the rows of these runs from an output table."""
     return _removal(_run_id_of(table))
 
 
@@ -188,7 +188,7 @@ STATEMENTS = {name: Statements(kind) for name, kind in KINDS.items()}
 
 @dataclass(frozen=True)
 class Range:
-    """The records that a prune reads: those before ``until``, and only these keys if any are given."""
+    """The records that a prune reads: the records before ``until``, or those among them that ``keys`` names."""
 
     kind: Kind
     until: Place
@@ -196,7 +196,7 @@ class Range:
 
     @classmethod
     def of(cls, kind: Kind, terms: Mapping[str, Any]) -> Range:
-        """Return the range for terms that are `bounded`."""
+        """Return the range that belongs to terms returned by `bounded`."""
         return cls(kind, arguments.read(terms["until"]), None if terms["ids"] is None else tuple(terms["ids"]))
 
     @property
@@ -207,7 +207,7 @@ class Range:
     def next(self, unit: Unit, after: Place, *, locked: bool) -> list[Place]:
         """Return the next records after a place, at most `LOOK`.
 
-        ``locked``: lock them, and skip locked records.
+        With ``locked``, the records are locked, and records that another call has locked are skipped.
         """
         if self.keys == ():
             return []
@@ -224,7 +224,7 @@ class Range:
         return following
 
     def held(self, unit: Unit) -> list[str]:
-        """Return the given records (at most `LOOK`) that are in the range, and lock them.
+        """Lock the given records (at most `LOOK`) that are in the range, and return them.
 
         Other calls can still insert rows that refer to them. Records that another call has locked are skipped.
         """
@@ -236,7 +236,7 @@ class Range:
 
 
 def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> Row:
-    """Return the terms with the place ``until``, where the range of records ends."""
+    """Return the terms with ``until`` added, the place at which the range of records ends."""
     return arguments.bounded(unit, STATEMENTS[kind.name].boundary, terms)
 
 
@@ -247,7 +247,7 @@ def not_ended(unit: Unit, kind: Kind, cutoff: datetime) -> int:
 
 
 def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str]) -> dict[str, str]:
-    """Return the records among these that must stay, each with the first reason."""
+    """Return the records among these that must stay, each with the first reason that applies."""
     found = {key: "in_use" for key in keys if key in in_use}
     if kind.protections:
         for row in unit.rows(*STATEMENTS[kind.name].protected.of(keys)):
@@ -259,7 +259,7 @@ def protected(unit: Unit, kind: Kind, keys: Sequence[str], in_use: frozenset[str
 
 
 def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> dict[str, Counter[str]]:
-    """Return, for each of these records, its rows by table."""
+    """Return, for each record, the number of its rows in each table."""
     found = {key: Counter({kind.table_name: 1}) for key in keys}
     for at in range(0, len(keys), LOOK):
         some = keys[at : at + LOOK]
@@ -273,14 +273,14 @@ def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -
 
 
 def waits(unit: Unit, kind: Kind, keys: Sequence[str]) -> dict[str, set[str]]:
-    """Return for each record the other records that must be removed before it."""
+    """Return, for each record, the other records that must be removed before it."""
     return kind.shared.waits(unit, keys) if kind.shared is not None else {}
 
 
 def free(keys: Sequence[str], waits: dict[str, set[str]]) -> list[str]:
-    """Return the records whose blockers may all be removed too, in the given order.
+    """Return the records for which all records that must be removed before are among these, in the given order.
 
-    Records that wait for one another are not free.
+    Records that wait for one another are left out.
     """
     left = {key: set(waits.get(key, ())) for key in keys}
     waiting: dict[str, list[str]] = {}
@@ -298,7 +298,7 @@ def free(keys: Sequence[str], waits: dict[str, set[str]]) -> list[str]:
 
 
 def hold(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -> None:
-    """Lock all rows that belong to these records, so that they do not change until the unit ends."""
+    """Lock all rows that belong to these records, so that the rows do not change until the unit ends."""
     if not keys:
         return
     for family in STATEMENTS[kind.name].held:
@@ -321,7 +321,7 @@ def outputs_of(unit: Unit, kind: Kind) -> list[str]:
 
 
 def in_use(unit: Unit, kind: Kind) -> frozenset[str]:
-    """Return the records that are in use through references other than foreign keys, such as a run's scratch."""
+    """Return the records that are in use by references that are not foreign keys, such as a run's scratch."""
     return kind.in_use(unit) if kind.in_use is not None else frozenset()
 
 

@@ -1,4 +1,4 @@
-"""Checks the policy of a prune, and converts it to the form that its receipt keeps."""
+"""Checks the policy of a prune, and converts it to the form in which its receipt stores it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALL: Mapping[str, Kind | Sweep | type[Tree]] = {**KINDS, **SWEEPS, **FILES}
 
 
 def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
-    """Return the checked policy in the form that a receipt keeps."""
+    """Check the policy, and return it in the form in which a receipt stores it."""
     valid.group("policy", policy, PrunePolicy)
     kind = ALL[valid.word("kind", policy.kind, ALL)]
     days = kind.keep_days if policy.keep_days is None else policy.keep_days
@@ -56,16 +56,16 @@ def terms(policy: PrunePolicy, now: datetime, settings: Settings) -> Terms:
 
 
 def _kept(kind: Kind | Sweep | type[Tree], given: Any) -> int:
-    """Return how many of the newest records are kept."""
+    """Return how many of the newest records must be kept."""
     if kind.keep_n is None and given:
         raise InvalidValue("keep_n", f"must be 0: {kind.name} go by their age alone")
     return valid.number("keep_n", kind.keep_n or 0 if given is None else given, most=MOST_KEPT)
 
 
 def _folder(kind: str, folder: Any) -> str:
-    """Return the folder for bundles.
+    """Return the folder into which bundles are written.
 
-    The folder must exist: if a disk is not mounted, a new folder would be on another disk.
+    The folder must exist. If its disk is not mounted, a new folder would be created on another disk.
     """
     if kind not in BUNDLES:
         raise InvalidValue("archive", f"there are bundles of {' and '.join(BUNDLES)}, not of {kind}")
@@ -84,7 +84,7 @@ def _folder(kind: str, folder: Any) -> str:
 
 
 def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
-    """Return whether logs are removed, too. Their folder must exist: a machine without logs would archive none."""
+    """True if logs must be removed, too. Their folder must exist: a machine without the logs would archive none."""
     if valid.word("with_logs", policy.with_logs, WITH_LOGS) == "no":
         return False
     if policy.archive is None:
@@ -94,7 +94,7 @@ def _with_logs(policy: PrunePolicy, settings: Settings) -> bool:
 
 
 def refuse_without_logs(settings: Settings) -> None:
-    """Raise `InvalidValue` if the folder of agents' logs is missing, `BackendUnavailable` if it cannot be read."""
+    """Raise `InvalidValue` if the folder of agents' logs is missing, `BackendUnavailable` if it is unreadable."""
     with translated(settings.agent_sessions):
         is_there = is_directory(settings.agent_sessions)
     if not is_there:

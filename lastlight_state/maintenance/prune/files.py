@@ -1,4 +1,4 @@
-"""Prunes log files beside the database: logs of agents, and of runs."""
+"""Prunes log files, which are outside the database: logs of agents, and logs of runs."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from lastlight_state.workflows.words import LIVE
 
 
 class Size(NamedTuple):
-    """The number of a log's files, and their total bytes."""
+    """The size of a log: the number of its files, and their total bytes."""
 
     files: int
     bytes: int
 
 
 class LogsByAge(NamedTuple):
-    """The logs found in a tree: their places by age, the oldest first, and counts by reason of logs that stay."""
+    """The logs found in a tree: their places by age, the oldest first, and the number of logs that stay, by reason."""
 
     logs: Sequence[Place]
     staying: Mapping[str, int]
 
 
 class Tree(Protocol):
-    """A kind of log files. A log's key is unique; its id is its name in a policy."""
+    """A kind of log files. The key of a log is unique; the id of a log is its name in a policy."""
 
     #: The kind in a policy, and the name of a log in `NotFound`.
     name: ClassVar[str]
@@ -78,10 +78,13 @@ class Tree(Protocol):
         """Return the logs among these that must stay, each with the reason."""
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """Return the size of the files to remove with a log, None if the log has newer changes and must stay."""
+        """Return the size of the files to remove with a log.
+
+        None if the log has changed since the cutoff and must stay.
+        """
 
     def remove(self, key: str, cutoff: datetime) -> bool:
-        """Remove a log that is old enough. Return whether it is gone; a log in use stays."""
+        """Remove a log that is old enough. Returns True if it was removed; a log in use stays."""
 
 
 # The logs of agents' sessions with their folders, by the last change of any file. A folder without a log counts as a
@@ -94,7 +97,7 @@ _unfinished = sa.and_(EXECUTIONS.c.finished_at.is_(None), EXECUTIONS.c.success.i
 
 
 def _using(column: sa.Column[Any], source: Any, **reasons: sa.ColumnElement[bool]) -> Family:
-    """Return a `Family` that tells, by reason, whether rows that name a session need its log."""
+    """Return a `Family` of statements that find, for each reason, whether rows with the session's id need its log."""
     columns = (condition.label(reason) for reason, condition in reasons.items())
     found = sa.select(column.label("key"), *columns).select_from(source)
     return family(lambda keys: found.where(column.in_(keys)))
@@ -126,7 +129,7 @@ class AgentLogs:
         self._tree = LogTree(settings.agent_sessions)
 
     def seen(self, cutoff: datetime) -> LogsByAge:
-        """Return the logs that may be pruned when old enough. None is counted as staying."""
+        """Return the logs that may be pruned when they are old enough. The counts of logs that must stay are empty."""
         return LogsByAge(sorted(self._logs()), {})
 
     def id_of(self, key: str) -> str:
@@ -146,14 +149,14 @@ class AgentLogs:
         return {key: found[self.id_of(key)] for key in keys if self.id_of(key) in found}
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """Return the size of a log with its folder, if all files are old enough and none is a link; else None."""
+        """Return the size of a log with its folder. None unless all files are old enough and none is a link."""
         with suppress(UnsafePath):
             found = repair.judged(self._path(key), partial(_is_old, cutoff))
             return None if found is None else Size(len(found), sum(found.values()))
         return None
 
     def remove(self, key: str, cutoff: datetime) -> bool:
-        """Remove a log with its folder. Return whether it is gone."""
+        """Remove a log with its folder. Returns True if it was removed."""
         with suppress(UnsafePath, BackendBusy):
             return repair.remove(self._path(key), partial(_is_old, cutoff), lock_timeout=_WAIT)
         return False
@@ -163,9 +166,9 @@ class AgentLogs:
         return self._tree.projects / slug / (session_id + paths.LOG_SUFFIX)
 
     def _logs(self) -> Iterator[Place]:
-        """Yield each log, and each folder without its log.
+        """Yield each log, and each log's folder whose log is missing.
 
-        A project directory that is a link is skipped, because it is found under its own name.
+        A project directory that is a link is skipped, because the directory is found under its own name.
         """
         for slug in self._tree.slugs()[0]:
             directory = self._tree.projects / slug
@@ -176,7 +179,7 @@ class AgentLogs:
 
 
 def _folders(directory: Path) -> dict[str, datetime]:
-    """Return the folders that are named like a log, each with the last change of the folder itself."""
+    """Return the folders that are named like a log, each with the time of the folder's own last change."""
     found: dict[str, datetime] = {}
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -196,7 +199,7 @@ def _is_old(cutoff: datetime, _name: str, file: int) -> bool:
 
 
 class RunLogs:
-    """The kind ``run-logs``. The key of a log is its run. No row of the database names such a log."""
+    """The kind ``run-logs``. The key of a log is its run. No database row refers to these logs."""
 
     name: ClassVar[str] = "run-logs"
     record: ClassVar[str] = run_log_paths.RUN
@@ -224,17 +227,17 @@ class RunLogs:
         return key
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:
-        """Return an empty dict, because no row of the database names these logs."""
+        """Return an empty dict, because no database row refers to these logs."""
         return {}
 
     def size(self, key: str, cutoff: datetime) -> Size | None:
-        """Return the size of the log in bytes, packed or not; None if it is missing."""
+        """Return the size of the log in bytes, packed or not, or None if the log is missing."""
         file = self._tree.find(key)
         found = None if file is None else size_of(file)
         return None if found is None else Size(1, found)
 
     def remove(self, key: str, cutoff: datetime) -> bool:
-        """Remove a log, unless it has newer records. Return whether it is gone."""
+        """Remove a log, unless it has newer records. Returns True if it was removed."""
         file = self._tree.find(key)
         return file is None or self._upkeep.remove(file, cutoff) is not None
 

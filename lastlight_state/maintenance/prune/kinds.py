@@ -1,4 +1,4 @@
-"""The kinds of records that can be pruned: their age, their other rows, and what protects them."""
+"""The kinds of records that can be pruned: when a record ended, its other rows, and what protects it."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Shared(Protocol):
     tables: tuple[str, ...]
 
     def waits(self, unit: Unit, keys: Sequence[str]) -> dict[str, set[str]]:
-        """Return for each record the other records that must be removed before it."""
+        """Return, for each record, the other records that must be removed before it."""
 
     def lock(self, unit: Unit, keys: Sequence[str]) -> None:
         """Lock these records, so that no call can add references to their rows until the unit ends."""
 
     def sizes(self, unit: Unit, keys: Sequence[str]) -> dict[str, int]:
-        """Return an estimate of the shared rows to remove with each record, which limits a batch."""
+        """Return, for each record, an estimate of the shared rows to remove with it. The estimate limits a batch."""
 
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """Return how many shared rows are removed with all these records together, by table."""
+        """Return how many shared rows, by table, are removed if all these records are removed together."""
 
     def hold(self, unit: Unit, keys: Sequence[str]) -> None:
         """Lock the rows that these records refer to, so that they do not change until the unit ends."""
@@ -53,7 +53,7 @@ class Shared(Protocol):
         """Return the keys of the rows that these records refer to, for `release`."""
 
     def release(self, unit: Unit, held: Any) -> Counter[str]:
-        """Remove the rows that have no reference left, after the records are removed. Return the rows by table."""
+        """Remove the rows to which no reference is left after the records were removed. Returns the rows by table."""
 
 
 @dataclass(frozen=True)
@@ -162,13 +162,13 @@ _pending = constant("pending")
 
 
 class Pointing(IdRow):
-    """A live run, and its scratch."""
+    """A live run, with its scratch."""
 
     scratch: Any
 
 
 class RunOf(IdRow):
-    """The run of an execution."""
+    """The run to which an execution belongs."""
 
     workflow_run_id: str | None
 
@@ -188,7 +188,7 @@ _RUN_OF = Family(
 
 
 def pointers(unit: Unit) -> dict[str, list[str]]:
-    """Return the executions whose output live runs will read, by run. A damaged scratch names none."""
+    """Return, by live run, the executions whose output the run will read. An unreadable scratch names none."""
     found: dict[str, list[str]] = {}
     for row in unit.sound(_POINTING)[0]:
         scratch = row["scratch"]
@@ -200,12 +200,12 @@ def pointers(unit: Unit) -> dict[str, list[str]]:
 
 
 def executions_in_use(unit: Unit) -> frozenset[str]:
-    """Return the executions whose output live runs will read."""
+    """Return the executions whose output any live run will read."""
     return frozenset(name for names in pointers(unit).values() for name in names)
 
 
 def runs_in_use(unit: Unit) -> frozenset[str]:
-    """Return the runs of the executions whose output live runs will read."""
+    """Return the runs to which executions belong whose output any live run will read."""
     names = sorted(executions_in_use(unit))
     found: set[Any] = set()
     for at in range(0, len(names), 200):

@@ -1,4 +1,4 @@
-"""Plans and carries out a sweep: it reads without a lock, and removes in short transactions."""
+"""Plans and carries out a sweep: a sweep reads without a lock, and removes in short transactions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Going: TypeAlias = dict[str, Size]
 
 
 def begin_files(settings: Settings, terms: Terms) -> Terms:
-    """Return the terms of a new prune: the place until which logs are removed, and their directory.
+    """Return the terms of a new prune: the place in their order until which logs are removed, and their directory.
 
     Raises `InvalidValue` if the directory is missing, and `NotFound` if one of the ids is missing.
     """
@@ -58,9 +58,9 @@ def plan_files(unit: Unit, settings: Settings, terms: Terms) -> PrunePlan:
 
 
 def tree_of(settings: Settings, terms: Terms) -> Tree:
-    """Return the logs on this machine.
+    """Return the tree of logs on this machine.
 
-    Raises `InvalidValue` if their directory is missing, or is not the directory of the terms.
+    Raises `InvalidValue` if the tree's directory is missing, or is not the directory of the terms.
     """
     tree = FILES[terms["kind"]](settings)
     if not tree.root.is_dir():
@@ -78,7 +78,7 @@ def chunks(tree: Tree, seen: LogsByAge, terms: Terms) -> Iterator[list[str]]:
 
 
 def going(unit: Unit, tree: Tree, keys: Sequence[str], cutoff: datetime, staying: Counter[str]) -> Going:
-    """Return the logs that nothing protects, and count the others by reason."""
+    """Return the logs that nothing protects, with their sizes. The other logs are counted by reason."""
     kept = tree.protected(unit, keys)
     sizes = {key: tree.size(key, cutoff) for key in keys if key not in kept}
     staying.update(kept.values())
@@ -87,12 +87,12 @@ def going(unit: Unit, tree: Tree, keys: Sequence[str], cutoff: datetime, staying
 
 
 def removed(tree: Tree, going: Going, kept: Collection[str], cutoff: datetime) -> Going:
-    """Remove these logs except those in ``kept``. Return the logs that are gone."""
+    """Remove these logs except those in ``kept``. Returns the logs that were removed."""
     return {key: size for key, size in going.items() if key not in kept and tree.remove(key, cutoff)}
 
 
 def counted(unit: Unit, receipt: Receipt, tree: Tree, gone: Going, at: datetime) -> Receipt:
-    """Count the removed logs in the receipt, and write a tombstone for each if the kind has them."""
+    """Count the removed logs in the receipt. Writes a tombstone for each log if the kind has tombstones."""
     for session_id in sorted({tree.id_of(key) for key in gone} if tree.buried else ()):
         entry = {"kind": tree.record, "id": session_id, "receipt_id": receipt.id, "digest": None, "deleted_at": at}
         unit.change(sql.BURY_ARCHIVED, entry)
@@ -101,12 +101,12 @@ def counted(unit: Unit, receipt: Receipt, tree: Tree, gone: Going, at: datetime)
 
 
 def cursor(going: Going) -> Any:
-    """Return the receipt's cursor that names the next logs."""
+    """Return a cursor for the receipt that names the next logs to remove."""
     return {"going": [[key, *size] for key, size in going.items()]}
 
 
 def left(receipt: Receipt) -> Going:
-    """Return the logs that a receipt's cursor names."""
+    """Return the logs to remove that a receipt's cursor names."""
     found = {} if receipt.cursor is None else receipt.cursor
     return {key: Size(files, size) for key, files, size in found.get("going", ())}
 
@@ -130,7 +130,7 @@ QUIET = 50
 
 
 class Place(NamedTuple):
-    """The position of a sweep: the place to continue after, whether this pass has removed anything, and the stage."""
+    """The position of a sweep: where it continues, whether this pass has removed any rows, and the stage."""
 
     after: Any = None
     removed: bool = False
@@ -138,7 +138,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, receipt: Receipt) -> Place:
-        """Return the position in a receipt's cursor."""
+        """Read the position from a receipt's cursor."""
         return cls() if receipt.cursor is None else cls(**receipt.cursor)
 
 
@@ -156,7 +156,7 @@ def plan(unit: Unit, terms: Terms) -> PrunePlan:
 
 
 def begin(unit: Unit, terms: Terms) -> Terms:
-    """Return the terms of a new sweep. Raises `NotFound` if one of the ids is missing."""
+    """Return the terms of a new sweep. Raises `NotFound` if one of the ids does not exist."""
     sweep, keys = SWEEPS[terms["kind"]], terms["ids"] or ()
     refuse_missing(sweep.record, keys, sweep.known(unit, keys))
     return dict(sweep.bounded(unit, terms))
@@ -170,9 +170,9 @@ def look(unit: Unit, receipt: Receipt, place: Place) -> CandidatePage:
 def batch(
     unit: Unit, receipt: Receipt, place: Place, look: CandidatePage, at: datetime
 ) -> tuple[Receipt, Place | None]:
-    """Remove the candidates of a look, or as many as fit into a batch. Return the next position, None at the end.
+    """Remove the given candidates, or as many as fit into a batch. Returns the next position, or None at the end.
 
-    A pass that has removed anything is followed by another pass, which finds rows that were locked before.
+    If a pass has removed any rows, another pass follows, which finds rows that were locked before.
     """
     steps.confirm(unit, receipt)
     removal = Removal(Counter())
@@ -187,7 +187,10 @@ def batch(
 
 
 def _following(receipt: Receipt, place: Place, more: bool) -> Place | None:
-    """Return this position, or after the last record the beginning of the next pass or stage; None at the end."""
+    """Return the position to continue from: after the last record, the start of the next pass or stage.
+
+    None at the end.
+    """
     if more or place.after is not None:
         return place
     if place.removed:

@@ -37,7 +37,7 @@ Terms = dict[str, Any]
 
 
 class OlderMessage(IdRow):
-    """A message, and its time."""
+    """A message, and the time of its creation."""
 
     created_at: datetime
 
@@ -77,9 +77,9 @@ class Redact(Repository):
         """Empty the messages that match the policy, in short transactions, and return the receipt.
 
         The content becomes ``{"lion_content_pruned": {"at": …, "original_bytes": …}}``; embedding, extra and chunks are
-        removed. Rows, their order and all other counts stay. Messages in running or held sessions are left alone.
-        Calling it again changes nothing, and continues an interrupted redaction. Raises `Conflict` ``already_running``
-        while another redaction runs, and the errors of `plan`.
+        removed. Rows, their order and all other counts stay. Messages in running or held sessions stay unchanged.
+        Another call changes nothing, or continues an interrupted redaction. Raises `Conflict` ``already_running`` while
+        another redaction runs, and the errors of `plan`.
         """
         terms = _terms(policy, self._now())
         ids = self._viewing(lambda unit: _chosen(unit, terms))
@@ -92,7 +92,7 @@ class Redact(Repository):
 
 
 def _terms(policy: RedactPolicy, now: datetime) -> Terms:
-    """Return the policy in the form that a receipt keeps."""
+    """Return the policy in the form in which a receipt stores it."""
     given = valid.group("policy", policy, RedactPolicy)
     if given.older_than is None and given.session_id is None and given.message_ids is None:
         raise InvalidValue("policy", "must have older_than, session_id or message_ids: nothing is emptied by default")
@@ -113,7 +113,7 @@ def _terms(policy: RedactPolicy, now: datetime) -> Terms:
 
 
 def _chosen(unit: Unit, terms: Terms) -> list[str] | None:
-    """Return the ids of the messages that match the session and the list of ids; None if the policy has neither."""
+    """Return the ids of the messages that match the policy's session and ids. None if the policy names neither."""
     given, session_id = terms["message_ids"], terms["session_id"]
     if given is not None:
         known = {row["id"] for row in rows(unit, _KNOWN, given)}
@@ -148,7 +148,7 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
 def _parted(
     unit: Unit, terms: Terms, ids: list[str], *, locked: bool
 ) -> tuple[list[messages.FullMessage], Counter[str]]:
-    """Return the messages to empty, and counts of messages left alone, by reason."""
+    """Return the messages to empty, and by reason the number of messages that stay unchanged."""
     cutoff = None if terms["cutoff"] is None else parse_time(terms["cutoff"])
     found = [
         row
@@ -176,7 +176,7 @@ def _planned(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
 
 
 def _batch(unit: Unit, receipt: Receipt, terms: Terms, ids: list[str] | None, at: datetime) -> tuple[Receipt, bool]:
-    """Empty the next messages. Each is read again here, under its lock."""
+    """Empty the next messages. Each message is read again here, while it is locked."""
     steps.confirm(unit, receipt)
     look, after = _next(unit, terms, ids, receipt.cursor)
     found, _ = _parted(unit, terms, look, locked=True)

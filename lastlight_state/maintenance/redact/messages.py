@@ -1,4 +1,4 @@
-"""Empties messages of conversations: content, embedding and extra are removed; the row, its place and its size stay."""
+"""Empties messages of conversations: content, embedding and extra are removed; row, position and recorded size stay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Space(TypedDict):
 
 
 class ChunkOf(IdRow):
-    """A chunk, and the id of its message, branch or session."""
+    """A chunk, and the id of the message, branch or session to which it belongs."""
 
     of: str
 
@@ -54,7 +54,7 @@ BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)
 
 
 def with_chunks(unit: Unit, keys: Iterable[str]) -> set[str]:
-    """Return the messages, branches and sessions among these that have chunks."""
+    """Return those of these messages, branches and sessions that have chunks."""
     return {of for _, _, of in _found(unit, keys)}
 
 
@@ -64,7 +64,7 @@ def counted(unit: Unit, keys: Iterable[str]) -> int:
 
 
 def remove(unit: Unit, keys: Iterable[str]) -> int:
-    """Remove the chunks of these messages, branches and sessions, and return their number."""
+    """Remove the chunks of these messages, branches and sessions. Returns the number of chunks."""
     found: dict[str, list[str]] = {}
     for namespace, key, _ in _found(unit, keys):
         found.setdefault(namespace, []).append(key)
@@ -72,13 +72,13 @@ def remove(unit: Unit, keys: Iterable[str]) -> int:
 
 
 def places(unit: Unit, sessions: Iterable[str]) -> set[str]:
-    """Return the other possible owners of chunks, besides messages: these sessions and their branches."""
+    """Return the ids that may own chunks besides messages: these sessions and their branches."""
     given = set(sessions)
     return given | {row["id"] for row in rows(unit, BRANCHES_OF, given)}
 
 
 def _found(unit: Unit, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each chunk's namespace, id and owner. Searches by namespace, because the indexes begin with it."""
+    """Yield the namespace, id and owner of each chunk. Searches by namespace, because the indexes begin with it."""
     given = list(some(keys))
     for space in unit.rows(_SPACES) if given else ():
         for few in given:
@@ -99,7 +99,7 @@ class RedactPlan(Record):
     """The plan of a redaction. Nothing is written for a plan.
 
     ``counts`` are rows by table: messages to empty, and their chunks to remove. ``bytes`` is the size of the contents.
-    ``protected`` is the number of messages left alone, by reason.
+    ``protected`` is the number of messages that stay unchanged, by reason.
     """
 
     counts: Mapping[str, int]
@@ -110,8 +110,8 @@ class RedactPlan(Record):
 class ErasePlan(RedactPlan):
     """The plan of an erasure. Nothing is written for a plan.
 
-    ``counts`` are rows by table. Messages, executions and changes of status are emptied. Sessions and branches forget
-    the person. Chunks, threads of checkpoints, states and rows of chat connectors are removed.
+    ``counts`` are rows by table. Messages, executions and changes of status are emptied. The person's name is removed
+    from sessions and branches. Chunks, threads of checkpoints, states and rows of chat connectors are removed.
 
     ``agent_sessions`` are the agent's own sessions behind the person's chats and sessions, at most 500: their log files
     are not changed.
@@ -128,7 +128,7 @@ class RedactPolicy:
     """The policy of a redaction: it applies to messages that meet all the given conditions.
 
     ``older_than`` is the age since a message was created. ``session_id`` names a session whose orders have the message,
-    ``message_ids`` at most 500 messages. One of the three must be given. ``roles`` narrows them.
+    ``message_ids`` at most 500 messages. One of the three must be given. ``roles`` narrows the selection.
     """
 
     older_than: timedelta | None = None
@@ -150,7 +150,7 @@ class FullMessage(TypedDict):
 
 
 class Holder(KeyRow):
-    """A session that has a message, with the conditions under which it is left alone."""
+    """A session that contains a message, with the conditions that can keep the message unchanged."""
 
     user: str | None
     not_ended: bool
@@ -194,9 +194,10 @@ FULL, LOCK_FULL = family(_full, FullMessage), family(lambda keys: _full(keys).wi
 
 
 def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[FullMessage]:
-    """Return the messages among these that are not emptied yet, without their contents.
+    """Return those of these messages that are not emptied yet, without their contents.
 
-    ``locked``: until the unit ends, no other call can change them, or begin or hold a session that has one of them.
+    With ``locked``, until the unit ends, no other call can change the messages, or start or hold a session that
+    contains one.
     """
     if locked:
         list(rows(unit, _LOCK_OWNERS, _owners(unit, ids)))
@@ -205,7 +206,7 @@ def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[FullMessage]
 
 
 def _is_emptied(text: str | None) -> bool:
-    """True if a content is exactly what `empty` leaves."""
+    """True if a content is exactly what `empty` writes."""
     try:
         value = None if text is None else codec.decode(text)
     except ValueError:
@@ -214,7 +215,7 @@ def _is_emptied(text: str | None) -> bool:
 
 
 def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
-    """Return the sessions that have each of these messages, with their user and whether they are left alone."""
+    """Return, for each message, the sessions that contain it, with their user and whether they are running or held."""
     found = _owners(unit, ids)
     holding: dict[str, list[Holder]] = {key: [] for key in ids}
     for row in rows(unit, _OWNERS, found):
@@ -224,7 +225,7 @@ def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
 
 
 def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
-    """Return the ids of the sessions that have these messages, each with the ids of its messages."""
+    """Return the ids of the sessions that contain these messages, each with the ids of its messages."""
     orders: dict[str, set[str]] = {}
     for held in rows(unit, HOLDERS, ids):
         orders.setdefault(held["progression_id"], set()).add(held["key"])
@@ -237,12 +238,12 @@ def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
 
 
 def reason(sessions: Sequence[Values], reasons: Iterable[str] = PROTECTIONS) -> str | None:
-    """Return the reason for which a message in these sessions is left alone, else None."""
+    """Return the reason why a message in these sessions must stay unchanged, or None if there is none."""
     return next((name for name in reasons for row in sessions if row.get(name)), None)
 
 
 def empty(unit: Unit, found: Iterable[FullMessage], at: datetime) -> None:
-    """Replace the contents of these messages by a mark with the time and the number of bytes."""
+    """Replace the contents of these messages by a mark that states the time and the number of bytes."""
     for row in found:
         mark = {REDACTED: {"at": iso_text(at), "original_bytes": row["bytes"]}}
         unit.change(_EMPTY, {"id": row["id"], "content": codec.encode_sound(mark).decode(), "at": at})

@@ -1,4 +1,4 @@
-"""Handles a person's other rows, besides messages: inboxes, threads, states, histories, orders and executions."""
+"""Finds and empties a person's rows other than messages: inboxes, threads, states, histories, orders, executions."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def count_inboxes(unit: Unit, person: str) -> Counter[str]:
 
 
 def forget_in_inboxes(unit: Unit, person: str) -> Counter[str]:
-    """Remove the person's inbox and memberships, and the name from others' deliveries. Return the rows by table.
+    """Remove the person's inbox and memberships, and the person's name from others' deliveries. Returns rows by table.
 
-    All of it is one transaction, however many deliveries there are.
+    Everything is done in one transaction, however many deliveries there are.
     """
     values = {"person": person}
     unit.row(_LOCK, values)
@@ -125,7 +125,7 @@ def count_threads(unit: Unit, ids: Collection[str]) -> Counter[str]:
 
 
 def remove_threads(person: str, key: str, unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
-    """Remove a thread and all its rows, if it still belongs to the person. Return the rows by table."""
+    """Remove a thread and all its rows, if it still belongs to the person. Returns the rows by table."""
     removed: Counter[str] = Counter()
     for row in list(rows(unit, _THREAD_LOCK, [key], {"person": person})):
         removed += removal.thread(unit, row["id"])
@@ -138,7 +138,7 @@ def states_of(unit: Unit, person: str) -> list[str]:
 
 
 def remove_states(person: str, keys: Collection[str], unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
-    """Remove the states with these keys that still belong to the person. Return the rows by table."""
+    """Remove the states with these keys that still belong to the person. Returns the rows by table."""
     statement, named = _REMOVE_STATES.of(list(keys))
     return Counter({str(STATES.name): unit.change(statement, {**named, "person": person})})
 
@@ -170,17 +170,17 @@ _EMPTY_OF = family(
 
 
 def transitions_of(unit: Unit, person: str) -> list[str]:
-    """Return the ids of status changes by the person, or of the person's sessions and branches, that have texts."""
+    """Return the ids of status changes with texts that the person made, or of the person's sessions and branches."""
     return [row["key"] for row in unit.rows(_OF, {"person": person})]
 
 
 def empty_transitions(unit: Unit, ids: Collection[str]) -> int:
-    """Empty the texts of these status changes, but not those of held sessions. Return how many had texts."""
+    """Empty the texts of these status changes, except those of held sessions. Returns how many had texts."""
     return sum(unit.change(*_EMPTY.of(some)) for some in chunks(ids))
 
 
 def empty_transitions_of(unit: Unit, sessions: Collection[str]) -> int:
-    """Empty the texts of all status changes of these locked sessions. Return how many had texts."""
+    """Empty the texts of all status changes of these locked sessions. Returns how many had texts."""
     return sum(unit.change(*_EMPTY_OF.of(some)) for some in chunks(sessions))
 
 
@@ -225,13 +225,13 @@ _EMPTY_OF_BRANCHES = family(lambda keys: _empty(_branch_orders.where(_order_b.id
 
 
 def count_orders(unit: Unit, person: str) -> int:
-    """Return how many orders `empty_session_orders` and `empty_branch_orders` would empty together."""
+    """Return how many orders `empty_session_orders` and `empty_branch_orders` would empty, in total."""
     found: int = unit.value(_ORDER_COUNT, {"person": person})
     return found
 
 
 def empty_session_orders(unit: Unit, sessions: Collection[str], person: str) -> int:
-    """Empty the orders of these sessions of the person, and of their branches except another user's."""
+    """Empty the orders of these sessions of the person and of their branches. Branches of another user are left out."""
     return _run(unit, _EMPTY_OF_SESSIONS, sessions, person)
 
 
@@ -274,7 +274,7 @@ OTHERS = family(
 
 
 def own_executions(unit: Unit, agent_sessions: Collection[str], person: str) -> set[str]:
-    """Return the agent sessions among these that no other user's chat or session has."""
+    """Return those of these agent sessions that belong to no chat or session of another user."""
     others: set[str] = set()
     for some in chunks(agent_sessions):
         statement, values = OTHERS.of(some)
@@ -288,5 +288,5 @@ def count_executions(unit: Unit, agent_sessions: Collection[str]) -> int:
 
 
 def empty_executions(unit: Unit, agent_sessions: Collection[str]) -> int:
-    """Empty the texts of the executions of these agent sessions. Return how many had texts."""
+    """Empty the texts of the executions of these agent sessions. Returns how many executions had texts."""
     return sum(unit.change(*EMPTY.of(some)) for some in chunks(agent_sessions))

@@ -1,18 +1,19 @@
-"""Reads the database of the second original system: its runs, each with all that belongs to it.
+"""Reads the database of the second original system: its runs, each with all rows that belong to it.
 
-Milliseconds become times, and states and statuses become our words. A waiting run is paused. Its question, or its
-node's timer or signal, tells what it waits for. Some statuses of versions of 2026 have no word here (``waiting-quota``,
-``waiting-bound``, ``bound-stale``, ``paused``, ``stalled``). Such a run is paused, and its context keeps the word under
-``status``; such a node is pending, and is counted.
+Milliseconds become times, and states and statuses become the library's words. A waiting run is paused; its question, or
+its node's timer or signal, tells what the run waits for. Some statuses of versions of 2026 have no equivalent
+(``waiting-quota``, ``waiting-bound``, ``bound-stale``, ``paused``, ``stalled``). Such a run is paused, and its context
+keeps the word under ``status``; such a node is pending, and is counted.
 
 Events, signals and frames keep their numbers, and frames their encoding. Tool calls are numbered within the run.
-Attempts and approvals get ids such as ``<run>:<node>:<iteration>``, for an attempt followed by its number. Of several
-scores by one scorer for an attempt, the last is in force. The usage of an attempt is in the counts and cost of its
-execution, and complete in its details.
+Attempts and approvals get ids such as ``<run>:<node>:<iteration>``, for an attempt followed by its number. If one
+scorer gave several scores for an attempt, the last is current. The usage of an attempt is stored in the counts and cost
+of its execution, and completely in the execution's details.
 
-A cron is planned anew, and does not fire for missed times. Rows of tasks' outputs are stored in output tables that are
-defined here. Rows of other output tables are counted, and are imported once their table is defined. An open question of
-an ended run is cancelled, and counted. A live run that nobody continued here follows its source.
+The next fire of a cron is computed anew, and the cron does not fire for missed times. Rows of tasks' outputs are stored
+in output tables that are defined in this store. Rows of other output tables are counted, and are imported once their
+table is defined. An open question of an ended run is cancelled, and counted. A live run that nobody continued in this
+store is updated from its source.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ Made = Callable[[Terms, Row], dict[str, list[Row]]]
 
 
 def piece(source: Foreign, row: Row, kind: str, made: Made, into: ImportTarget) -> Piece:
-    """Return the unit of a single row of the source."""
+    """Return a unit that consists of a single row of the source."""
     source.confirm()
     terms = Terms(into.settings.limits, lenient=into.lenient)
     given = made(terms, units.scoped(into, kind, row))
@@ -85,9 +86,10 @@ _BEGUN = prepared(
 
 
 class ChunkPiece(RowPiece):
-    """A chunk of text with its embedding. Its namespace belongs to the source that began it.
+    """A chunk of text with its embedding. Its namespace belongs to the source that created the namespace.
 
-    The ledger has the time when the namespace began. A namespace that was removed here and begun anew is another one.
+    The ledger has the time when the namespace was created. A namespace that was removed in this store and created again
+    counts as another namespace.
     """
 
     def compared(self, look: UnitLookup) -> tuple[str, Counter[str], Counter[str]]:
@@ -111,7 +113,10 @@ class ChunkPiece(RowPiece):
     def _planned(
         self, look: UnitLookup, head: Placed, done: tuple[str, Counter[str], Counter[str]]
     ) -> tuple[str, Counter[str], Counter[str]]:
-        """Return the outcome of the unit after earlier units of a dry run: only the first one creates the namespace."""
+        """Return the outcome of the unit after earlier units of a dry run.
+
+        Only the first such unit creates the namespace.
+        """
         spaces, found = look.planned[str(NAMESPACES.name)], done[0]
         if found in STORED and spaces.setdefault(head["namespace"], head) is not head:
             if head["dimensions"] != spaces[head["namespace"]]["dimensions"]:
@@ -121,16 +126,16 @@ class ChunkPiece(RowPiece):
         return done
 
     def store(self, view: Unit, outcome: str) -> None:
-        """Add or change the chunk, and record the source of its namespace."""
+        """Add or change the chunk, and record which source its namespace belongs to."""
         super().store(view, outcome)
         target = ("vector_namespace", self.draft.given[str(NAMESPACES.name)][0]["namespace"])
         pieces.note_unit(self._space, target, self._began, "imported", self._into.now)
 
 
 def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """Return a cron of this library.
+    """Convert a cron of the source to the library's row.
 
-    The next search for due crons here plans it, so that it does not fire for missed times.
+    The next search for due crons computes its next fire, so that the cron does not fire for missed times.
     """
     found = SourceRow(terms, "_smithers_cron", row, "cron_id", adapts=True)
     created = found.must("created_at_ms", moment)
@@ -155,7 +160,7 @@ def cron(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """Return a row for the cache, with its key unchanged."""
+    """Convert a cached result to a row of the cache. The key stays unchanged."""
     found = SourceRow(terms, "_smithers_cache", row, "cache_key")
     for name in ("tools_sig", "jj_pointer"):
         terms.noticed[f"{name}_left"] += row.get(name) is not None
@@ -174,7 +179,7 @@ def cached(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
-    """Return rows for a chunk of text with its embedding, and for its namespace, which begins with its first chunk."""
+    """Return rows for a chunk of text with its embedding, and for the namespace, which its first chunk creates."""
     found = SourceRow(terms, "_smithers_vectors", row, "id", adapts=True)
     embedding = found.must("embedding", checks.vector)
     dimensions = len(embedding) // 4
@@ -201,14 +206,14 @@ def vector(terms: Terms, row: Row) -> dict[str, list[Row]]:
 
 
 def _cron_is_open(stored: Placed, row: Placed) -> bool:
-    """Return whether the cron has neither changed nor fired here."""
+    """True if the cron has neither changed nor fired in this store."""
     return stored["last_fire_id"] is None and bool(stored["updated_at"] == row["updated_at"])
 
 
 def _change_cron(
     view: Unit, _into: ImportTarget, growth: Growth, stored: Placed, row: Placed, names: list[str]
 ) -> None:
-    """Update a cron. It is planned anew if its pattern or ``enabled`` changes."""
+    """Update a cron. Its next fire is computed anew if its pattern or ``enabled`` changes."""
     plan = _PLAN if {"pattern", "enabled"} & set(names) else []
     change(view, growth, SCHEDULES, stored, row, [*names, *plan])
 
@@ -243,7 +248,10 @@ _READ = {_RUNS, f"{_PREFIX}schema_migrations", *units.OF_RUNS, *APART}
 
 
 def found_at(place: Place) -> bool:
-    """Return whether a place has a database of that system. A table of versions marks a database of our own."""
+    """True if a place has a database of that system.
+
+    The library's own databases are told apart by their version table.
+    """
     if isinstance(place, Path):
         return foreign.holds(place, _is_known)
     with servers.opened(place) as source:
@@ -279,7 +287,7 @@ def _runs(source: Foreign) -> Iterator[Part]:
 
 
 def _apart(source: Foreign) -> Iterator[Part]:
-    """Yield crons, entries of the cache and chunks of text as units."""
+    """Yield crons, cache entries and chunks of text as units."""
     for table, (order, kind, made) in APART.items():
         for row in source.rows(table, f"ORDER BY {order}"):
             name = unit_name(table.removeprefix(_PREFIX), row[order.rpartition(" ")[2]])
@@ -287,7 +295,7 @@ def _apart(source: Foreign) -> Iterator[Part]:
 
 
 def _elsewhere(source: Foreign) -> Iterator[Part]:
-    """Yield the numbers of rows that have no run and no place here, by table."""
+    """Yield, by table, the number of rows that belong to no run and cannot be stored."""
     for table in _left(source):
         condition = _OF_NO_RUN if "run_id" in source.columns(table) else "true"
         for part in foreign.counted(source, table, condition):
@@ -295,7 +303,7 @@ def _elsewhere(source: Foreign) -> Iterator[Part]:
 
 
 def _outputs(source: Foreign) -> list[str]:
-    """Return the tables of tasks' outputs. They have the names that their schemas gave them."""
+    """Return the tables of tasks' outputs. The source names them by its schemas."""
     return [
         name
         for name in source.tables()
@@ -304,7 +312,7 @@ def _outputs(source: Foreign) -> list[str]:
 
 
 def _left(source: Foreign) -> list[str]:
-    """Return the tables of that system that are not read."""
+    """Return the tables of that system that are never read."""
     return [name for name in source.tables() if name.startswith(_PREFIX) and name not in _READ]
 
 

@@ -1,4 +1,4 @@
-"""Finds rows of a run that its source has and this store lacks: new rows, and rows that were removed here."""
+"""Finds rows of a run that its source has and the store lacks. They are either new, or were removed in the store."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _OUTPUT_KEY = ("node_id", "iteration")
 
 
 class AbsentRows:
-    """Finds the rows of a run that are not here. ``before`` is the ledger's record of its last import.
+    """A search for the rows of a run that the store lacks. ``before`` is the ledger's record of the last import.
 
-    ``ends`` has the next number of each stream here, and ``removed`` counts the rows that were removed here. ``told``
-    is the ledger's record for the next import. It includes rows that the source lacks now and may have again. With
-    ``keeps_all``, no row counts as removed.
+    ``ends`` has the store's next number of each stream, and ``removed`` counts the rows that were removed in the store.
+    ``told`` is the ledger's record for the next import. It includes rows that the source lacks now and may have again.
+    With ``keeps_all``, no row counts as removed.
     """
 
     def __init__(self, look: UnitLookup, piece: Piece, before: Mapping[str, Any], *, keeps_all: bool) -> None:
@@ -50,9 +50,9 @@ class AbsentRows:
         self.told: dict[str, Any] = dict(before)
 
     def left_out(self, given: Given, outputs: Collection[str]) -> Given:
-        """Return the rows without those that were removed here.
+        """Return the rows without rows that were removed in the store.
 
-        Raises `AlreadyExists` for a new row of the source if its number was given here to a row that is gone.
+        Raises `AlreadyExists` for a new row of the source whose number the store gave to a row that was removed since.
         """
         found = dict(given)
         for stream, table, number in _STREAMS:
@@ -80,7 +80,7 @@ class AbsentRows:
         return [row for row in rows if row[number] not in gone]
 
     def _known(self, table: str, names: Sequence[str], rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows except those that the last import had and that are not here."""
+        """Return the rows without those that the last import had and that are missing in the store."""
         known = set(self._before.get(table, ()))
         if not known or not rows:
             return rows
@@ -97,6 +97,9 @@ class AbsentRows:
         return row_merge.missing_rows(self._look.view, {table: rows}, keeps=True).get(table, ())
 
     def _absent_calls(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the tool calls that are not here, by their ids: their numbers here are not known yet."""
+        """Return the tool calls that the store lacks.
+
+        They are compared by id, because their numbers are not known yet.
+        """
         here = {row["call_id"] for row in self._look.view.rows(_CALLS, self._this)}
         return [row for row in rows if row["call_id"] not in here]

@@ -1,4 +1,4 @@
-"""The columns that are read, by table of the second original system. Values of other columns are only counted."""
+"""The columns that are read, for each table of the second original system. Values of other columns are only counted."""
 
 from __future__ import annotations
 

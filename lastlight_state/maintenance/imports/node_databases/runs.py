@@ -1,4 +1,4 @@
-"""Converts a run with its attempts, nodes, loops, gates and requests to our rows."""
+"""Converts a run with its attempts, nodes, loops, gates and requests to the library's rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CANCELLED: Row = {"status": "cancelled", "closed_reason": _CLOSED}
 
 
 def approval(terms: Terms, row: Row, run: Row) -> Row:
-    """Return a gate. For an answered gate, the source may not state any more when it was asked."""
+    """Convert a gate. If the gate was answered, the source may no longer state when the question was asked."""
     found = SourceRow(terms, "_smithers_approvals", row, "node_id", adapts=True)
     run_id, node = found.must("run_id", _QUESTION_ID), found.must("node_id", _QUESTION_NODE)
     iteration = found.must("iteration", valid.number)
@@ -74,7 +74,7 @@ def approval(terms: Terms, row: Row, run: Row) -> Row:
 
 
 def request(terms: Terms, row: Row, run: Row) -> Row:
-    """Return a question to a person."""
+    """Convert a question to a person."""
     found = SourceRow(terms, "_smithers_human_requests", row, "request_id")
     made = {
         "id": found.must("request_id", _QUESTION_ID),
@@ -98,14 +98,17 @@ def request(terms: Terms, row: Row, run: Row) -> Row:
 
 
 def _summary(request: Any, node: str) -> str:
-    """Return the summary or title in the request, else the name of its node."""
+    """Return the summary or title that the request contains, else the name of its node."""
     told = [request.get(name) for name in ("summary", "title")] if isinstance(request, dict) else []
     text = next((one for one in told if isinstance(one, str) and one.strip()), node)
     return text.encode()[: _GATE.summary].decode(errors="ignore")
 
 
 def _closed(terms: Terms, made: Row, run: Row) -> Row:
-    """Return the question, cancelled if it is open and its run has ended: here an ended run has no open question."""
+    """Return the question.
+
+    If it is open and its run has ended, it is cancelled, because no ended run has open questions.
+    """
     if made["status"] != "pending" or run["status"] not in words.TERMINAL:
         return made
     terms.noticed["question_closed"] += 1
@@ -170,7 +173,7 @@ _NO_PHASE = "imported"
 
 
 def run(terms: Terms, row: Row) -> Row:
-    """Return the run itself, before `placed` sets what it waits for."""
+    """Convert the run itself. After that, `placed` sets what the run waits for."""
     found = SourceRow(terms, "_smithers_runs", row, "run_id", adapts=True)
     run_id = found.must("run_id", _ID)
     created = found.must("created_at_ms", moment)
@@ -204,7 +207,7 @@ def run(terms: Terms, row: Row) -> Row:
 
 
 def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
-    """Return an attempt at a node, with its usage."""
+    """Convert an attempt at a node, with its usage."""
     if usage is not None:
         told = {name: value for name, value in usage.items() if name not in _PLACED_ATTEMPT and value is not None}
         row = {**row, _USAGE: told}
@@ -241,27 +244,27 @@ def attempt(terms: Terms, row: Row, usage: Row | None = None) -> Row:
 
 
 def _placed(row: Row) -> set[str]:
-    """Return the columns of an attempt that have a place here.
+    """Return the columns of an attempt that this library stores.
 
-    A state that has no word here is kept in the details.
+    A state that has no equivalent is stored in the details.
     """
     return _PLACED_ATTEMPT - {"state"} if row.get("state") in _WAITS else _PLACED_ATTEMPT
 
 
 def _used(terms: Terms, usage: Row | None) -> Row:
-    """Return an attempt's usage in the columns of an execution. The details have all that the source states."""
+    """Return an attempt's usage as columns of an execution. The details contain everything that the source states."""
     found = SourceRow(terms, "_smithers_run_usage", usage or {}, "node_id")
     counts = {ours: found.may(theirs, valid.number) for ours, theirs in _COUNTS.items()}
     return {**counts, "cost_usd": found.may("cost_usd", cells.real)}
 
 
 def last_attempts(attempts: Iterable[Row]) -> dict[Place, Row]:
-    """Return the last attempt of each node in each iteration. The attempts must be in their order."""
+    """Return the last attempt of each node in each iteration. The attempts must be in chronological order."""
     return {(one["node_id"], one["iteration"]): one for one in attempts}
 
 
 def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
-    """Return the state of a node. The last of its ``attempts`` tells what it waits for."""
+    """Convert the state of a node. The last of its ``attempts`` tells what the node waits for."""
     found = SourceRow(terms, "_smithers_nodes", row, "node_id")
     name, iteration = found.must("node_id", _NODE), found.must("iteration", valid.number)
     state = found.must("state", partial(mapped, _STATES))
@@ -282,7 +285,7 @@ def node(terms: Terms, row: Row, attempts: Mapping[Place, Row]) -> Row:
 
 
 def loop(terms: Terms, row: Row) -> Row:
-    """Return the state of a loop."""
+    """Convert the state of a loop."""
     found = SourceRow(terms, "_smithers_ralph", row, "ralph_id")
     return {
         "run_id": found.must("run_id", _ID),
@@ -294,7 +297,7 @@ def loop(terms: Terms, row: Row) -> Row:
 
 
 def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: bool, others: Iterable[Row]) -> Row:
-    """Return the run with facts from its other rows: its phase, what it waits for, and its last sign of life."""
+    """Return the run, completed from its other rows: its phase, what it waits for, and its last sign of life."""
     last = max(nodes, key=lambda one: (one["updated_at"], one["node_id"]), default=None)
     phase = (
         last["node_id"] if last is not None and valid.is_identifier(last["node_id"], _RUN.current_phase) else _NO_PHASE
@@ -305,12 +308,12 @@ def placed(run_row: Row, their_status: str, nodes: Sequence[Row], *, is_asked: b
 
 
 def _is_sign(name: str, value: Any) -> bool:
-    """Return whether a column has the time of something that happened, and not of something due."""
+    """True if a column contains the time of a past event, and not a time at which something is due."""
     return isinstance(value, datetime) and name not in ("wake_at", "expires_at")
 
 
 def _wait(their_status: str, nodes: Sequence[Row], is_asked: bool) -> Row:
-    """Return the reason for which a run is paused. A question has a row; a waiting node has the timer or signal."""
+    """Return why a run is paused. A question has its own row; otherwise a waiting node has the timer or signal."""
     if is_asked:
         return {"pause_reason": "gate"}
     wanted, reason = {
@@ -323,7 +326,7 @@ def _wait(their_status: str, nodes: Sequence[Row], is_asked: bool) -> Row:
 
 
 def _node_wait(state: str, last: Row | None) -> Row:
-    """Return the timer or signal that a node waits for, from the details of its last attempt."""
+    """Return the timer or signal that a node waits for. The details of its last attempt name it."""
     wait: Row = {"wake_at": None, "waiting_for": None, "correlation_id": None}
     details = {} if last is None else last["details"] or {}
     timer, event = (_inner(_inner(details, "meta"), name) for name in ("timer", "waitForEvent"))

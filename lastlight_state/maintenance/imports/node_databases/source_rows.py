@@ -1,4 +1,4 @@
-"""Reads one row of the source: each value is checked as a new one, or refused by its name."""
+"""Reads one row of the source. Each value is checked like a new value, and a refusal names the value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ID = 256
 
 
 class Terms:
-    """How to read the rows of one unit, with counts for ``noticed``."""
+    """The options for reading the rows of one unit, and counts for ``noticed``."""
 
     def __init__(self, limits: Limits, *, lenient: bool) -> None:
         self.limits = limits
@@ -98,7 +98,7 @@ class SourceRow:
 
 
 def moment(where: str, value: Any) -> datetime:
-    """Return a time given in whole milliseconds since 1970."""
+    """Convert whole milliseconds since 1970 to a time."""
     if not isinstance(value, int | float) or value != value // 1:
         raise InvalidValue(where, "expected a whole number of milliseconds")
     try:
@@ -108,14 +108,14 @@ def moment(where: str, value: Any) -> datetime:
 
 
 def mapped(words: Mapping[str, T], where: str, value: Any) -> T:
-    """Return our word for a word of the source."""
+    """Return the library's word for a word of the source."""
     if not isinstance(value, str) or value not in words:
         raise InvalidValue(where, f"expected a known word, got {value!r:.80}", permitted=sorted(words))
     return words[value]
 
 
 def id_of(run_id: str, *parts: Any) -> str:
-    """Return an id for a row without one: its parts joined, or their SHA-256 if that is too long or ambiguous."""
+    """Return an id for a row without an id: its parts joined, or their SHA-256 if that is too long or ambiguous."""
     plain = ":".join(map(str, (run_id, *parts)))
     if ":" not in run_id and len(plain.encode()) <= _ID:
         return plain

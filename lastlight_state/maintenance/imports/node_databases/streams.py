@@ -1,4 +1,4 @@
-"""Converts what happened in a run to our rows: events, signals, tool calls, sandboxes, scores and frames."""
+"""Converts the rows of a run's streams: events, signals, tool calls, sandboxes, scores and frames."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ID = cells.name(_EVENT.run_id)
 
 
 def event(terms: Terms, row: Row) -> Row:
-    """Return an event. Its node is the one that its payload names."""
+    """Convert an event. Its payload names the node."""
     found = SourceRow(terms, "_smithers_events", row, "seq", adapts=True)
     payload = found.json("payload_json", _EVENT.payload)
     if payload is not None and not isinstance(payload, dict):
@@ -52,7 +52,7 @@ def event(terms: Terms, row: Row) -> Row:
 
 
 def signal(terms: Terms, row: Row) -> Row:
-    """Return a signal. The source does not state who consumed it."""
+    """Convert a signal. The source does not state who consumed it."""
     found = SourceRow(terms, "_smithers_signals", row, "seq")
     return {
         "run_id": found.must("run_id", _ID),
@@ -66,14 +66,14 @@ def signal(terms: Terms, row: Row) -> Row:
 
 
 def counters(run_id: str, numbers: Mapping[str, Sequence[int]]) -> Iterator[Row]:
-    """Yield the counter of each stream: the number after the highest one given."""
+    """Yield the counter of each stream. A counter's value is one above the highest number in the stream."""
     for stream, given in numbers.items():
         if given:
             yield {"run_id": run_id, "stream": stream, "next_seq": max(given) + 1}
 
 
 def numbers(rows: Sequence[Row], column: str = "seq") -> list[Any]:
-    """Return the numbers of rows."""
+    """Return the numbers of these rows."""
     return [row[column] for row in rows]
 
 
@@ -97,7 +97,7 @@ _SCORED = ("node_id", "iteration", "attempt", "scorer_id", "source")
 
 
 def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
-    """Return a tool call without a number: the source numbers calls within an attempt, this store within the run.
+    """Convert a tool call, without a number: the source numbers calls within an attempt, the library within the run.
 
     ``executions`` are the ids of all executions of the run.
     """
@@ -124,7 +124,7 @@ def tool_call(terms: Terms, row: Row, executions: Collection[str]) -> Row:
 
 
 def sandbox(terms: Terms, row: Row, run: Row) -> Row:
-    """Return a sandbox. The source states when it was shipped and ended, but not when it was created."""
+    """Convert a sandbox. The source states when it was shipped and ended, but not when it was created."""
     found = SourceRow(terms, "_smithers_sandboxes", row, "sandbox_id", adapts=True)
     shipped, completed = (found.may(f"{name}_at_ms", moment) for name in ("shipped", "completed"))
     made: Row = {
@@ -144,7 +144,7 @@ def sandbox(terms: Terms, row: Row, run: Row) -> Row:
 
 
 def scores(terms: Terms, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the scores, the oldest first. Of several scores by one scorer for one attempt, the last is in force."""
+    """Yield the scores, the oldest first. If one scorer gave several scores for one attempt, the last is current."""
     made = sorted((_score(terms, row) for row in rows), key=lambda one: (one["scored_at"], one["id"]))
     later: dict[tuple[Any, ...], datetime] = {}
     for one in reversed(made):
@@ -226,7 +226,7 @@ def _created(found: SourceRow) -> datetime:
 
 
 def _text(number: int, body: str, encoding: str, before: tuple[int, str] | None) -> str:
-    """Return the canonical text of a frame. Raises `InvalidValue` for a change of a missing frame."""
+    """Return the canonical text of a frame. Raises `InvalidValue` for a change to a frame that is missing."""
     where = f"_smithers_frames {number}.xml_json"
     is_change = encoding == _DELTA
     if is_change and (before is None or before[0] != number - 1):
@@ -248,5 +248,5 @@ def _ids(number: int, value: Any) -> Any:
 
 
 def _index(value: Any) -> Any:
-    """Return the index of tasks as an object. The source may have a list, which is put under the key ``tasks``."""
+    """Return the index of tasks as an object. If the source has a list, the list is put under the key ``tasks``."""
     return {"tasks": value} if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Units of runs: a run of the source with all that belongs to it."""
+"""Units of runs: a run of the source with all rows that belong to it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _is_pending(stored: Row, _row: Row) -> bool:
 
 
 def _happened(table: sa.Table, *left: str) -> Growth:
-    """Return a rule by which rows never change. ``left`` are columns that only this library writes."""
+    """Return the rule for rows that never change once stored. ``left`` are columns that only this library writes."""
     return Growth(_never, frozenset(table.c.keys()) - set(left), (), frozenset(left))
 
 
@@ -134,7 +134,10 @@ _CALLS = prepared(sa.select(_c.seq, _c.call_id).where(_c.run_id == bind("run_id"
 
 
 class RunPiece(RowPiece):
-    """A run. A stored tool call keeps its number; new calls get the next numbers, in the order of their beginnings."""
+    """A run to import. A stored tool call keeps its number.
+
+    New calls get the next numbers, in the order of their starts.
+    """
 
     def __init__(self, draft: RowDraft, calls: Sequence[Row], produced: Outputs, into: ImportTarget) -> None:
         super().__init__(draft, GROWTHS | dict.fromkeys(produced, values.STAYS), into)
@@ -162,7 +165,7 @@ class RunPiece(RowPiece):
         return found, added, noticed
 
     def _number(self, look: UnitLookup, ends: Mapping[str, int]) -> None:
-        """Set the number of each tool call. No counter falls behind the numbers that were given here."""
+        """Set the number of each tool call, and raise the counters above all numbers that the store has given."""
         this = {"run_id": self.target[1]}
         counters = {row["stream"]: row for row in self._given.get("run_sequences", ())}
         stored = {row["call_id"]: row["seq"] for row in look.view.rows(_CALLS, this)} if self._calls else {}
@@ -238,7 +241,7 @@ _SCORES = "_smithers_scorers"
 
 
 def scoped(into: ImportTarget, kind: str, row: CellRow) -> CellRow:
-    """Return the row of a unit with the scope as a prefix of its names."""
+    """Return the row of a unit, with the scope as a prefix of its names."""
     return _renamed(into, _NAMES[kind], row)
 
 
@@ -249,7 +252,7 @@ def _renamed(into: ImportTarget, names: Sequence[str], row: CellRow) -> CellRow:
 
 
 def _scoped(into: ImportTarget, row: CellRow, found: Rows, produced: Outputs) -> tuple[CellRow, Rows, Outputs]:
-    """Return the rows of a run with the scope as a prefix of their names."""
+    """Return the rows of a run, with the scope as a prefix of their names."""
 
     def renamed(tables: Mapping[str, Sequence[Row]]) -> dict[str, list[CellRow]]:
         return {

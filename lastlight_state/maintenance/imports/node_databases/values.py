@@ -1,4 +1,4 @@
-"""Converts the inputs of a run to revisions, and tasks' outputs to rows of output tables."""
+"""Converts the inputs of a run to revisions, and the outputs of tasks to rows of output tables."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _CHECKS: dict[str, Check] = {
 
 
 def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
-    """Return the output tables that can take their rows.
+    """Return the output tables that can store their rows.
 
-    Such a table is defined here with all columns of its rows, or it is a table for any object.
+    Such a table is defined in the store with all columns of its rows, or accepts any object.
     """
     known = {one.table_name: one for one in view.rows(ALL)} if any(outputs.values()) else {}
     there = {name: known[name] for name, rows in outputs.items() if rows and name in known}
@@ -57,9 +57,9 @@ def fitting(view: Unit, outputs: Outputs) -> dict[str, Registered]:
 
 
 def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list[Row]:
-    """Return the rows in the form of the table, with the times of their run.
+    """Convert rows to the form of the table, with the times of their run.
 
-    Raises `InvalidValue` for a value that the table cannot hold.
+    Raises `InvalidValue` for a value that the table cannot store.
     """
     if not _fits(table, rows):
         rows = [_whole(table, row) for row in rows]
@@ -67,7 +67,7 @@ def made(table: Registered, rows: Sequence[Row], run: Mapping[str, Any]) -> list
 
 
 def _whole(table: Registered, row: Row) -> Row:
-    """Return the row with all columns except its key in one object."""
+    """Return the row with all columns except its key combined into one object."""
     told = {name: value for name, value in row.items() if name not in _KEY}
     data = codec.encode(f"{table.table_name} {row['node_id']!s:.80}", told, max_bytes=models.ROW)
     return {**{name: row[name] for name in _KEY}, models.PAYLOAD: data}
@@ -80,7 +80,7 @@ def _fits(table: Registered, rows: Sequence[Row]) -> bool:
 
 
 def _is_open(view: Unit, table: Registered) -> bool:
-    """Return whether a table takes objects with any fields."""
+    """True if a table accepts objects with any fields."""
     if table.kind != "payload":
         return False
     schema = view.value(_SCHEMA, {"name": table.table_name})
@@ -114,9 +114,10 @@ _PAYLOAD = "payload"
 
 
 def revision(terms: Terms, run: Row, row: Row, snapshots: Sequence[Row]) -> Row:
-    """Return revision 0 of the run's input. A NULL payload means a run without input.
+    """Return revision 0 of the run's input. A NULL payload means that the run has no input.
 
-    Typed columns lose the form in which values were passed. A snapshot that agrees with them restores it.
+    Typed columns lose the form in which values were passed. If a snapshot has the same values, that form is taken from
+    it.
     """
     found = SourceRow(terms, TABLE, row, "run_id")
     payload = _of_one_column(found)
@@ -143,7 +144,7 @@ def _of_one_column(found: SourceRow) -> Row:
 
 
 def _of_columns(row: Row) -> Row:
-    """Return the values of typed columns. NULL stays null."""
+    """Return the values of typed columns. A NULL stays null."""
     return {name: _value(value) for name, value in row.items() if name not in ("run_id", _PAYLOAD)}
 
 
@@ -158,7 +159,10 @@ def _value(value: Any) -> Any:
 
 
 def _told(payload: Row, snapshots: Sequence[Row]) -> Row:
-    """Return the payload of a snapshot that would fill the columns with the same values; else the given payload."""
+    """Return the payload of a snapshot whose values equal those of the columns.
+
+    If there is none, return ``payload``.
+    """
     for snapshot in snapshots:
         told = _value(snapshot["input_json"])
         if isinstance(told, dict) and inputs.folded(told) == inputs.folded(payload):

@@ -1,6 +1,6 @@
-"""Sweeps of results and threads of checkpoints that may expire: expired ones of any age, and old ones.
+"""Sweeps of results and threads of checkpoints that may expire: expired records of any age, and old records.
 
-States are removed by their expiry alone: a state without expiry stays, however old it is.
+States are removed only if they have expired: a state without an expiry stays, however old it is.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Source:
 
 
 class Statements:
-    """The statements for one table. An expired record counts as expired, however old it is."""
+    """The statements for one table. Every expired record is found by its expiry, even if it is also old."""
 
     def __init__(self, source: Source) -> None:
         key, age = source.key, source.age
@@ -123,7 +123,7 @@ def _locking(statement: sa.Select[Any]) -> sa.Select[Any]:
 
 
 class Expiring(OneStage):
-    """A kind whose records expire. If a caller replaces an expired record meanwhile, the new one stays."""
+    """A kind of records that may expire. If a caller replaces an expired record meanwhile, the new record stays."""
 
     keep_days = 30
     keep_n = 100
@@ -140,14 +140,14 @@ class Expiring(OneStage):
         return {row["key"] for row in rows(unit, self.statements.known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """Return the terms with the place ``until``.
+        """Return the terms with ``until`` added.
 
-        Records before it are old enough, and not among the newest valid records.
+        Records before this place are old enough, and not among the newest valid records.
         """
         return arguments.bounded(unit, self.statements.boundary, terms, now=_now(terms))
 
     def look(self, unit: Unit, terms: Terms, _after: Any) -> CandidatePage:
-        """Return the next batch of removable records. Needs no cursor: removed records are not found again."""
+        """Return the next batch of removable records. Needs no cursor, because removed records are not found again."""
         s = self.statements
         return CandidatePage(_next(unit, terms, s.look_expired, s.look_old, s.chosen), None)
 
@@ -188,7 +188,7 @@ class Expiring(OneStage):
 
 
 class OverStatements:
-    """The statements for records that are removed by their expiry alone."""
+    """The statements for records that are removed only because of their expiry."""
 
     def __init__(self, key: sa.Column[Any], expires_at: sa.Column[Any], expiry: str) -> None:
         over = sa.and_(expires_at.is_not(None), expires_at <= bind("cutoff", expires_at))
@@ -226,11 +226,11 @@ class Over(OneStage):
         return {row["key"] for row in rows(unit, self.statements.known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """Return the terms unchanged: nothing more is fixed when the prune begins."""
+        """Return the terms unchanged. This kind needs no values that are fixed when the prune begins."""
         return terms
 
     def look(self, unit: Unit, terms: Terms, _after: Any) -> CandidatePage:
-        """Return the next batch of removable records. Needs no cursor: removed records are not found again."""
+        """Return the next batch of removable records. Needs no cursor, because removed records are not found again."""
         return CandidatePage(self._keys(unit, terms, self.statements.look, self.statements.chosen), None)
 
     def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
@@ -261,7 +261,7 @@ class Over(OneStage):
 def _next(
     unit: Unit, terms: Terms, expired: Statement[KeyRow], old: Statement[KeyRow], chosen: Family[KeyRow]
 ) -> list[str]:
-    """Return the next removable records, expired ones first."""
+    """Return the next removable records, with expired records first."""
     values = _values(terms)
     if terms["ids"] is not None:
         return [row["key"] for row in rows(unit, chosen, terms["ids"], values)][:LOOK]

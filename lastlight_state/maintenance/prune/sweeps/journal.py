@@ -1,7 +1,7 @@
-"""Sweeps the journals of runs that ended long ago. The run, its numbers, and the rows that show its end stay.
+"""Sweeps the journals of runs that ended long ago. The run, its counters, and the rows that show its end stay.
 
-The last event of a run stays, and its last frame with the frames that it is rebuilt from. A caller that later adds rows
-to the run gets numbers that were never used.
+The last event of a run stays, and so does its last frame with the frames from which it is rebuilt. If a caller adds
+rows to the run later, they get numbers that were never used.
 """
 
 from __future__ import annotations
@@ -52,25 +52,26 @@ def _one(statement: sa.Select[Any]) -> sa.ColumnElement[Any]:
 
 
 def _first(column: sa.Column[Any]) -> Finds:
-    """Return an expression for the first number of a run.
+    """Return an expression for the first number of a run's rows.
 
-    It sorts by number. For EXISTS, Postgres 15 may read the whole table if its statistics know few runs with many rows.
+    It sorts by number. With EXISTS, Postgres 15 may read the whole table if its statistics know few runs with many
+    rows.
     """
     return lambda run: _one(_numbers(column, run).order_by(column))
 
 
 def _last(column: sa.Column[Any], *conditions: sa.ColumnElement[bool]) -> Finds:
-    """Return an expression for the last number of a run."""
+    """Return an expression for the last number of a run's rows."""
     return lambda run: _one(_numbers(column, run, *conditions).order_by(column.desc()))
 
 
 def _after_most(column: sa.Column[Any]) -> Finds:
-    """Return an expression for the first number of a run beyond a batch."""
+    """Return an expression for the number of a run's first row that does not fit into the batch."""
     return lambda run: _one(_numbers(column, run).order_by(column).offset(_MOST))
 
 
 def _whole_after_most(run: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Return the first complete frame of a run beyond a batch. Later frames can be read without the removed ones."""
+    """Return the first complete frame after a batch of a run's frames. Later frames can be rebuilt from it."""
     beyond = _anchor.c.frame_no >= _after_most(_frame.c.frame_no)(run)
     return _one(_numbers(_anchor.c.frame_no, run, _is_whole, beyond).order_by(_anchor.c.frame_no))
 
@@ -109,9 +110,9 @@ class Part:
 
     @property
     def amount(self) -> sa.ColumnElement[int]:
-        """Return an expression for the number of a run's rows to remove.
+        """Return an expression for how many rows of a run are to be removed.
 
-        It counts nothing if there are none, because counting may read the whole table.
+        If there are none, it does not count, because counting may read the whole table.
         """
         found = sa.select(sa.func.count()).select_from(self.key.table).where(self.key.table.c.run_id == RUNS.c.id)
         going = found if self.stays is None else found.where(self.key < self.stays(RUNS.c.id))
@@ -119,7 +120,7 @@ class Part:
 
     @cached_property
     def remove(self) -> Statement:
-        """Return a statement that removes the first removable rows of a run, about as many as fit into a batch."""
+        """Return a DELETE of the first removable rows of a run, about as many as fit into a batch."""
         of_run = self.key.table.c.run_id == _RUN
         if self.cut is None:
             return prepared(sa.delete(self.key.table).where(of_run, AmongFew(self.key, _scores(_RUN).limit(_MOST))))
@@ -142,7 +143,7 @@ def _of_runs(columns: Iterable[sa.ColumnElement[Any]]) -> Any:
 
 
 def _loose(stream: Stream, seq: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition that a run has numbers beyond its counter: another program brought the rows in."""
+    """Return the condition that a run has numbers beyond its counter, because another program inserted rows."""
     here = (SEQUENCES.c.run_id == RUNS.c.id, SEQUENCES.c.stream == constant(stream.name))
     known = sa.select(SEQUENCES.c.next_seq).where(*here).correlate(RUNS).scalar_subquery()
     return _last(seq)(RUNS.c.id) >= sa.func.coalesce(known, number(0))
@@ -164,7 +165,7 @@ LOOSE = _of_runs(loose.label(name) for name, (_, loose) in _LOOSE.items())
 
 
 class Journal(OneStage):
-    """The kind ``journal``. Its records are the runs that the kind ``runs`` would read."""
+    """The kind ``journal``. Its records are the runs that a prune of the kind ``runs`` would read."""
 
     name = "journal"
     record = RUNS_KIND.record
@@ -177,9 +178,9 @@ class Journal(OneStage):
         return {row["key"] for row in rows(unit, STATEMENTS[RUNS_KIND.name].known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """Return the terms with the place ``until``.
+        """Return the terms with ``until`` added.
 
-        Runs that ended before it are old enough, and not among the newest.
+        Runs that ended before this place are old enough, and not among the newest.
         """
         return candidates.bounded(unit, RUNS_KIND, terms)
 
@@ -205,7 +206,7 @@ class Journal(OneStage):
         return Removal(+counts)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return the runs whose journals would lose rows, and counts of equally old runs that keep all rows."""
+        """Return the runs whose journals would lose rows, and counts by reason of equally old runs that lose none."""
         found = Tally(protected=Counter(not_ended=candidates.not_ended(unit, RUNS_KIND, cutoff(terms))))
         for some in candidates.walk(unit, Range.of(RUNS_KIND, terms)):
             for row in rows(unit, AMOUNTS, _free(unit, [key for _, key in some], found.protected)):
@@ -216,9 +217,9 @@ class Journal(OneStage):
 
 
 def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]:
-    """Return the runs among these that nothing protects; count the others by reason.
+    """Return the runs among these that nothing protects. The others are counted by reason.
 
-    A run whose output a live run reads is not protected here: outputs are in executions, which stay.
+    A run whose output a live run reads is not protected here, because outputs are in executions, which stay.
     """
     kept = candidates.protected(unit, RUNS_KIND, keys, frozenset()) if keys else {}
     protected.update(kept.values())
@@ -226,7 +227,7 @@ def _free(unit: Unit, keys: Sequence[str], protected: Counter[str]) -> list[str]
 
 
 def _going(unit: Unit, keys: Sequence[str]) -> Iterator[tuple[str, Part]]:
-    """Yield each run with each part that has removable rows."""
+    """Yield each run together with each part that has removable rows."""
     for row in rows(unit, SOME, keys):
         for part in PARTS:
             if row[part.name]:

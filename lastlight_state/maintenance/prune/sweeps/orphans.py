@@ -1,7 +1,7 @@
 """Sweeps orders without an owner, with their links, then messages without references, such as those of these orders.
 
-A writer may store a message or an order first and refer to it later. So rows younger than a day always stay, and also
-older rows that are locked. If a row was removed meanwhile, a foreign key refuses the reference.
+A writer may store a message or an order first, and store the reference later. So rows younger than a day always stay,
+and so do locked rows. If a row was removed before the reference is stored, a foreign key refuses the reference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST_DAYS = 1
 
 
 def _old_and_alone(table: sa.Table, referring: Iterable[sa.Column[Any]]) -> Family:
-    """Return a `Family` that finds rows that are old enough, and that no row refers to in these columns."""
+    """Return a `Family` of statements that find rows that are old enough and to which none of these columns refers."""
     key, made = table.c.id, table.c.created_at
     old = unindexed(made < bind("cutoff", made))
     # One index probe for each row and column. For NOT EXISTS, Postgres may read the whole referring table.
@@ -37,7 +37,7 @@ def _old_and_alone(table: sa.Table, referring: Iterable[sa.Column[Any]]) -> Fami
 
 
 class Stage:
-    """The rows of a table that are old and have no reference, each with the rows that it owns."""
+    """The rows of a table that are old and have no reference. Rows that they own are removed with them."""
 
     def __init__(
         self, table: sa.Table, referring: Iterable[sa.Column[Any]], owned: Sequence[sa.Column[Any]] = ()
@@ -58,11 +58,14 @@ class Stage:
         return CandidatePage(self.judged(unit, terms, keys), ends)
 
     def judged(self, unit: Unit, terms: Terms, keys: Iterable[str]) -> list[str]:
-        """Return the keys among these that may be removed."""
+        """Return those of these keys that may be removed."""
         return [row["key"] for row in rows(unit, self.judge, keys, {"cutoff": cutoff(terms)})]
 
     def remove(self, unit: Unit, terms: Terms, keys: list[str], most: int) -> Removal:
-        """Remove rows among these that may go and are not locked, with their owned rows: about ``most`` rows."""
+        """Remove about ``most`` of these rows with the rows that they own.
+
+        Rows that are locked or no longer removable stay.
+        """
         going = self.judged(unit, terms, self.keys.locked(unit, keys))
         taken = self._first(unit, going, most)
         counts: Counter[str] = Counter()
@@ -78,14 +81,14 @@ class Stage:
             yield look.keys
 
     def counted(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """Return how many rows would be removed with these, by table."""
+        """Return how many rows, by table, would be removed together with these rows."""
         counts = Counter({self.table: len(keys)})
         for table, sizes in self.measures.items():
             counts[table] += sum(row["rows"] for row in rows(unit, sizes, keys))
         return +counts
 
     def _first(self, unit: Unit, keys: list[str], most: int) -> list[str]:
-        """Return the first keys that have at most ``most`` rows together, but at least one key."""
+        """Return the first keys that together have at most ``most`` rows, but at least one key."""
         sizes = dict.fromkeys(keys, 1)
         for measure in self.measures.values():
             for row in rows(unit, measure, keys):
@@ -109,7 +112,7 @@ LOOSE = _old_and_alone(MESSAGES, [column for column in REFERRING if column.table
 
 
 class Orphans:
-    """The kind ``orphans``. Orders come first, because some messages may be only in these orders."""
+    """The kind ``orphans``. Orders are removed first, because some messages may be only in these orders."""
 
     name = "orphans"
     record = f"{MESSAGE} or {PROGRESSION}"
@@ -119,16 +122,16 @@ class Orphans:
     keep_n = None
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return the keys among these that are of existing orders or messages."""
+        """Return those of these keys that belong to existing orders or messages."""
         asked = list(keys)
         return {key for stage in self.stages for key in stage.keys.among(unit, asked)}
 
     def bounded(self, _unit: Unit, terms: Terms) -> Terms:
-        """Return the terms unchanged: orphans are removed by their age alone."""
+        """Return the terms unchanged, because orphans are removed only by their age."""
         return terms
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return the orders that would be removed, and the messages, including those that these orders free."""
+        """Return the orders and messages that would be removed, including messages that are only in these orders."""
         found, orders = Tally(), set[str]()
         for keys in ORDERS.all(unit, terms):
             found.add(keys)
@@ -141,7 +144,7 @@ class Orphans:
 
 
 def _freed(unit: Unit, terms: Terms, orders: set[str]) -> list[str]:
-    """Return the messages that may be removed once these orders are removed."""
+    """Return the messages that may be removed after these orders are removed."""
     held = {row["message_id"] for order in orders for row in links(unit, order)}
     if terms["ids"] is not None:
         held &= set(terms["ids"])

@@ -1,4 +1,4 @@
-"""Sweeps that remove the oldest of an owner's numbered rows, a prefix. The newest rows always stay."""
+"""Sweeps that remove a prefix of an owner's numbered rows: the oldest rows. The newest rows always stay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST = sa.bindparam("most", type_=sa.BigInteger())
 
 @dataclass(frozen=True)
 class PrefixReferences:
-    """References that only a prefix may have: their column, and functions that count and remove the referenced rows."""
+    """References from rows of a prefix to other rows: the column, and functions to count and remove the other rows."""
 
     table: str
     column: sa.Column[Any]
@@ -81,7 +81,7 @@ class Heads(OneStage):
         return self.keys.among(unit, keys)
 
     def bounded(self, _unit: Unit, terms: Terms) -> Terms:
-        """Return the terms unchanged: the rows to keep are counted for each owner."""
+        """Return the terms unchanged, because the rows to keep are counted separately for each owner."""
         return terms
 
     def look(self, unit: Unit, terms: Terms, after: str | None) -> CandidatePage:
@@ -115,7 +115,7 @@ class Heads(OneStage):
         return Removal(+counts, more)
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
-        """Return the owners that would lose a prefix, and counts of owners whose first row is old but stays."""
+        """Return the owners that would lose a prefix, and counts by reason of owners whose old first row stays."""
         found, limits, after = Tally(), dict[str, int](), ""
         last: str | None = after
         while last is not None:
@@ -131,7 +131,10 @@ class Heads(OneStage):
         return found
 
     def _judged(self, unit: Unit, terms: Terms, keys: Iterable[str], protected: Counter[str]) -> Iterator[str]:
-        """Yield the owners whose first row is old enough and that nothing protects. Count the others by reason."""
+        """Yield the owners whose first row is old enough and that nothing protects.
+
+        The others are counted by reason.
+        """
         for row in rows(unit, self.statements.judge, keys, {"cutoff": cutoff(terms)}):
             key, old, waits = row.pop("key"), row.pop("old"), row.pop("waiting")
             reason = next((reason for reason, holds in row.items() if holds), None)
@@ -141,7 +144,7 @@ class Heads(OneStage):
                 yield key
 
     def _going(self, unit: Unit, terms: Terms, keys: Iterable[str], most: int = _ALL) -> Iterator[tuple[str, int]]:
-        """Yield each owner with removable rows, and the number before which they are removed. At most ``most`` each."""
+        """Yield each owner with removable rows, and the number before which rows are removed. At most ``most`` each."""
         values = {"cutoff": cutoff(terms), "kept": max(terms["keep_n"], 1) - 1, "most": most}
         for row in rows(unit, self.statements.limits, keys, values):
             if row["newest"] is not None:
@@ -155,7 +158,7 @@ class Heads(OneStage):
             unit.row(self.counter.mend, {"key": row["key"]})
 
     def _cut(self, unit: Unit, key: str, limit: int, most: int) -> int:
-        """Return the number before which at most ``most`` rows can be removed, but not more than ``limit``."""
+        """Return the number before which at most ``most`` rows are removed, limited to ``limit``."""
         found = unit.value(self.statements.cut, {"owner": key, "most": most})
         return limit if found is None else min(limit, found)
 
@@ -195,9 +198,9 @@ class Statements:
 
 
 def _late(counter: Numbering) -> sa.Select[Any]:
-    """Return a SELECT of owners whose counter is behind.
+    """Return a SELECT of the owners whose counter is behind the numbers of their rows.
 
-    Another program brought rows in, or a row was restored by hand.
+    Another program inserted rows, or a row was restored by hand.
     """
     return sa.select(counter.key.label("key")).where(counter.behind)
 
@@ -208,7 +211,7 @@ def _of_owners(heads: Heads, values: Mapping[str, sa.ColumnElement[Any]]) -> Fam
 
 
 def _first_rows(heads: Heads) -> dict[str, sa.ColumnElement[Any]]:
-    """Return expressions for an owner: whether its first row is old, whether it waits, and what protects the owner."""
+    """Return expressions for an owner: whether its first row is old, whether that row waits, and each protection."""
     old = heads.age < bind("cutoff", heads.age)
     waiting = sa.false() if heads.waits is None else _first(heads, heads.waits)
     return {"old": _first(heads, old), "waiting": waiting, **heads.protections}
@@ -260,7 +263,7 @@ _DELIVERED = family(
 
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
-    """Return how many of these messages lose their last reference with the deliveries before these positions."""
+    """Return how many of these messages lose their last reference if the deliveries before these positions go."""
     staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
     staying.update(row["key"] for row in rows(unit, POINTING, messages))
     for one in rows(unit, _DELIVERED, messages - staying):

@@ -1,4 +1,4 @@
-"""A sweep is a kind of prune with its own walk through records, such as one that removes parts of them.
+"""The interface of a sweep: a kind of prune that reads records in its own way, for example to remove parts of them.
 
 A sweep reads its records in its own order, in batches and without a lock. It removes candidates in short transactions
 that check them again.
@@ -26,7 +26,7 @@ Terms = Mapping[str, Any]
 
 
 class CandidatePage(NamedTuple):
-    """The next candidates for removal, and the place after which the next look begins: None at the end.
+    """The next candidates for removal, and the place after which the search continues, or None at the end.
 
     Each sweep defines its places, as JSON values.
     """
@@ -36,7 +36,7 @@ class CandidatePage(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """The numbers of removed rows, by table. ``more`` says that the same place may have more rows to remove."""
+    """The numbers of removed rows, by table. ``more`` is True if the same place may have more rows to remove."""
 
     counts: Counter[str]
     more: bool = False
@@ -44,7 +44,7 @@ class Removal(NamedTuple):
 
 @dataclass
 class Tally:
-    """The tally of a sweep: the records, the rows by table, and how many records stay, by reason."""
+    """The tally of a sweep: the records to remove, their rows by table, and how many records stay, by reason."""
 
     records: int = 0
     samples: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ SAMPLES = 20
 
 
 class Stage(Protocol):
-    """A stage of a sweep: one walk through records."""
+    """A stage of a sweep, which is one pass through records."""
 
     def look(self, unit: Unit, terms: Terms, after: Any) -> CandidatePage:
         """Return the next candidates after the place ``after``, or the first candidates if it is None."""
@@ -74,16 +74,16 @@ class Stage(Protocol):
 
 
 class OneStage:
-    """A sweep that is its only stage."""
+    """A sweep that consists of a single stage, which is the sweep itself."""
 
     @property
     def stages(self) -> tuple[Self, ...]:
-        """Return this sweep as its only stage."""
+        """Return a list with this sweep as the only stage."""
         return (self,)
 
 
 class Sweep(Protocol):
-    """A kind of prune. Its ``keep_n`` is None if records are removed by their age alone."""
+    """A kind of prune. Its ``keep_n`` is None if records are removed only by their age."""
 
     @property
     def name(self) -> str:
@@ -107,13 +107,13 @@ class Sweep(Protocol):
 
     @property
     def stages(self) -> Sequence[Stage]:
-        """Return the stages of this sweep. A stage begins when the stage before has nothing left to remove."""
+        """Return the stages of this sweep. A stage begins when the previous stage has nothing left to remove."""
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return the given keys that exist."""
+        """Return those of the given keys that exist."""
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
-        """Return the terms with values that are fixed when a prune begins, such as the newest records to keep."""
+        """Return the terms with values added that are fixed when a prune begins, such as the newest records to keep."""
 
     def tally(self, unit: Unit, terms: Terms) -> Tally:
         """Return the records and rows that would be removed, from one snapshot."""
@@ -128,7 +128,7 @@ def cutoff(terms: Terms) -> datetime:
 
 
 class Keys:
-    """The keys of one table."""
+    """The keys of one table, read in order."""
 
     def __init__(self, key: sa.Column[Any]) -> None:
         found = sa.select(key.label("key"))
@@ -139,7 +139,7 @@ class Keys:
         )
 
     def next(self, unit: Unit, terms: Terms, after: str | None) -> tuple[list[str], str | None]:
-        """Return the next keys after a key, and the last of them, or None if there are no more."""
+        """Return the next keys after a key, and the last of these keys, or None in its place if there are no more."""
         since = after or ""
         if terms["ids"] is None:
             keys = [row["key"] for row in unit.rows(self.walk, {"after": since})]
@@ -148,9 +148,12 @@ class Keys:
         return keys, keys[-1] if len(keys) == LOOK else None
 
     def among(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return the keys among these that exist."""
+        """Return those of these keys that exist."""
         return {row["key"] for row in rows(unit, self.known, keys)}
 
     def locked(self, unit: Unit, keys: Iterable[str]) -> list[str]:
-        """Return the keys among these whose rows could be locked. The locks last until the unit ends."""
+        """Lock the rows with these keys, and return the keys whose rows could be locked.
+
+        The locks last until the unit ends.
+        """
         return [row["key"] for row in rows(unit, self.lock, keys)]
