@@ -68,7 +68,7 @@ class Output:
 
     @cached_property
     def screen(self) -> Screen:
-        """Return the screen on stdout, for people."""
+        """Return the screen for people, which is on stdout."""
         return self._screen(self._out)
 
     @cached_property

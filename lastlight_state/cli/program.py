@@ -122,7 +122,7 @@ def _helped(words: Sequence[str]) -> Sequence[str]:
 
 
 def commands() -> click.Group:
-    """Return the parser of the whole program."""
+    """Return the parser of the whole program, with all commands."""
     version = click.Option(
         ["--version"],
         is_flag=True,

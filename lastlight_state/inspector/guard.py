@@ -80,7 +80,8 @@ class Guard:
     def knows_its_visitors(self, request: Request) -> bool:
         """True if a token or host names restrict access, or the request's peer and Host header are both this machine.
 
-        The peer alone is not enough: another site's host name may resolve to this machine (DNS rebinding).
+        Checking only the peer is not enough, because another site's host name may resolve to this machine (DNS
+        rebinding).
         """
         if self._token is not None or self._hosts is not None:
             return True

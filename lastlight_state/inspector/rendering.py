@@ -51,12 +51,15 @@ def told(data: Any, secrets: Secrets, *, hidden: Collection[str] = ()) -> Any:
 
 
 def json_text(data: Any) -> bytes:
-    """Encode data that `told` returned as JSON."""
+    """Encode as JSON the data that `told` returned."""
     return printable_json(codec.dump_line(data)[:-1].decode("utf-8", "backslashreplace")).encode() + b"\n"
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Encode rows that `told` returned as CSV with a header. A text that looks like a formula is prefixed by ``'``."""
+    """Encode as CSV, with a header, the rows that `told` returned.
+
+    A text that could be a formula is prefixed by ``'``.
+    """
     written = io.StringIO()
     writer = csv.writer(written)
     writer.writerow(rows[0] if rows else ())

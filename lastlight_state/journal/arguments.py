@@ -90,7 +90,7 @@ class TaskAttempt:
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """The outcome of a tool call. ``output_ref`` names the place of an output that is too large to be stored here."""
+    """The outcome of a tool call. ``output_ref`` names where an output is stored that is too large for this record."""
 
     status: ToolStatus
     output: Any = None

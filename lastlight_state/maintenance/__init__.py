@@ -113,7 +113,7 @@ public(
 
 
 class Maintenance(Face):
-    """``store.maintenance``"""
+    """The repositories that work on several domains at once: ``store.maintenance``."""
 
     #: Counts and sizes of everything that is stored.
     stats: Part[Statistics] = Part("lastlight_state.maintenance.stats.Statistics")

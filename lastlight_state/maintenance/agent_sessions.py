@@ -96,7 +96,7 @@ class AgentSessionPage(Page[AgentSession]):
 
 
 class AgentSessions(Repository):
-    """``store.maintenance.agent_sessions``"""
+    """Lists the agent's log files with executions: ``store.maintenance.agent_sessions``."""
 
     def __init__(self, context: Context, files: Sessions) -> None:
         super().__init__(context)

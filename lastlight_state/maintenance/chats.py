@@ -173,7 +173,7 @@ KIND = "chat_thread"
 
 
 class Chats(Repository):
-    """``store.maintenance.chats``"""
+    """Lists chat threads and reads their messages: ``store.maintenance.chats``."""
 
     def __init__(self, context: Context, log: AgentLog) -> None:
         super().__init__(context)

@@ -14,7 +14,7 @@ MODES = valid.words(Mode)
 
 
 class Checkpoints(Repository):
-    """``store.maintenance.checkpoint``"""
+    """Moves the write-ahead log of a SQLite file into the file: ``store.maintenance.checkpoint``."""
 
     def run(self, mode: Mode = "TRUNCATE") -> Checkpoint:
         """Move the log into the database; with ``TRUNCATE``, also free the log's space.

@@ -175,7 +175,7 @@ START: Place = (0, "")
 
 
 class Counters(Repository):
-    """``store.maintenance.counters``"""
+    """Finds and raises counters that are behind: ``store.maintenance.counters``."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -153,7 +153,7 @@ Job = Callable[[Unit, Receipt, datetime], Counter[str]]
 
 
 class Erase(Repository):
-    """``store.maintenance.erase``"""
+    """Erases one person from conversations and chats: ``store.maintenance.erase``."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

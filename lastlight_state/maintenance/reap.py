@@ -80,7 +80,7 @@ START: Place = ("0001-01-01T00:00:00.000Z", "")
 
 
 class Reap(Repository):
-    """``store.maintenance.reap``"""
+    """Ends running sessions that show no sign of life: ``store.maintenance.reap``."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -70,7 +70,7 @@ class _Left(NamedTuple):
 
 
 class Reencrypt(Repository):
-    """``store.maintenance.reencrypt``"""
+    """Encrypts stored values with the codec's current key: ``store.maintenance.reencrypt``."""
 
     def plan(self, *, batch_rows: int = 50) -> Mapping[str, int]:
         """Return how many rows are not encrypted with the current key, by table: plain rows, and rows of other keys.

@@ -152,7 +152,7 @@ _NO_MEASURES = Measures(version="", size_bytes=0, tables={}, settings={})
 
 
 class Statistics(Repository):
-    """``store.maintenance.stats``"""
+    """Counts and measures everything that is stored: ``store.maintenance.stats``."""
 
     def collect(self, *, exact: bool = True) -> Stats:
         """Count and measure the database, in one snapshot, and the line files.

@@ -50,7 +50,7 @@ class _Placed(NamedTuple):
 
 
 class Timeline(Repository):
-    """``store.maintenance.timeline``"""
+    """Lists and follows the facts about a run: ``store.maintenance.timeline``."""
 
     def list(self, run_id: str, *, limit: int = 200, page_token: str | None = None) -> Page[TimelineEntry]:
         """Return a page of facts about the run, oldest first. Raises `NotFound` for an unknown run."""

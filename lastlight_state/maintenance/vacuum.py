@@ -15,7 +15,7 @@ _OUTPUTS = prepared(REGISTRY.select().with_only_columns(REGISTRY.c.table_name))
 
 
 class Vacuum(Repository):
-    """``store.maintenance.vacuum``"""
+    """Frees the space of deleted rows: ``store.maintenance.vacuum``."""
 
     def run(self, *, analyze: bool = True, full: bool = False) -> Vacuumed:
         """Vacuum the tables of this library, output tables included, outside any transaction.

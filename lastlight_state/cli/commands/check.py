@@ -1,4 +1,4 @@
-"""``check``: says whether the schema fits this version, and what ``migrate`` would do. Never writes."""
+"""``check``: reports whether the schema fits this version, and what ``migrate`` would do. Never writes."""
 
 from __future__ import annotations
 

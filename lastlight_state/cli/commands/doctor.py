@@ -1,4 +1,7 @@
-"""``doctor``: looks for faults in the database and in the files that belong to it. Never writes, needs no database."""
+"""``doctor``: searches for faults in the database and in the files that belong to it.
+
+Never writes, needs no database.
+"""
 
 from __future__ import annotations
 

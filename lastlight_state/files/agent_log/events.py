@@ -1,4 +1,4 @@
-"""Reading of fields in an agent's events, which may contain anything. Nothing here raises."""
+"""Reading of fields in an agent's events, which may contain anything. No function of this module raises."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class _LineCounts:
         self.referred: set[str] = set()
 
     def add(self, line: LogLine) -> None:
-        """Count a line."""
+        """Count one line of the log."""
         if line.recovered:
             self.recovered += 1
         else:

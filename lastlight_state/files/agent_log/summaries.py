@@ -61,7 +61,7 @@ class Tally:
     error_count: int = 0
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Count one line."""
+        """Count one line of the log."""
         self._add_time(events.time_of(value))
         agent = events.text(value, "agentId")
         if agent and agent not in self.agent_ids:

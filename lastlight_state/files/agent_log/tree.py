@@ -50,7 +50,7 @@ class FoundLog(NamedTuple):
         return of_file(-self.age * 1_000_000)
 
     def in_directory(self, directory: Path) -> SessionFile:
-        """Return the file as a record."""
+        """Return the log file as a record for callers."""
         return SessionFile.of(
             {
                 "id": self.session_id,
@@ -92,7 +92,7 @@ class LogTree:
         return _found(slug, session_id, (directory / (session_id + paths.LOG_SUFFIX)).lstat)
 
     def file_of(self, found: FoundLog) -> SessionFile:
-        """Return the found file as a record."""
+        """Return the record of a log file that was found."""
         return found.in_directory(self._directory(found.slug) or self.projects / found.slug)
 
     def slugs(self) -> tuple[list[str], int]:

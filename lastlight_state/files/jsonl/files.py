@@ -53,7 +53,7 @@ def acquire(descriptor: int, path: Path, timeout: float) -> bool:
 
 
 def release(descriptor: int) -> None:
-    """Release the lock."""
+    """Release the lock of an open file."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 

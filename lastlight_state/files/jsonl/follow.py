@@ -99,7 +99,7 @@ class _Follower(Generic[L]):
                 self._leave()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file that is being followed."""
         descriptor, self._descriptor = self._descriptor, _CLOSED
         if descriptor != _CLOSED:
             os.close(descriptor)

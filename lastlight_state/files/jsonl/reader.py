@@ -1,6 +1,6 @@
 """LineReader: streams the records of a line file, whatever the file contains.
 
-The reader works on bytes and splits at ``\n`` only. A line that is not a JSON object is skipped and counted; whole
+The reader works on bytes and splits at ``\\n`` only. A line that is not a JSON object is skipped and counted; whole
 objects in it are recovered (see `recovery`). Memory depends on the longest line, never on the file; a line longer than
 the limit is skipped without being held.
 """

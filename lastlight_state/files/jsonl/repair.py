@@ -167,7 +167,7 @@ class _Copy:
                 return
 
     def _left(self) -> int:
-        """Return the number of bytes not copied yet."""
+        """Return the number of bytes that are not copied yet."""
         return os.fstat(self._descriptor).st_size - self._reader.position
 
     def take_lines(self) -> None:
@@ -181,7 +181,7 @@ class _Copy:
             self._take(section)
 
     def keep(self) -> None:
-        """Keep the files when the block ends."""
+        """Keep the clean copy and its rejects when the block ends. Otherwise they are deleted."""
         self._is_kept = True
 
     def flush(self) -> None:

@@ -170,7 +170,7 @@ class Account:
     parts: list[Part] = field(default_factory=list)
 
     def add(self, section: Section) -> None:
-        """Count a section."""
+        """Count a section of the file by its kind."""
         self.sections[section.kind] += 1
         self.bytes[section.kind] += section.length
         if section.kind not in SOUND and len(self.parts) < SAMPLES:

@@ -16,7 +16,8 @@ class StartReport(Record):
 class SyncReport(Record):
     """The numbers of messages settled by acknowledgements, and of acknowledgements without a message.
 
-    ``unknown`` counts messages that were acknowledged with an unknown word. They fail once that agent is gone.
+    ``unknown`` counts messages that were acknowledged with an unknown word. These messages fail once that agent has
+    stopped.
     """
 
     completed: int = 0

@@ -288,8 +288,8 @@ def accepts(run_id: str) -> Accepts:
 def record_of(value: Mapping[str, Any]) -> RunRecord:
     """Return the record of a JSON object with a text ``type``.
 
-    If a field does not fit the type, returns an `UnknownRecord` that says why. Raises `InvalidValue` for an object
-    without a type.
+    If a field does not fit the type, returns an `UnknownRecord` that names the field. Raises `InvalidValue` for an
+    object without a type.
     """
     return _record_of(dict(value))
 

@@ -117,7 +117,7 @@ _TOKENS = tuple(name for name in TokenTotals.model_fields if name != "responses"
 
 
 class Tally:
-    """A pass over the records of a run that counts them, for a summary."""
+    """A pass over the records of a run that counts them for a summary."""
 
     def __init__(self, reading: RunReading) -> None:
         self._reading = reading

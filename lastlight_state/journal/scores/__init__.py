@@ -139,8 +139,8 @@ class Scores(Repository):
     def record(self, score: NewScore) -> Score:
         """Store the current score of a task attempt, scorer and source, and mark the score before as superseded.
 
-        Recording equal values again returns the stored score and writes nothing; a different time alone does not count
-        as a difference. If the caller gives an ``id``, the score is stored once under it: other values under the same
+        Recording equal values again returns the stored score and writes nothing; a score that differs only in its time
+        counts as equal. If the caller gives an ``id``, the score is stored once under it: other values under the same
         id raise `AlreadyExists`. Concurrent reruns leave exactly one current score. Raises `NotFound` for an unknown
         run, `InvalidValue` for NaN and infinities, `PayloadTooLarge` for a value of more than 64 KiB.
         """

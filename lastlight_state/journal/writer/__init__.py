@@ -250,7 +250,7 @@ class JournalWriter:
                 return
 
     def _refuse_waiting(self) -> None:
-        """Raise `MisuseError` if waiting here would never end: in a mirror, or inside a transaction's block."""
+        """Raise `MisuseError` if a wait would never end, because it is in a mirror or inside a transaction's block."""
         self._core.refuse_mirrors()
         if isinstance(self._scope, StoreScope) and self._scope.inside_block():
             raise NestedTransaction("inside a transaction's block: the writer waits for what the block holds")

@@ -33,7 +33,7 @@ DATABASE = "lastlight.db"
 
 
 class Backup(Repository):
-    """``store.maintenance.backup``"""
+    """Creates, verifies and restores backups: ``store.maintenance.backup``."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -64,7 +64,7 @@ def cut_off(receipts: Receipts, bundle: Bundle) -> Receipt | None:
 
 
 class Bundles(Repository):
-    """``store.maintenance.bundles``"""
+    """Exports, reads and loads bundles: ``store.maintenance.bundles``."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

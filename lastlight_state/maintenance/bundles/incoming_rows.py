@@ -85,7 +85,7 @@ class References:
         self._seen: dict[sa.Column[Any], set[Any]] = {target: set() for target in _TARGETS}
 
     def confirm(self, table: sa.Table, given: Iterable[Row]) -> None:
-        """Raise `Conflict` ``damaged_bundle`` if the row that a foreign key names is neither in the bundle nor here."""
+        """Raise `Conflict` ``damaged_bundle`` if the row of a foreign key is neither in the bundle nor stored."""
         for target in _TARGETS:
             if target.table is table:
                 self._seen[target].update(row.get(target.name) for row in given)

@@ -75,7 +75,7 @@ class Bundle(Record):
 
     @property
     def tables(self) -> dict[str, BundlePart]:
-        """Return the parts with rows, by table."""
+        """Return the parts of the bundle that contain rows, by table."""
         return tables_of(self.parts)
 
 

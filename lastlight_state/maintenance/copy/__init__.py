@@ -70,7 +70,7 @@ OnProgress = Callable[[CopyProgress], object]
 
 
 class Copy(Repository):
-    """``store.maintenance.copy``"""
+    """Copies everything into another database: ``store.maintenance.copy``."""
 
     def plan(
         self, target: str | Path, *, schema: str | None = None, leave_columns: Collection[str] | None = ()

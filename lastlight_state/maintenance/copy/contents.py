@@ -105,7 +105,7 @@ class Content:
         self.problems: list[str] = []
 
     def add(self, form: bytes) -> None:
-        """Count a row by its canonical form."""
+        """Count a row, and add its canonical form to the digest."""
         self.rows += 1
         self._sum += int.from_bytes(hashlib.sha256(form).digest(), "big")
 

@@ -223,7 +223,7 @@ def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:
 
 
 def is_json(column: sa.ColumnElement[Any]) -> bool:
-    """Return whether the column holds JSON."""
+    """True if the column holds JSON."""
     return isinstance(column.type, columns.BinaryJson)
 
 

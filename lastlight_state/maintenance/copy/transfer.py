@@ -163,7 +163,7 @@ class Transfer:
         self.receipt = receipt
 
     def places(self) -> dict[str, Place]:
-        """Return the progress of each table, by name."""
+        """Return the progress of each table's copy, by name."""
         found = self._write(lambda unit: unit.rows(_REACHED, {"receipt_id": self.receipt.id}))
         return {row["table_name"]: Place(row["rows"], row["last_key"], done=row["done"]) for row in found}
 

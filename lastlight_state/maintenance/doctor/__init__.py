@@ -37,7 +37,7 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
 class Doctor(Repository):
-    """``store.maintenance.doctor``"""
+    """Examines the database and its files for faults: ``store.maintenance.doctor``."""
 
     def examine(
         self,

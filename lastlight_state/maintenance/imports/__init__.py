@@ -52,7 +52,7 @@ _SIGN_OF_LIFE = timedelta(minutes=1)
 
 
 class Imports(Repository):
-    """``store.maintenance.imports``"""
+    """Imports other programs' files and databases: ``store.maintenance.imports``."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -128,9 +128,9 @@ class Imports(Repository):
 
         A unit that fails is not stored; the report names it with the reason, and the other units are still imported. An
         unchanged unit is not written. If a unit has grown, its new rows are appended. A unit belongs to the source from
-        which it was imported. A unit of the same name with other content fails, and so does a unit that changed both
-        here and in its source. ``scope`` is added as a prefix to the names of a source whose units have no ids (kinds
-        ``openai-agents-db``, ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``).
+        which it was imported. A unit of the same name with other content fails, and so does a unit that changed both in
+        the store and in its source. ``scope`` is added as a prefix to the names of a source whose units have no ids
+        (kinds ``openai-agents-db``, ``lionagi-teams``, ``smithers-db`` and ``nanoclaw``).
 
         A unit that was erased, deleted or pruned in this store is not imported again, and neither is such a part of a
         stored unit. It is imported again if ``revive`` is True or names the unit; a name that is not a unit is listed

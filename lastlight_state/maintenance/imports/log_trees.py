@@ -317,7 +317,7 @@ def _piece(tree: LogTree, names: tuple[str, ...], key: str, into: ImportTarget) 
 
 
 def _target(tree: LogTree, slug: str, name: str, *inner: str) -> Path:
-    """Return the path to store a file at. Raises `UnsafePath` for names that are not allowed here."""
+    """Return the path to store a file at. Raises `UnsafePath` for names that this library does not allow."""
     if inner:
         return tree.path_to_write(slug, name).with_suffix("").joinpath(*inner)
     session_id = name.removesuffix(agent_log_paths.LOG_SUFFIX)

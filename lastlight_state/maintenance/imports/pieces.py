@@ -348,7 +348,7 @@ def note_read(look: UnitLookup) -> None:
 
 
 def note_unit(look: UnitLookup, target: tuple[str, str], digest: str, outcome: str, at: datetime) -> None:
-    """Write a unit's line in the ledger."""
+    """Write the line of a unit in the ledger."""
     source = {"source_kind": look.kind, "source_key": look.key, "target_kind": target[0], "target_id": target[1]}
     done = {"digest": digest, "outcome": outcome, "receipt_id": look.receipt_id, "imported_at": at}
     look.view.change(_NOTE, {**source, **done})

@@ -196,7 +196,7 @@ def _messages(where: str, pile: Any, noticed: Counter[str]) -> tuple[list[NewMes
 
 
 def _message(where: str, item: Any, noticed: Counter[str]) -> NewMessage:
-    """Return a message.
+    """Convert a message of a branch file.
 
     Times without a zone are UTC. A message without content gets empty content, as the program reads it.
     """

@@ -132,7 +132,7 @@ def _present(cells: Cells, session: Row, last: str | None, begun: datetime | Non
 
 
 def _change(cells: Cells, told: Any, at: datetime) -> Change:
-    """Return a change with an unknown reason."""
+    """Return a status change whose reason is unknown."""
     status, strange = known_status(told)
     cells.noticed["status_unknown"] += strange is not None
     return Change(status, at, Reason(_IMPORTED, summary=strange, source="system"))

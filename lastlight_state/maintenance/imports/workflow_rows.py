@@ -166,7 +166,7 @@ _CHECKS: dict[str, dict[str, Check]] = {
 
 @lru_cache(maxsize=8)
 def _checks(limits: Limits) -> dict[str, dict[str, Check]]:
-    """Return the checks of all columns, by table."""
+    """Return, for each table, the functions that check its columns."""
     sized: dict[str, dict[str, Check]] = {
         "workflow_runs": {
             "phase_history": cells.json(limits.phase_history, list),
@@ -253,7 +253,7 @@ def override(table: sa.Table, limits: Limits, found: cells.Row, aside: ExtraFiel
 
 
 def chat(limits: Limits, found: cells.Row, aside: ExtraFields) -> cells.Row:
-    """Convert a chat session. Its messages are counted anew. Texts kept for messages are not yet in its metadata."""
+    """Convert a chat session. Its messages are counted again later, when texts kept for them join its metadata."""
     others = {name: value for name, value in found.items() if name != "message_count"}
     return _checked(chats.SESSIONS, limits, others, aside)
 

@@ -33,7 +33,7 @@ from lastlight_state.receipts import Receipt, Receipts
 
 
 class Prune(Repository):
-    """``store.maintenance.prune``"""
+    """Removes records that ended long ago: ``store.maintenance.prune``."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -50,7 +50,7 @@ class Log(NamedTuple):
         return cls(slug, file.removesuffix(paths.LOG_SUFFIX))
 
     def path(self, settings: Settings) -> Path:
-        """Return the path of the log."""
+        """Return the path of the log's file."""
         return _projects(settings) / self.slug / (self.session_id + paths.LOG_SUFFIX)
 
 

@@ -146,7 +146,7 @@ class Archiver:
             )
 
     def name_of(self, key: str, digest: str) -> str:
-        """Return the file name of a record's bundle."""
+        """Return the file name of the bundle for a record."""
         return f"{self.kind}-{_name(key)}-{digest[:_DIGITS]}.zip"
 
     def prove(self, unit: Unit, digests: Mapping[str, str], at: datetime) -> None:

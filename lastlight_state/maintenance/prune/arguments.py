@@ -120,10 +120,10 @@ class PrunePolicy:
     and runs.
 
     ``ids`` narrows the policy to at most 500 records, and never widens it. ``batch_rows`` is how many rows one
-    transaction removes; a record is removed completely, even if it alone has more. After ``time_limit`` seconds the
-    prune stops between two batches, and can be resumed. With ``archive``, a folder, each run or session is written
-    there as a bundle before it is removed. With ``with_logs="yes"`` as well, the agents' log files in the bundle are
-    removed after their record, unless another record names them or they have changed since the cutoff.
+    transaction removes; a record is removed completely, even if it has more rows than that. After ``time_limit``
+    seconds the prune stops between two batches, and can be resumed. With ``archive``, a folder, each run or session is
+    written there as a bundle before it is removed. With ``with_logs="yes"`` as well, the agents' log files in the
+    bundle are removed after their record, unless another record names them or they have changed since the cutoff.
     """
 
     kind: str = "sessions"

@@ -123,7 +123,7 @@ def batch(
 ) -> tuple[Receipt, bool]:
     """Remove the next records: at most ``most`` rows together, or one record. Returns True if there are more.
 
-    Every record is checked again here, under its lock. A record is not removed if it was restarted since the prune
+    Every record is checked again after it was locked. A record is not removed if it was restarted since the prune
     began, or if another record waits for it now. The receipt is locked first. So if another process has taken over the
     work, this call ends before the first removal. With an ``archiver``, each record is archived in a bundle before it
     is removed.

@@ -201,7 +201,7 @@ class Range:
 
     @property
     def statements(self) -> Statements:
-        """Return the statements of the kind."""
+        """Return the prepared statements for this kind of records."""
         return STATEMENTS[self.kind.name]
 
     def next(self, unit: Unit, after: Place, *, locked: bool) -> list[Place]:
@@ -326,7 +326,7 @@ def in_use(unit: Unit, kind: Kind) -> frozenset[str]:
 
 
 def walk(unit: Unit, found: Range) -> Iterator[list[Place]]:
-    """Yield all records of the range, in batches."""
+    """Yield the places of all records in the range, in batches."""
     after = START
     while following := found.next(unit, after, locked=False):
         yield following

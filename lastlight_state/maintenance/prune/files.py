@@ -72,7 +72,7 @@ class Tree(Protocol):
         """Return the logs that may be pruned when old enough, and counts of equally old logs that must stay."""
 
     def id_of(self, key: str) -> str:
-        """Return the id of a log."""
+        """Return the log's name in a policy."""
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> Mapping[str, str]:
         """Return the logs among these that must stay, each with the reason."""
@@ -133,7 +133,7 @@ class AgentLogs:
         return LogsByAge(sorted(self._logs()), {})
 
     def id_of(self, key: str) -> str:
-        """Return the session's id from a key."""
+        """Return the session's id, which the key contains."""
         return key.partition("/")[2]
 
     def protected(self, unit: Unit, keys: Sequence[str]) -> dict[str, str]:

@@ -92,13 +92,13 @@ class Kind:
 
     @property
     def table(self) -> sa.Table:
-        """Return the table of the records."""
+        """Return the table that contains the records."""
         table: sa.Table = self.key.table
         return table
 
     @property
     def table_name(self) -> str:
-        """Return the name of the table of the records."""
+        """Return the name of the table that contains the records."""
         return str(self.table.name)
 
 

@@ -143,7 +143,7 @@ class Place(NamedTuple):
 
 
 def plan(unit: Unit, terms: Terms) -> PrunePlan:
-    """Return the plan of a sweep."""
+    """Return the plan of a sweep: the records and rows that it would remove."""
     found = SWEEPS[terms["kind"]].tally(unit, begin(unit, terms))
     return PrunePlan(
         kind=terms["kind"],
@@ -163,7 +163,7 @@ def begin(unit: Unit, terms: Terms) -> Terms:
 
 
 def look(unit: Unit, receipt: Receipt, place: Place) -> CandidatePage:
-    """Return the next candidates at a position."""
+    """Return the next candidates for removal at a position of a sweep."""
     return _stage(receipt, place).look(unit, receipt.policy, place.after)
 
 

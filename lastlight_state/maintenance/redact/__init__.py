@@ -59,7 +59,7 @@ _KNOWN = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys)), IdRow)
 
 
 class Redact(Repository):
-    """``store.maintenance.redact``"""
+    """Empties messages of conversations: ``store.maintenance.redact``."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -176,7 +176,7 @@ def _planned(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
 
 
 def _batch(unit: Unit, receipt: Receipt, terms: Terms, ids: list[str] | None, at: datetime) -> tuple[Receipt, bool]:
-    """Empty the next messages. Each message is read again here, while it is locked."""
+    """Empty the next messages. Each message is locked, and is read again before it is emptied."""
     steps.confirm(unit, receipt)
     look, after = _next(unit, terms, ids, receipt.cursor)
     found, _ = _parted(unit, terms, look, locked=True)

@@ -136,8 +136,8 @@ APPROVER = "maria"
 class Step:
     """A phase of the workflow, and the name of its recorded session.
 
-    ``gate`` is asked after the phase. The phase's last text is stored as the output of the loop that ``keeps`` names.
-    The output of the loop that ``reads`` names is appended to the phase's prompt.
+    The gate that ``gate`` names is opened after the phase. The phase's last text is stored as the output of the loop
+    that ``keeps`` names. The output of the loop that ``reads`` names is appended to the phase's prompt.
     """
 
     phase: str

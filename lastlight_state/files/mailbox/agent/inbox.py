@@ -106,7 +106,7 @@ class AgentInbox(MailboxPart):
         return found
 
     def find(self, message_id: str) -> MessageIn | None:
-        """Return the message, or None."""
+        """Return the message with this id, or None."""
         asked = valid.sought("id", message_id)
         rows = self._look(lambda look: look.keyed(messages.IN_BY_ID, [asked]))
         return MessageIn.of(rows[0]) if rows else None

@@ -157,29 +157,29 @@ class AgentState(MailboxPart):
     """The agent's stored values: ``agent.state``."""
 
     def get(self, key: str) -> str:
-        """Return the value. Raises `NotFound`."""
+        """Return the value stored under this key. Raises `NotFound`."""
         found = self.find(key)
         if found is None:
             raise NotFound(STATE, key)
         return found
 
     def find(self, key: str) -> str | None:
-        """Return the value, or None."""
+        """Return the value stored under this key, or None."""
         found = self._find_as(StateEntry.of, GET_STATE, {"key": valid.sought("key", key)})
         return None if found is None else found.value
 
     def put(self, key: str, value: str) -> None:
-        """Store the value, at most 256 KiB."""
+        """Store a value of at most 256 KiB under this key."""
         row = self._row(valid.identifier("key", key, models.STATE_KEY_BYTES), value)
         self._writing(lambda unit: unit.change(PUT_STATE, row), repeatable=True)
 
     def clear(self, key: str) -> bool:
-        """Delete the value. Returns True if there was one."""
+        """Delete the value stored under this key. Returns True if there was one."""
         asked = {"key": valid.sought("key", key)}
         return self._writing(lambda unit: unit.change(DELETE_STATE, asked)) > 0
 
     def list(self) -> Sequence[StateEntry]:
-        """Return all values, by key."""
+        """Return all stored values, ordered by key."""
         return self._all_as(StateEntry.of, LIST_STATE)
 
     def continuation(self, provider: str) -> str | None:
@@ -255,7 +255,7 @@ def start(pair: Pair) -> StartReport:
 
 
 def tool_started(pair: Pair, name: str, timeout: timedelta | None) -> None:
-    """Record the tool in use."""
+    """Record which tool the agent is using."""
     millis = None if timeout is None else int(valid.duration("timeout", timeout) / timedelta(milliseconds=1))
     now = iso_text(pair.clock.now())
     tool = valid.identifier("name", name)
@@ -263,7 +263,7 @@ def tool_started(pair: Pair, name: str, timeout: timedelta | None) -> None:
 
 
 def tool_finished(pair: Pair) -> None:
-    """Record that no tool is in use."""
+    """Record that the agent is using no tool."""
     now = iso_text(pair.clock.now())
     _put_tool(pair, current_tool=None, tool_declared_timeout_ms=None, tool_started_at=None, updated_at=now)
 

@@ -1,4 +1,4 @@
-"""Names and paths of mailboxes. `Place` checks directories; nothing here opens a file.
+"""Names and paths of mailboxes. `Place` checks directories; this module opens no file.
 
 ::
 
@@ -56,17 +56,17 @@ def is_name(name: str) -> bool:
 
 
 def session_dir(root: Path, group: str, session: str) -> Path:
-    """Return the folder of a session."""
+    """Return the folder that contains a session's mailbox."""
     return root / checked_name("agent_group_id", group) / checked_name("session_id", session)
 
 
 def inbound_db_path(root: Path, group: str, session: str) -> Path:
-    """Return the file that the host writes."""
+    """Return the path of ``inbound.db``, which the host writes."""
     return session_dir(root, group, session) / INBOUND_DB
 
 
 def outbound_db_path(root: Path, group: str, session: str) -> Path:
-    """Return the file that the agent writes."""
+    """Return the path of ``outbound.db``, which the agent writes."""
     return session_dir(root, group, session) / OUTBOUND_DB
 
 
@@ -123,7 +123,7 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """Return the folder of the session."""
+        """Return the path of the session's folder."""
         return self.root / self.group / self.session
 
     @property
@@ -133,12 +133,12 @@ class Place:
 
     @property
     def inbound(self) -> Path:
-        """Return the file that the host writes."""
+        """Return the path of ``inbound.db``, which the host writes."""
         return self.path / INBOUND_DB
 
     @property
     def outbound(self) -> Path:
-        """Return the file that the agent writes."""
+        """Return the path of ``outbound.db``, which the agent writes."""
         return self.path / OUTBOUND_DB
 
     def refuse_missing(self) -> None:

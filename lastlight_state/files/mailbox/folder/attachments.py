@@ -174,7 +174,7 @@ class MessageFolder:
 
     @property
     def path(self) -> Path:
-        """Return the path of the folder."""
+        """Return the path of the folder of the message's files."""
         return self.session / self.box / self.name
 
 

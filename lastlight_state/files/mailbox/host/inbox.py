@@ -130,11 +130,11 @@ class HostInbox(MailboxPart):
         return stored
 
     def get(self, message_id: str) -> MessageIn:
-        """Return the message. Raises `NotFound`."""
+        """Return the message with this id. Raises `NotFound`."""
         return self._one_as(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> MessageIn | None:
-        """Return the message, or None."""
+        """Return the message with this id, or None."""
         return self._find_as(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)})
 
     def list(

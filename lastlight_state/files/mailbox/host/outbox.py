@@ -149,14 +149,14 @@ class HostOutbox(MailboxPart):
         return self._both(lambda both: deliveries.page(both, most, page_token))
 
     def get(self, message_id: str) -> MessageOut:
-        """Return the message. Raises `NotFound`."""
+        """Return the message with this id. Raises `NotFound`."""
         found = self.find(message_id)
         if found is None:
             raise valid.not_found(MESSAGE, message_id)
         return found
 
     def find(self, message_id: str) -> MessageOut | None:
-        """Return the message, or None."""
+        """Return the message with this id, or None."""
         asked = valid.sought("id", message_id)
         rows = self._look(lambda look: look.keyed(messages.OUT_BY_ID, [asked]))
         return MessageOut.of(rows[0]) if rows else None

@@ -238,7 +238,10 @@ class OtherFile:
             raise unsound(error, self._place, self._path) from error
 
     def look_if_sound(self, work: Callable[[OtherSide], T], otherwise: T) -> T:
-        """Run ``work`` as `look` does. If the file is missing or damaged, log that and return ``otherwise``."""
+        """Run ``work`` as `look` does.
+
+        If the file is missing or damaged, that is logged, and ``otherwise`` is returned.
+        """
         try:
             return self.look(work)
         except (NotFound, CorruptData) as error:

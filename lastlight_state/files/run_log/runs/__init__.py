@@ -36,7 +36,7 @@ _MOST_IN_CHUNK = 10_000
 
 
 class Writing(NamedTuple):
-    """The settings for writing logs."""
+    """The settings with which run logs are written: when to sync, and how long to wait for locks."""
 
     clock: Clock
     sync: SyncWord

@@ -62,7 +62,7 @@ class RunLists:
         self._heads = heads
 
     def page(self, given: RunFilter, limit: int, page_token: str | None) -> RunPage:
-        """Return a page of runs."""
+        """Return a page of runs that match the filters."""
         asked = given.asked()
         found = pages.key(asked, page_token, (str, str, str))
         walk = _Walk(self._tree, self._heads, given)

@@ -99,7 +99,7 @@ _MOST_RUNS = 100
 
 
 class Reconstruction:
-    """Rebuilds states from logs."""
+    """Rebuilds a session's state from the logs of its runs."""
 
     def __init__(self, tree: RunTree, lists: RunLists) -> None:
         self._tree = tree
@@ -174,9 +174,9 @@ class States:
 
     @checked
     def find(self, session_id: str) -> SessionState | None:
-        """Return the snapshot, or None.
+        """Return the session's snapshot, or None if there is none.
 
-        Raises `CorruptData` with the reason if it cannot be read, or `NewerSchema`.
+        Raises `CorruptData` with the reason if the snapshot cannot be read, or `NewerSchema`.
         """
         paths.readable_id("session_id", session_id)
         return files.load(self._own.state_path(session_id), session_id)

@@ -72,7 +72,7 @@ _PAIR = re.compile(rb"(?<!\\)(?:\\\\)*\\ud[89ab][0-9a-f]{2}\\ud[c-f]")
 
 
 def load(path: Path, session_id: str) -> SessionState | None:
-    """Return the snapshot; None without a file.
+    """Read the snapshot in a file, or return None if there is no file.
 
     Raises `CorruptData` with the reason, `NewerSchema`, `BackendUnavailable`.
     """
@@ -115,7 +115,7 @@ def state_of(value: Any, session_id: str) -> SessionState:
 
 
 def encoded(state: SessionState) -> bytes:
-    """Return the bytes of a snapshot.
+    """Return the bytes in which a snapshot is stored.
 
     Raises `InvalidValue` for values that would be read back differently, and `PayloadTooLarge`.
     """

@@ -194,7 +194,7 @@ class RunWriter:
         meta: JsonObject | None = None,
         ts: datetime | None = None,
     ) -> None:
-        """Write the status of the run."""
+        """Write the current status of the run."""
         self._put(RunStatus, {"status": status, "message": message}, meta, ts)
 
     @guarded

@@ -105,10 +105,7 @@ def _summary(request: Any, node: str) -> str:
 
 
 def _closed(terms: Terms, made: Row, run: Row) -> Row:
-    """Return the question.
-
-    If it is open and its run has ended, it is cancelled, because no ended run has open questions.
-    """
+    """Return the question. An open question of an ended run is cancelled, because no ended run has open questions."""
     if made["status"] != "pending" or run["status"] not in words.TERMINAL:
         return made
     terms.noticed["question_closed"] += 1

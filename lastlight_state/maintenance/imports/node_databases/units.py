@@ -209,7 +209,7 @@ Rows = Mapping[str, Sequence[CellRow]]
 def piece(source: Foreign, row: CellRow, left: Sequence[str], outputs: Sequence[str], into: ImportTarget) -> Piece:
     """Return the run in a row of ``_smithers_runs`` as a unit.
 
-    ``left`` are tables that cannot be stored here: their rows are counted. ``outputs`` are tables of tasks' outputs.
+    ``left`` are tables that cannot be stored: their rows are counted. ``outputs`` are tables of tasks' outputs.
     """
     found = {
         table: list(source.rows(table, f"WHERE run_id = ? ORDER BY {order}", [row["run_id"]]))

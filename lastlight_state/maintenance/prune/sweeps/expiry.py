@@ -136,7 +136,7 @@ class Expiring(OneStage):
         self._table = self.tables[-1]
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return the keys among these that exist."""
+        """Return those of these keys that exist."""
         return {row["key"] for row in rows(unit, self.statements.known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
@@ -154,7 +154,7 @@ class Expiring(OneStage):
     def remove(self, unit: Unit, terms: Terms, _keys: list[str], most: int) -> Removal:
         """Remove about ``most`` rows of records that may be removed now. Locked records are skipped.
 
-        A record is removed completely, even if it alone has more rows.
+        A record is removed completely, even if it has more rows than that.
         """
         s, gone = self.statements, Counter[str]()
         whole = len(self.tables) > 1
@@ -222,7 +222,7 @@ class Over(OneStage):
         self.statements = statements
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return the keys among these that exist."""
+        """Return those of these keys that exist."""
         return {row["key"] for row in rows(unit, self.statements.known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:

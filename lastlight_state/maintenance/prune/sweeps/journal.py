@@ -174,7 +174,7 @@ class Journal(OneStage):
     keep_n = RUNS_KIND.keep_n
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return the runs among these that exist."""
+        """Return those of these runs that exist."""
         return {row["key"] for row in rows(unit, STATEMENTS[RUNS_KIND.name].known, keys)}
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:

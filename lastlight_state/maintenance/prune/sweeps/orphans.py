@@ -74,7 +74,7 @@ class Stage:
         return Removal(+counts, len(taken) < len(going))
 
     def all(self, unit: Unit, terms: Terms) -> Iterator[list[str]]:
-        """Yield all removable rows, in batches."""
+        """Yield all removable rows of this table, in batches."""
         look = CandidatePage([], "")
         while look.after is not None:
             look = self.look(unit, terms, look.after)
@@ -112,7 +112,7 @@ LOOSE = _old_and_alone(MESSAGES, [column for column in REFERRING if column.table
 
 
 class Orphans:
-    """The kind ``orphans``. Orders are removed first, because some messages may be only in these orders."""
+    """The kind ``orphans``. Orders are removed first, because some messages are only in orders that are removed."""
 
     name = "orphans"
     record = f"{MESSAGE} or {PROGRESSION}"

@@ -77,7 +77,7 @@ class Heads(OneStage):
         return str(self.owner.table.name)
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return the owners among these that exist."""
+        """Return those of these owners that exist."""
         return self.keys.among(unit, keys)
 
     def bounded(self, _unit: Unit, terms: Terms) -> Terms:
@@ -173,12 +173,12 @@ class Heads(OneStage):
 
     @cached_property
     def keys(self) -> Keys:
-        """Return the keys of the owners."""
+        """Return the reader of the owners' keys."""
         return Keys(self.key)
 
     @cached_property
     def statements(self) -> Statements:
-        """Return the statements of this kind."""
+        """Return the prepared statements for this kind."""
         return Statements(self)
 
 

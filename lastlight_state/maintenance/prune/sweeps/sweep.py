@@ -87,11 +87,11 @@ class Sweep(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the kind's name in a policy."""
+        """Return the name of this kind in a policy."""
 
     @property
     def record(self) -> str:
-        """Return the name of a record in `NotFound`."""
+        """Return what a record is called in `NotFound` errors."""
 
     @property
     def tables(self) -> tuple[str, ...]:
