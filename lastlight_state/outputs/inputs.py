@@ -122,9 +122,9 @@ class Inputs(Repository):
         With ``model`` the payload is validated and stored with the model's defaults. The run keeps them when the code's
         defaults change. Without ``model`` the payload is an object of JSON values: instances of classes are refused.
 
-        If any revision was given this payload or holds it, the current input is returned. Another payload raises
-        `AlreadyExists`. Raises `InvalidValue` with ``issues``, `PayloadTooLarge` for a payload of more than 1 MiB, and
-        `NotFound` for an unknown run.
+        If a stored revision was made from this payload or contains it, the current input is returned. Another payload
+        raises `AlreadyExists`. Raises `InvalidValue` with ``issues``, `PayloadTooLarge` for a payload of more than 1
+        MiB, and `NotFound` for an unknown run.
         """
         row: InputDraft = {**self._row(run_id, payload, model, created_by), "revision": 0, "reason": None}
         stored = of_known_run(run_id, lambda: self._changed(ADD, row, repeatable=True))
@@ -190,7 +190,7 @@ class Inputs(Repository):
         }
 
     def _found_again(self, run_id: str, payload: Any, row: InputDraft) -> RunInput:
-        """Return the current input if any revision was given this payload. Raises `AlreadyExists` otherwise."""
+        """Return the current input if a revision was made from this payload. Raises `AlreadyExists` otherwise."""
         known = self._reading(lambda unit: unit.rows(EVERY, {"run_id": run_id}))
         asked = {_canonical(codec.decode(text)) for text in (row["payload"], row["given"]) if text is not None}
         for revision in known:

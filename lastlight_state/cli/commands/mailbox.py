@@ -39,7 +39,7 @@ _MOST_DAYS = 100_000
 
 
 class Arguments:
-    """The arguments of this command line."""
+    """The parsed arguments of a ``mailbox`` command line."""
 
     def __init__(self, call: Call, key: str | None, message_id: str | None, options: dict[str, Any]) -> None:
         self.options = options
@@ -48,7 +48,7 @@ class Arguments:
         self._message_id = message_id
 
     def mailboxes(self, *, read_only: bool = True) -> Mailboxes:
-        """Open all mailboxes."""
+        """Open all mailboxes below the root of the settings."""
         settings = settings_of(self._call, read_only=read_only).anchored()
         return Mailboxes(settings.mailboxes, settings=settings)
 

@@ -45,7 +45,7 @@ FINDINGS = (
 
 
 class Arguments:
-    """The arguments of this command line, and the run log they concern."""
+    """The parsed arguments of a ``run-log`` command line, and the run log to which they apply."""
 
     def __init__(self, call: Call, log: RunLog, key: str | None, options: dict[str, Any]) -> None:
         self.call = call

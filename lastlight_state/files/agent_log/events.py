@@ -104,7 +104,7 @@ def is_record(value: Envelope) -> bool:
 
 
 def time_of(value: Mapping[str, Any]) -> datetime | None:
-    """Return the time of a line, as aware UTC in milliseconds; None if it has no readable time."""
+    """Return the time of a line, as aware UTC in milliseconds; or None if it has no readable time."""
     return parse_time(value.get("timestamp"))
 
 

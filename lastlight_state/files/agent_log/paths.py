@@ -95,7 +95,7 @@ def readable_id(session_id: str) -> str:
 
 
 def session_of(file_name: str) -> str | None:
-    """Return the session id in a main log's file name; None for other files."""
+    """Return the session id in a main log's file name; or None for other files."""
     if not file_name.endswith(LOG_SUFFIX) or file_name.startswith((AGENT_PREFIX, ".")):
         return None
     session_id = file_name.removesuffix(LOG_SUFFIX)

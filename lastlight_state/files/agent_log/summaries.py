@@ -172,7 +172,7 @@ class Summaries:
         self._scans: Recent[Path, _Scan] = Recent()
 
     def of(self, log: SessionFile) -> AgentSessionSummary:
-        """Return the summary of a session. Raises `NotFound` if its log has vanished."""
+        """Return the summary of a session. Raises `NotFound` if the session's log has vanished."""
         scan = self._scanned(log.path, open_log(log))
         for path in self._agents.of(log):
             try:

@@ -203,7 +203,7 @@ class Recovery:
             end = self._end_before(end - 1, ends)
 
     def _end_before(self, limit: int, ends: re.Pattern[bytes]) -> int:
-        """Return the last position up to ``limit`` where an object may end; 0 if there is none."""
+        """Return the last position up to ``limit`` where an object may end; or 0 if there is none."""
         size = len(self._raw)
         found = ends.search(self._mirror, size - limit)
         return size - found.start() if found else 0

@@ -116,7 +116,7 @@ def is_readable(text: str) -> bool:
 
 
 def run_of(file_name: str) -> str | None:
-    """Return the run id in a log's file name; None for other files."""
+    """Return the run id in a log's file name; or None for other files."""
     plain = file_name.removesuffix(PACKED_SUFFIX)
     run_id = plain.removesuffix(LOG_SUFFIX)
     if run_id == plain or run_id.endswith(_NO_RUNS) or not is_readable(run_id):
@@ -125,7 +125,7 @@ def run_of(file_name: str) -> str | None:
 
 
 def session_of(file_name: str) -> str | None:
-    """Return the session id in a snapshot's file name; None for other files."""
+    """Return the session id in a snapshot's file name; or None for other files."""
     session_id = file_name.removesuffix(STATE_SUFFIX)
     return session_id if session_id != file_name and is_readable(session_id) else None
 

@@ -93,7 +93,7 @@ class RunTree:
         return None
 
     def get(self, run_id: str) -> RunFile:
-        """Return the log, as `find` does. Raises `NotFound` without a log."""
+        """Return the log of this run, as `find` does. Raises `NotFound` if the run has no log."""
         found = self.find(run_id)
         if found is None:
             raise NotFound(paths.RUN, run_id)

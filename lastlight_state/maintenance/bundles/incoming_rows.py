@@ -263,7 +263,7 @@ class Renaming:
 
 
 def _nothing(_: Any) -> None:
-    """Return None. It replaces keys of the original that a copy must not have."""
+    """Return None, which replaces those keys of the original that a copy must not have."""
 
 
 def _keys(rows: Iterator[Row]) -> set[str]:

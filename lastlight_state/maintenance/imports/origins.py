@@ -96,7 +96,7 @@ def came_from(look: UnitLookup) -> str:
 
 
 def last_source(look: UnitLookup) -> str | None:
-    """Return the path or server of the unit's last import, None if the unit was never imported."""
+    """Return the path or server of the unit's last import, or None if the unit was never imported."""
     return _last_policy(look).get("source")
 
 

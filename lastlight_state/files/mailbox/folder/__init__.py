@@ -142,7 +142,7 @@ class Place:
         return self.path / OUTBOUND_DB
 
     def refuse_missing(self) -> None:
-        """Raise `NotFound` unless both files exist."""
+        """Raise `NotFound` unless both database files of the mailbox exist."""
         for file in (self.inbound, self.outbound):
             if not is_regular(file):
                 with translated(self.path):
