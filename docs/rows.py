@@ -16,7 +16,7 @@ from lastlight_state.migrations.metadata import METADATA
 ROOT = Path(__file__).parents[1]
 
 #: The domains whose statements say what rows they return.
-DOMAINS = "conversations schedules journal outputs receipts checkpoints states".split()
+DOMAINS = "schedules journal outputs receipts workflows".split()
 
 _TYPES = (
     (columns.Timestamp, "datetime"),

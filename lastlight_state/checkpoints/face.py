@@ -79,7 +79,7 @@ class Checkpoints(Repository):
                 statement, given = sql.put_with_values(len(new)), {**row, **sql.values_numbered(new)}
             else:
                 values.add(unit, new)
-            [stored] = unit.all(CheckpointSummary.of, statement, given)
+            [stored] = unit.rows(statement, given)
             return stored
 
         return self._writing(work, repeatable=True)
@@ -113,13 +113,13 @@ class Checkpoints(Repository):
 
         def work(unit: Unit) -> None:
             if is_one:
-                found = unit.row(sql.touch_and_put_writes(len(rows), taken), {**place, **sql.numbered(rows)})
+                thread_id = unit.value(sql.touch_and_put_writes(len(rows), taken), {**place, **sql.numbered(rows)})
             else:
-                found = unit.row(sql.TOUCH_WITH, place)
-            if found is None:
+                thread_id = unit.value(sql.TOUCH_WITH, place)
+            if thread_id is None:
                 raise valid.not_found(models.CHECKPOINT, (scope, thread, namespace, checkpoint_id))
             for row in () if is_one else rows:
-                unit.change(statement, {**row, **own, "thread_id": found["id"]})
+                unit.change(statement, {**row, **own, "thread_id": thread_id})
 
         if rows:
             (self._once if is_one else self._writing)(work, repeatable=True)
@@ -161,7 +161,7 @@ class Checkpoints(Repository):
         the list. Raises `NotFound` for an unknown ``before``.
         """
         given = self._filters(thread, scope, namespace, before, where)
-        return self._page_as(sql.LIST, CheckpointSummary.of, given, limit, page_token)
+        return self._page(sql.LIST, given, limit, page_token)
 
     def history(
         self,
@@ -212,9 +212,10 @@ class Checkpoints(Repository):
 
         def work(unit: Unit) -> dict[str, ChannelHistory]:
             found = unit.row(sql.LATEST_PARENT if checkpoint_id is None else sql.PARENT, given)
-            if found is None or found["parent_id"] is None:
+            thread_id, parent = found or ("", None)
+            if parent is None:
                 return {one: ChannelHistory.of({"writes": (), "value": None}) for one in named}
-            return lineage.histories(unit, found["thread_id"], namespace, found["parent_id"], named)
+            return lineage.histories(unit, thread_id, namespace, parent, named)
 
         return self._viewing(work)
 
@@ -231,7 +232,7 @@ class Checkpoints(Repository):
 
         def work(unit: Unit) -> int:
             found = threads.locked(unit, source)
-            whose = unit.find(CheckpointThread.of, sql.GET_THREAD, source)
+            whose = unit.row(sql.GET_THREAD, source)
             kept = {} if whose is None else {"user": whose.user, "expires_at": whose.expires_at}
             target_id = threads.touched(unit, {**place, **kept})
             if target_id == found or unit.value(sql.IS_FILLED, {"thread_id": target_id}):
@@ -245,8 +246,8 @@ class Checkpoints(Repository):
         place = checks.sought(thread, scope)
 
         def work(unit: Unit) -> int:
-            found = unit.row(sql.LOCK, place)
-            return 0 if found is None else removal.thread(unit, found["id"])[str(CHECKPOINTS.name)]
+            thread_id = unit.value(sql.LOCK, place)
+            return 0 if thread_id is None else removal.thread(unit, thread_id)[str(CHECKPOINTS.name)]
 
         return self._writing(work, repeatable=True)
 
@@ -264,7 +265,7 @@ class Checkpoints(Repository):
         threads_of_runs = sql.THREADS_OF_RUNS[scope is not None]
 
         def work(unit: Unit) -> int:
-            found = [row["thread_id"] for row in unit.rows(threads_of_runs, wanted)]
+            found = unit.values(threads_of_runs, wanted)
             for at in range(0, len(found), 500):
                 unit.rows(*sql.LOCK_MANY.of(found[at : at + 500]))
             return sum(removal.of_runs(unit, one, wanted["runs"]) for one in found)
@@ -289,7 +290,7 @@ class Checkpoints(Repository):
     def expire(self, thread: str, at: datetime | None, *, scope: str = "") -> CheckpointThread:
         """Set when a prune may remove a thread, None for never. Until then it stays readable. Raises `NotFound`."""
         given = {**checks.sought(thread, scope), "expires_at": None if at is None else aware_utc("at", at)}
-        found = self._changed_as(CheckpointThread.of, sql.EXPIRE, given, repeatable=True)
+        found = self._changed(sql.EXPIRE, given, repeatable=True)
         if found is None:
             raise valid.not_found(models.THREAD, (scope, thread))
         return found
@@ -297,12 +298,12 @@ class Checkpoints(Repository):
     def thread(self, thread: str, *, scope: str = "") -> CheckpointThread:
         """Return the record of a thread, without its checkpoints. Raises `NotFound`."""
         given = checks.sought(thread, scope)
-        return self._one_as(CheckpointThread.of, sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
+        return self._one(sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
 
     def thread_of(self, thread_id: str) -> CheckpointThread:
         """Return the thread with this internal id, which receipts and plans of prunes name. Raises `NotFound`."""
         given = {"thread_id": valid.sought("thread_id", thread_id)}
-        return self._one_as(CheckpointThread.of, sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
+        return self._one(sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
 
     def threads(
         self,
@@ -317,7 +318,7 @@ class Checkpoints(Repository):
             "scope": None if scope is None else valid.sought("scope", scope),
             "user": None if user is None else valid.sought("user", user),
         }
-        return self._page_as(sql.THREAD_LIST, CheckpointThread.of, given, limit, page_token)
+        return self._page(sql.THREAD_LIST, given, limit, page_token)
 
     def _place(self, thread: str, scope: str, now: datetime, user: str | None, ttl: timedelta | None) -> Row:
         """Return the row to insert for a thread if it does not exist yet."""

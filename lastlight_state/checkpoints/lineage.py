@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.sql.selectable import NamedFromClause
@@ -15,12 +15,21 @@ from sqlalchemy.sql.selectable import NamedFromClause
 from lastlight_state.backends.sql.json import member_of, members_of
 from lastlight_state.checkpoints import statements as sql, values
 from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES
-from lastlight_state.checkpoints.projections import AncestorRow
 from lastlight_state.checkpoints.records import ChannelHistory, CheckpointWrite
 from lastlight_state.checkpoints.statements import of_thread
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.units.unit import Unit
+
+
+class Ancestor(NamedTuple):
+    """An ancestor of a checkpoint, as it is seen for one channel."""
+
+    channel: str
+    id: str
+    parent_id: str | None
+    version: str | None
+    is_valued: bool
 
 
 def histories(
@@ -32,19 +41,19 @@ def histories(
     """
     given = {"channels": as_list([{"name": one} for one in sorted(channels)])}
     given |= {"thread_id": thread_id, "namespace": namespace, "parent": parent}
-    lines: dict[str, dict[str, AncestorRow]] = defaultdict(dict)
+    lines: dict[str, dict[str, Ancestor]] = defaultdict(dict)
     for row in unit.rows(_LINES, given):
-        lines[row["channel"]][row["id"]] = row
+        lines[row.channel][row.id] = row
     written: dict[tuple[str, str], list[CheckpointWrite]] = defaultdict(list)
     place = {"thread": thread_id, "namespace": namespace}
     ancestors = [{**place, "id": one, "channel": channel} for channel, line in lines.items() for one in line]
     for write in unit.rows(sql.WRITES_TO, {"wanted": as_list(ancestors)}):
         written[write["channel"], write["checkpoint_id"]].append(CheckpointWrite.of(write))
     named = {
-        (namespace, channel, row["version"])
+        (namespace, channel, row.version)
         for channel, line in lines.items()
         for row in line.values()
-        if row["is_valued"] and row["version"] is not None
+        if row.is_valued and row.version is not None
     }
     stored, damaged = values.read(unit, thread_id, sorted(named))
     if damaged:
@@ -52,19 +61,19 @@ def histories(
     found = {}
     for channel in channels:
         line = _in_order(lines[channel], parent)
-        writes = tuple(one for row in line for one in written[channel, row["id"]])
-        version = line[0]["version"] if line else None
+        writes = tuple(one for row in line for one in written[channel, row.id])
+        version = line[0].version if line else None
         found[channel] = ChannelHistory.of({"writes": writes, "value": stored.get((namespace, channel, version or ""))})
     return found
 
 
-def _in_order(line: dict[str, AncestorRow], parent: str) -> list[AncestorRow]:
-    """Return the ancestors from the oldest to ``parent``. A cycle of parents ends the list."""
-    found: list[AncestorRow] = []
+def _in_order(line: dict[str, Ancestor], parent: str) -> list[Ancestor]:
+    """Return these ancestors, the oldest first. A line that comes back to itself ends there."""
+    found: list[Ancestor] = []
     at: str | None = parent
     while at is not None and (row := line.pop(at, None)) is not None:
         found.append(row)
-        at = row["parent_id"]
+        at = row.parent_id
     return found[::-1]
 
 
@@ -109,4 +118,4 @@ def _seen(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.
     return [ancestor.c.id, ancestor.c.parent_id, version.label("version"), is_valued.label("is_valued")]
 
 
-_LINES = prepared(sa.select(*_walk().c), AncestorRow)
+_LINES = prepared(sa.select(*_walk().c), Ancestor)

@@ -1,16 +1,14 @@
-"""Records of checkpoints."""
+"""Records of checkpoints, and the rows of values that they are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import ConfigDict
 
 from lastlight_state.checkpoints.checks import Content
-from lastlight_state.checkpoints.projections import CheckpointSummaryRow, WriteRow
-from lastlight_state.checkpoints.rows import CheckpointThreadRow
 from lastlight_state.db.rows.records import Record
 
 
@@ -24,10 +22,6 @@ class CheckpointThread(Record):
     updated_at: datetime
     expires_at: datetime | None
     user: str | None
-
-    @classmethod
-    def of(cls, values: CheckpointThreadRow) -> Self:
-        return super().of(values)
 
 
 class CheckpointSummary(Record):
@@ -47,10 +41,6 @@ class CheckpointSummary(Record):
     format: str
     metadata: dict[str, Any] | None
 
-    @classmethod
-    def of(cls, values: CheckpointSummaryRow) -> Self:
-        return super().of(values)
-
 
 class CheckpointWrite(Record):
     """A task's write to a channel after a checkpoint. ``idx`` is its index among the task's writes."""
@@ -63,20 +53,15 @@ class CheckpointWrite(Record):
     channel: str
     content: Content
 
+    _computed = frozenset({"content"})
+    #: Beside the content, what it is bound to where it is sealed.
+    _consumed = frozenset({"thread_id", "namespace", "checkpoint_id", "format", "body"})
+
     @classmethod
-    def of(cls, values: WriteRow) -> Self:
+    def of(cls, values: Any) -> Self:
         content = Content(values["format"], values["body"])
         shown = {name: values[name] for name in ("task", "idx", "path", "channel")}
         return super().of({**shown, "content": content})
-
-
-class WholeCheckpoint(CheckpointSummaryRow):
-    """What a `Checkpoint` is made of."""
-
-    content: Content
-    versions: Mapping[str, str]
-    values: Mapping[str, Content]
-    writes: tuple[CheckpointWrite, ...]
 
 
 class Checkpoint(CheckpointSummary):
@@ -92,9 +77,15 @@ class Checkpoint(CheckpointSummary):
     values: Mapping[str, Content]
     writes: tuple[CheckpointWrite, ...]
 
+    #: Its values and writes have rows of their own.
+    _computed = frozenset({"content", "values", "writes"})
+    _consumed = frozenset({"body"})
+
     @classmethod
-    def of(cls, values: WholeCheckpoint) -> Self:  # type: ignore[override]
-        return super().of(values)
+    def of(cls, values: Any) -> Self:
+        body, valued, writes = values.pop("body"), values.pop("values"), values.pop("writes")
+        content = Content(values["format"], body)
+        return super().of({**values, "content": content, "values": valued, "writes": writes})
 
 
 class ChannelHistory(Record):
@@ -104,3 +95,33 @@ class ChannelHistory(Record):
 
     writes: tuple[CheckpointWrite, ...]
     value: Content | None
+
+
+# Rows of values, as they are read for the records.
+
+
+class NamedValue(NamedTuple):
+    """A value as it is named by its version, without its bytes."""
+
+    thread_id: str
+    namespace: str
+    channel: str
+    version: str
+    number: int
+    anchor: int
+    encoding: str
+    format: str
+    size: int
+    digest: str
+
+
+class StoredValue(NamedTuple):
+    """A value as it is stored."""
+
+    thread_id: str
+    namespace: str
+    channel: str
+    number: int
+    anchor: int
+    encoding: str
+    body: bytes

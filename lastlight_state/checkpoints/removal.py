@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import kind_of, member_of, members_of
 from lastlight_state.checkpoints import models, statements as sql
 from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES, WRITES
-from lastlight_state.checkpoints.projections import VersionsRow
 from lastlight_state.checkpoints.statements import of_thread
 from lastlight_state.db.rows.statements import Row, Statement, constant, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
@@ -69,8 +68,8 @@ def _removal(numbers: sa.SelectBase) -> _Removal:
 
 
 def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
-    for row in unit.rows(_UNREADABLE, given):  # JSON null, which is read as None
-        raise CorruptData(str(CHECKPOINTS.name), row["id"], "versions")
+    for checkpoint_id in unit.values(_UNREADABLE, given):  # JSON null, which is read as None
+        raise CorruptData(str(CHECKPOINTS.name), checkpoint_id, "versions")
     unit.change(removal.writes, given)
     removed = unit.change(removal.checkpoints, given)
     if removed:
@@ -82,8 +81,7 @@ def _removed(unit: Unit, removal: _Removal, given: Row) -> int:
 _UNREADABLE = prepared(
     sa.select(_c.c.id, _c.c.versions)
     .where(of_thread(_c), kind_of(_c.c.versions).is_distinct_from(constant("object")))
-    .limit(number(1)),
-    VersionsRow,
+    .limit(number(1))
 )
 
 

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from lastlight_state.backends.sql.json import has_members, member_of
 from lastlight_state.checkpoints.models import CHECKPOINTS, THREADS, VALUES, WHOLE_INTERVAL, WRITES
-from lastlight_state.checkpoints.projections import (
-    BeforeRow,
-    CheckpointSummaryRow,
-    IdRow,
-    NamedRow,
-    ParentRow,
-    SeqRow,
-    StoredRow,
-    ThreadIdRow,
-    WriteRow,
+from lastlight_state.checkpoints.records import (
+    Checkpoint,
+    CheckpointSummary,
+    CheckpointThread,
+    CheckpointWrite,
+    NamedValue,
+    StoredValue,
 )
-from lastlight_state.checkpoints.rows import CheckpointThreadRow
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import (
+    Family,
+    Statement,
+    bind,
+    columns_of,
+    constant,
+    every_column_of,
+    number,
+    prepared,
+)
 from lastlight_state.db.rows.writes import insert_computed, listed, shaped
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
@@ -31,6 +36,7 @@ from lastlight_state.db.schema.indexes import LookedUp
 
 _t, _c, _v, _w = THREADS.c, CHECKPOINTS.c, VALUES.c, WRITES.c
 
+_THREAD_COLUMNS = every_column_of(CheckpointThread, THREADS)
 _HERE = sa.and_(_t.scope == bind("scope", _t.scope), _t.key == bind("key", _t.key))
 #: The id of the thread with the parameters ``scope`` and ``key``, as a subquery.
 _THREAD = sa.select(_t.id).where(_HERE).scalar_subquery()
@@ -45,8 +51,7 @@ TOUCH = prepared(
             "expires_at": sa.func.coalesce(_made.excluded.expires_at, _t.expires_at),
             "user": sa.func.coalesce(_made.excluded.user, _t.user),
         },
-    ).returning(_t.id),
-    IdRow,
+    ).returning(_t.id)
 )
 _c_id = sa.and_(
     CHECKPOINTS.c.thread_id == _t.id,
@@ -59,22 +64,22 @@ _touch_with = (
     .values(updated_at=later_of(_t.updated_at, bind("updated_at", _t.updated_at)))
     .returning(_t.id)
 )
-#: Update and lock a thread if it has this checkpoint. Inserts nothing.
-TOUCH_WITH = prepared(_touch_with, IdRow)
-GET_THREAD = prepared(sa.select(*_t).where(_HERE), CheckpointThreadRow)
-THREAD_OF = prepared(sa.select(*_t).where(_t.id == bind("thread_id", _t.id)), CheckpointThreadRow)
-LOCK = prepared(sa.select(_t.id).where(_HERE).with_for_update(), IdRow)
-LOCK_MANY = Family("id", lambda ids: sa.select(_t.id).where(_t.id.in_(ids)).order_by(_t.id).with_for_update(), IdRow)
+#: Note that a thread has changed that has this checkpoint, and lock it. Nothing is made.
+TOUCH_WITH = prepared(_touch_with)
+GET_THREAD = prepared(sa.select(*_THREAD_COLUMNS).where(_HERE), CheckpointThread)
+THREAD_OF = prepared(sa.select(*_THREAD_COLUMNS).where(_t.id == bind("thread_id", _t.id)), CheckpointThread)
+LOCK = prepared(sa.select(_t.id).where(_HERE).with_for_update())
+LOCK_MANY = Family("id", lambda ids: sa.select(_t.id).where(_t.id.in_(ids)).order_by(_t.id).with_for_update())
 EXPIRE = prepared(
-    sa.update(THREADS).where(_HERE).values(expires_at=bind("expires_at", _t.expires_at)).returning(*_t),
-    CheckpointThreadRow,
+    sa.update(THREADS).where(_HERE).values(expires_at=bind("expires_at", _t.expires_at)).returning(*_THREAD_COLUMNS),
+    CheckpointThread,
 )
 THREAD_LIST = Listing(
     "checkpoint_threads",
-    list(THREADS.columns),
+    _THREAD_COLUMNS,
     order=(_t.updated_at, _t.id),
     filters={"scope": _t.scope == bind("scope", _t.scope), "user": _t.user == bind("user", _t.user)},
-    row=CheckpointThreadRow,
+    row=CheckpointThread,
 )
 
 
@@ -91,8 +96,11 @@ def _in_namespace(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
 # Checkpoints.
 
-_SUMMARY = [_c[name] for name in CheckpointSummaryRow.__annotations__]
-#: Conditions for the checkpoints of a namespace, and for one checkpoint, of the thread with this scope and key.
+_SUMMARY = columns_of(CheckpointSummary, CHECKPOINTS)
+#: Of a whole checkpoint, and of a write.
+WHOLE = every_column_of(Checkpoint, CHECKPOINTS)
+WRITE = every_column_of(CheckpointWrite, WRITES)
+#: The checkpoints of a namespace of the thread that is named by its key, and one of them.
 IS_HERE = sa.and_(_c.thread_id == _THREAD, _c.namespace == bind("namespace", _c.namespace))
 IS_THIS = (IS_HERE, _c.id == bind("id", _c.id))
 
@@ -106,16 +114,18 @@ _PUT = _put.on_conflict_do_update(
     index_elements=[_c.thread_id, _c.namespace, _c.id],
     set_={name: _put.excluded[name] for name in ("parent_id", "run_ref", "format", "metadata", "versions", "body")},
 ).returning(*_SUMMARY)
-#: Insert a checkpoint under the next number of its thread, or replace the checkpoint that has its id.
-PUT = prepared(_PUT, CheckpointSummaryRow)
-#: The columns that a checkpoint and its values share.
+#: Store a checkpoint under the next number of its thread, or put it in the place of the one that has its id.
+PUT = prepared(_PUT, CheckpointSummary)
+#: What a checkpoint and its values have in common.
 _SHARED = ("thread_id", "namespace")
-LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)), IdRow)
+LATEST_ID = prepared(sa.select(_c.id).where(_in_namespace(CHECKPOINTS)).order_by(_c.seq.desc()).limit(number(1)))
 _LINK = sa.select(_c.thread_id, _c.parent_id).where(IS_HERE)
-#: The parent of the latest checkpoint of a namespace, and the parent of one checkpoint.
-LATEST_PARENT = prepared(_LINK.order_by(_c.seq.desc()).limit(number(1)), ParentRow)
-PARENT = prepared(_LINK.where(_c.id == bind("id", _c.id)), ParentRow)
-SEQ = prepared(sa.select(_c.seq).where(*IS_THIS), SeqRow)
+#: The thread of a checkpoint, and its parent.
+Link: TypeAlias = tuple[str, str | None]
+#: The parent of the latest checkpoint of a namespace, or of one.
+LATEST_PARENT: Statement[Link] = prepared(_LINK.order_by(_c.seq.desc()).limit(number(1)), tuple)
+PARENT: Statement[Link] = prepared(_LINK.where(_c.id == bind("id", _c.id)), tuple)
+SEQ = prepared(sa.select(_c.seq).where(*IS_THIS))
 #: True if a thread has checkpoints or writes.
 IS_FILLED = prepared(
     sa.select(sa.or_(*(sa.exists().where(of_thread(table)) for table in (CHECKPOINTS, WRITES))).label("is_filled"))
@@ -128,12 +138,12 @@ _FILTERS = {
     "id_before": _c.id < bind("id_before", _c.id),
     "where": has_members(_c.metadata, sa.bindparam("where", type_=columns.Text)),
 }
-LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=CheckpointSummaryRow)
+LIST = Listing("checkpoints", _SUMMARY, order=(_c.seq,), filters=_FILTERS, row=CheckpointSummary)
 
 
-def _threads_of_runs(*conditions: sa.ColumnElement[bool]) -> Statement[ThreadIdRow]:
+def _threads_of_runs(*conditions: sa.ColumnElement[bool]) -> Statement:
     found = sa.select(_c.thread_id).where(made_by_runs(CHECKPOINTS), *conditions)
-    return prepared(found.distinct().order_by(_c.thread_id), ThreadIdRow)
+    return prepared(found.distinct().order_by(_c.thread_id))
 
 
 def made_by_runs(checkpoints: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -156,9 +166,6 @@ def _names(name: str) -> sa.ColumnElement[str]:
     return member_of(listed("wanted").c.value, name)
 
 
-_named = [_v[name] for name in NamedRow.__annotations__]
-
-
 def wanted(*members: str) -> Any:
     """Return the JSON list in the parameter ``wanted`` as a table, with the named members as text columns.
 
@@ -174,7 +181,7 @@ _f = _found.c
 _by_version = wanted("thread", "namespace", "channel", "version")
 #: The values of the wanted versions, without their bytes.
 NAMED = prepared(
-    sa.select(*(_f[name] for name in NamedRow.__annotations__)).select_from(
+    sa.select(*(_f[name] for name in NamedValue._fields)).select_from(
         LookedUp(
             _by_version,
             _found,
@@ -186,7 +193,7 @@ NAMED = prepared(
             ),
         )
     ),
-    NamedRow,
+    NamedValue,
 )
 _IS_STORED = _f.encoding != constant("same")
 
@@ -228,8 +235,10 @@ _greatest = (
 _is_known = sa.and_(_of_new(_known), _known.c.version == _new.c.version)
 _is_last = sa.and_(_of_new(_last), _last.c.number == _greatest, _last.c.encoding != constant("same"))
 _line = LookedUp(LookedUp(_new, _known, _is_known, isouter=True), _last, _is_last, isouter=True)
-#: For the channel of each new value: a stored value of the same version, the last value, and the rows of its base.
-BEFORE = prepared(
+#: What there is of the channels of new values: a value of the same version, the last value, and the rows of its base.
+#: The channel, format and digest of the first, number, anchor and digest of the second, and the fields of a
+#: `StoredValue`. None stands for what is not there.
+BEFORE: Statement[tuple[Any, ...]] = prepared(
     sa.select(
         _new.c.channel.label("new_channel"),
         _known.c.format.label("known_format"),
@@ -237,15 +246,15 @@ BEFORE = prepared(
         _last.c.number.label("last_number"),
         _last.c.anchor.label("last_anchor"),
         _last.c.digest.label("last_digest"),
-        *(_f[name] for name in StoredRow.__annotations__),
+        *(_f[name] for name in StoredValue._fields),
     ).select_from(LookedUp(_line, _found, _is_base(), isouter=True)),
-    BeforeRow,
+    tuple,
 )
 
 _by_number = wanted("thread", "namespace", "channel", "number")
 #: The stored values with the wanted numbers, unsorted, because sorting would copy their bytes.
 STORED = prepared(
-    sa.select(*(_f[name] for name in StoredRow.__annotations__)).select_from(
+    sa.select(*(_f[name] for name in StoredValue._fields)).select_from(
         LookedUp(
             _by_number,
             _found,
@@ -258,19 +267,19 @@ STORED = prepared(
             ),
         )
     ),
-    StoredRow,
+    StoredValue,
 )
 ADD_VALUE = prepared(sa.insert(VALUES).values({column.name: bind(column.name, column) for column in VALUES.columns}))
 
 
 @shaped
-def put_with_values(number_of: int) -> Statement[CheckpointSummaryRow]:
-    """Return one statement, for Postgres, that does `PUT`, and `ADD_VALUE` for ``number_of`` values."""
+def put_with_values(number_of: int) -> Statement[CheckpointSummary]:
+    """Return one statement that does `PUT`, and `ADD_VALUE` for ``number_of`` values, on Postgres."""
     rows = [
         sa.select(*(bind(_of_value(column.name, at), column) for column in VALUES.columns)) for at in range(number_of)
     ]
     values = insert(VALUES).from_select([*_v.keys()], sa.union_all(*rows)).cte("values")
-    return prepared(_PUT.add_cte(values), CheckpointSummaryRow)
+    return prepared(_PUT.add_cte(values), CheckpointSummary)
 
 
 def _of_value(name: str, at: int) -> str:
@@ -301,18 +310,15 @@ OWN_OF_WRITE = ("idx", "path", "channel", "format", "body")
 
 
 @shaped
-def touch_and_put_writes(number_of: int, taken: str) -> Statement[IdRow]:
-    """Return one statement that does `TOUCH_WITH`, and `PUT_WRITE` for ``number_of`` writes.
-
-    For databases that allow writes in CTEs.
-    """
+def touch_and_put_writes(number_of: int, taken: str) -> Statement:
+    """Return `TOUCH_WITH` and `PUT_WRITE` for so many writes as one statement, where the database has such."""
     thread = _touch_with.cte("thread")
     rows = [
         sa.select(thread.c.id, *(bind(_numbered(column.name, at), column) for column in [*_w][1:]))
         for at in range(number_of)
     ]
     put = _or(insert(WRITES).from_select([*_w.keys()], sa.union_all(*rows)), replace=taken == "replace")
-    return prepared(sa.select(thread.c.id).add_cte(put.cte("put")), IdRow)
+    return prepared(sa.select(thread.c.id).add_cte(put.cte("put")))
 
 
 def _numbered(name: str, at: int) -> str:
@@ -328,7 +334,7 @@ _found_writes = WRITES.alias("found_writes")
 _by_ancestor = wanted("thread", "namespace", "id", "channel")
 #: The writes to the wanted channels after the wanted checkpoints.
 WRITES_TO = prepared(
-    sa.select(*(_found_writes.c[name] for name in WriteRow.__annotations__))
+    sa.select(*(_found_writes.c[column.name] for column in WRITE))
     .select_from(
         LookedUp(
             _by_ancestor,
@@ -341,8 +347,7 @@ WRITES_TO = prepared(
             ),
         )
     )
-    .order_by(_found_writes.c.path, _found_writes.c.task, _found_writes.c.idx),
-    WriteRow,
+    .order_by(_found_writes.c.path, _found_writes.c.task, _found_writes.c.idx)
 )
 
 

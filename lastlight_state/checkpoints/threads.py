@@ -10,17 +10,17 @@ from lastlight_state.errors import StaleVersion
 
 
 def touched(unit: Unit, place: Row) -> str:
-    """Create the thread if it does not exist, lock it in any case, and return its id."""
-    [found] = unit.rows(sql.TOUCH, place)
-    return found["id"]
+    """Return the id of the thread, made if it is new and locked in any case."""
+    thread_id: str = unit.value(sql.TOUCH, place)
+    return thread_id
 
 
 def locked(unit: Unit, place: Row) -> str:
-    """Lock the thread until the transaction ends, and return its id. Raises `NotFound`."""
-    found = unit.row(sql.LOCK, place)
-    if found is None:
+    """Return the id of the thread, and lock it until the unit ends. Raises `NotFound`."""
+    thread_id: str | None = unit.value(sql.LOCK, place)
+    if thread_id is None:
         raise valid.not_found(models.THREAD, (place["scope"], place["key"]))
-    return found["id"]
+    return thread_id
 
 
 def refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:

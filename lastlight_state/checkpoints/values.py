@@ -13,14 +13,13 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from lastlight_state.checkpoints import models, statements as sql
 from lastlight_state.checkpoints.changes import change_between, changed
 from lastlight_state.checkpoints.checks import Content
 from lastlight_state.checkpoints.models import VALUES
-from lastlight_state.checkpoints.projections import NamedRow, StoredRow
+from lastlight_state.checkpoints.records import NamedValue, StoredValue
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.db.units.unit import Unit
@@ -32,13 +31,15 @@ _log = logging.getLogger("lastlight_state.checkpoints")
 Name: TypeAlias = tuple[str, str, str]
 #: The key of a channel within a thread: namespace and channel.
 Line: TypeAlias = tuple[str, str]
-#: The stored rows of a channel by number. An unreadable row is represented by its error.
-Stored: TypeAlias = Mapping[int, "StoredRow | CorruptData"]
+#: The stored rows of a channel by their numbers, or why one cannot be read.
+Stored: TypeAlias = Mapping[int, "StoredValue | CorruptData"]
 
 
 _NAME = ("thread_id", "namespace", "channel", "version")
 #: The columns of `statements.BEFORE` that describe the channel, and last the number of the base row.
 _BEFORE = ("new_channel", "known_format", "known_digest", "last_number", "last_anchor", "last_digest", "number")
+#: Where the columns of the base begin in such a row.
+_BASE = len(_BEFORE) - 1
 
 
 class Last(NamedTuple):
@@ -54,7 +55,7 @@ class Before(NamedTuple):
 
     known: tuple[str, str] | None
     last: Last | None
-    stored: dict[int, StoredRow | CorruptData]
+    stored: dict[int, StoredValue | CorruptData]
 
 
 def digest(data: bytes) -> str:
@@ -118,39 +119,39 @@ def read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name
     rows = _named(unit, thread_id, names)
     numbers: dict[Line, set[int]] = defaultdict(set)
     for row in rows:
-        numbers[_line(row)].update(chain(row["anchor"], row["number"]))
+        numbers[_line(row)].update(chain(row.anchor, row.number))
     stored = _stored(unit, thread_id, numbers)
     return rebuilt(rows, stored)
 
 
 def rebuilt(
-    rows: Iterable[NamedRow], stored: Mapping[Line, Stored]
+    rows: Iterable[NamedValue], stored: Mapping[Line, Stored]
 ) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
     """Rebuild values from stored rows. Returns the values, and the errors of those that cannot be rebuilt."""
     made: dict[tuple[Line, int], bytes | CorruptData] = {}
     found, damaged = {}, {}
     for row in rows:
-        at = (_line(row), row["number"])
+        at = (_line(row), row.number)
         if at not in made:
-            data = _rebuilt(stored.get(_line(row), {}), chain(row["anchor"], row["number"]))
-            if data is None or (isinstance(data, bytes) and digest(data) != row["digest"]):
-                key = (row["thread_id"], *_name(row))
+            data = _rebuilt(stored.get(_line(row), {}), chain(row.anchor, row.number))
+            if data is None or (isinstance(data, bytes) and digest(data) != row.digest):
+                key = (row.thread_id, *_name(row))
                 data = CorruptData(str(VALUES.name), key, "body", problem="does not rebuild the value that was stored")
             made[at] = data
         value = made[at]
         if isinstance(value, CorruptData):
             damaged[_name(row)] = value
         else:
-            found[_name(row)] = Content(row["format"], value)
+            found[_name(row)] = Content(row.format, value)
     return found, damaged
 
 
-def _name(row: NamedRow) -> Name:
-    return row["namespace"], row["channel"], row["version"]
+def _name(row: NamedValue) -> Name:
+    return row.namespace, row.channel, row.version
 
 
-def _line(row: NamedRow | StoredRow) -> Line:
-    return row["namespace"], row["channel"]
+def _line(row: NamedValue | StoredValue) -> Line:
+    return row.namespace, row.channel
 
 
 def _before(unit: Unit, given: Row) -> dict[str, Before]:
@@ -158,18 +159,19 @@ def _before(unit: Unit, given: Row) -> dict[str, Before]:
     found: dict[str, Before] = {}
     try:
         for row in unit.rows(sql.BEFORE, given):
-            _note(found, [*itemgetter(*_BEFORE)(row)], cast(StoredRow, row))
-    except CorruptData:  # rare: then read row by row
+            of_base = StoredValue._make(row[_BASE:])
+            _note(found, [*row[:_BASE], of_base.number], of_base)
+    except CorruptData:  # rare: then each row by itself
         found, several = {}, unit.readable(sql.BEFORE, given)
         for at, one in enumerate(several.rows):
             seen = several.columns(at, _BEFORE)
             if seen is None:
                 raise cast(CorruptData, one) from None
-            _note(found, seen, cast("StoredRow | CorruptData", one))
+            _note(found, seen, one if isinstance(one, CorruptData) else StoredValue._make(one[_BASE:]))
     return found
 
 
-def _note(found: dict[str, Before], seen: Sequence[Any], row: StoredRow | CorruptData) -> None:
+def _note(found: dict[str, Before], seen: Sequence[Any], row: StoredValue | CorruptData) -> None:
     channel, known_format, known_digest, number, anchor, last_digest, of_base = seen
     if channel not in found:
         known = None if known_digest is None else (known_format, known_digest)
@@ -179,7 +181,7 @@ def _note(found: dict[str, Before], seen: Sequence[Any], row: StoredRow | Corrup
         found[channel].stored[of_base] = row
 
 
-def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedRow]:
+def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedValue]:
     wanted = [
         {"thread": thread_id, "namespace": namespace, "channel": channel, "version": version}
         for namespace, channel, version in names
@@ -188,8 +190,8 @@ def _named(unit: Unit, thread_id: str, names: Iterable[Name]) -> list[NamedRow]:
 
 
 def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -> Mapping[Line, Stored]:
-    """Read the stored rows with these numbers, by channel and number. Missing rows are left out."""
-    found: dict[Line, dict[int, StoredRow | CorruptData]] = defaultdict(dict)
+    """Return the stored rows of these numbers, as far as there are any."""
+    found: dict[Line, dict[int, StoredValue | CorruptData]] = defaultdict(dict)
     wanted = [
         {"thread": thread_id, "namespace": namespace, "channel": channel, "number": number}
         for (namespace, channel), several in numbers.items()
@@ -200,12 +202,12 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
     given = {"wanted": as_list(wanted)}
     try:
         for row in unit.rows(sql.STORED, given):
-            found[_line(row)][row["number"]] = row
-    except CorruptData:  # rare: then read row by row
+            found[_line(row)][row.number] = row
+    except CorruptData:  # rare: then each row by itself
         several = unit.readable(sql.STORED, given)
         for at, one in enumerate(several.rows):
             if not isinstance(one, CorruptData):
-                found[_line(one)][one["number"]] = one
+                found[_line(one)][one.number] = one
             elif (place := several.columns(at, ("namespace", "channel", "number"))) is not None:
                 found[place[0], place[1]][place[2]] = one
     return found
@@ -230,8 +232,8 @@ def _encoded(channel: str, data: bytes, sha256: str, before: Before) -> Row:
     return {"number": number, "anchor": number, "encoding": "whole", "body": data}
 
 
-def _size(row: StoredRow | CorruptData) -> int:
-    return 0 if isinstance(row, CorruptData) else len(row["body"])
+def _size(row: StoredValue | CorruptData) -> int:
+    return 0 if isinstance(row, CorruptData) else len(row.body)
 
 
 def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | None:
@@ -244,9 +246,9 @@ def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | No
         row = stored.get(number)
         if isinstance(row, CorruptData):
             return row
-        if row is None or row["encoding"] != ("change" if found else "whole"):
+        if row is None or row.encoding != ("change" if found else "whole"):
             return None
-        found.append(row["body"])
+        found.append(row.body)
     try:
         return changed(*found)
     except ValueError:

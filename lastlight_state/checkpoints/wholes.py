@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 import sqlalchemy as sa
@@ -16,8 +17,7 @@ from lastlight_state.backends.sql.json import members_of
 from lastlight_state.checkpoints import models, statements as sql, values
 from lastlight_state.checkpoints.checks import Content
 from lastlight_state.checkpoints.models import CHECKPOINTS, VALUES, WRITES
-from lastlight_state.checkpoints.projections import CheckpointSummaryRow, StoredRow, WholeRow, WriteRow
-from lastlight_state.checkpoints.records import Checkpoint, CheckpointWrite, WholeCheckpoint
+from lastlight_state.checkpoints.records import Checkpoint, CheckpointSummary, CheckpointWrite, NamedValue, StoredValue
 from lastlight_state.db.lists.pages import split_damaged
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Statement, constant, number, prepared
@@ -34,12 +34,14 @@ Place = tuple[str, str]
 _CHECKPOINT, _VALUE, _STORED, _WRITE = "checkpoint", "value", "stored", "write"
 #: The columns of each table in the result, by a letter that stands for the table and prefixes its columns.
 _SHOWN = {
-    "c": [*WholeRow.__annotations__],
+    "c": [column.name for column in sql.WHOLE],
     "v": [column.name for column in VALUES.columns],
-    "w": [*WriteRow.__annotations__],
+    "w": [column.name for column in sql.WRITE],
 }
 #: For each letter, pairs of a column's name and its label in the result.
 _LABELS = {letter: [(name, f"{letter}_{name}") for name in names] for letter, names in _SHOWN.items()}
+_of_named = itemgetter(*(f"v_{name}" for name in NamedValue._fields))
+_of_stored = itemgetter(*(f"v_{name}" for name in StoredValue._fields))
 
 
 def _of_kind(kind: str, letter: str, table: sa.FromClause, without: Sequence[str] = ()) -> sa.Select[Any]:
@@ -137,18 +139,18 @@ GET, LATEST, THESE = map(_reading, (_versions(CHECKPOINTS).where(*sql.IS_THIS), 
 class _Parts(NamedTuple):
     """The rows of some checkpoints, by kind. An unreadable row is represented by its error."""
 
-    checkpoints: dict[Place, WholeRow | CorruptData]
-    named: list[Any]
-    stored: Mapping[values.Line, dict[int, StoredRow | CorruptData]]
-    writes: Mapping[Place, list[WriteRow]]
+    checkpoints: dict[Place, Row | CorruptData]
+    named: list[NamedValue]
+    stored: Mapping[values.Line, dict[int, StoredValue | CorruptData]]
+    writes: Mapping[Place, list[Row]]
     broken: dict[Place, CorruptData]
 
 
-def page(unit: Unit, found: Page[CheckpointSummaryRow]) -> Page[Checkpoint]:
-    """Load the whole checkpoints of a page of summaries from one thread. Checkpoints deleted since are left out."""
-    wanted = [{name: row[name] for name in ("thread_id", "namespace", "id")} for row in found.items]
+def page(unit: Unit, found: Page[CheckpointSummary]) -> Page[Checkpoint]:
+    """Return these checkpoints of one thread whole, as far as they are there."""
+    wanted = [{"thread_id": one.thread_id, "namespace": one.namespace, "id": one.id} for one in found.items]
     made = read(unit, THESE, {"wanted": as_list(wanted)}) if wanted else {}
-    places = ((row["namespace"], row["id"]) for row in found.items)
+    places = ((one.namespace, one.id) for one in found.items)
     shown, damaged = split_damaged([made[place] for place in places if place in made])
     return Page.of({"items": shown, "next_page_token": found.next_page_token, "damaged": found.damaged + damaged})
 
@@ -160,7 +162,7 @@ def read(unit: Unit, statement: Statement, given: Row) -> dict[Place, Checkpoint
     made: dict[Place, Checkpoint | CorruptData] = {}
     for place, row in parts.checkpoints.items():
         problem = row if isinstance(row, CorruptData) else _damage(row, damaged) or parts.broken.get(place)
-        made[place] = problem or _made(cast(WholeRow, row), found, parts.writes[place])
+        made[place] = problem or _made(cast(Row, row), found, parts.writes[place])
     return made
 
 
@@ -183,13 +185,14 @@ def _parts(unit: Unit, statement: Statement, given: Row) -> _Parts:
 def _sort(parts: _Parts, row: Row) -> None:
     kind = row["kind"]
     if kind == _VALUE:
-        parts.named.append(_only("v", row))
+        parts.named.append(NamedValue._make(_of_named(row)))
     elif kind == _STORED:
-        parts.stored[row["v_namespace"], row["v_channel"]][row["v_number"]] = cast(StoredRow, _only("v", row))
+        stored = StoredValue._make(_of_stored(row))
+        parts.stored[stored.namespace, stored.channel][stored.number] = stored
     elif kind == _WRITE:
-        parts.writes[row["w_namespace"], row["w_checkpoint_id"]].append(cast(WriteRow, _only("w", row)))
+        parts.writes[row["w_namespace"], row["w_checkpoint_id"]].append(_only("w", row))
     else:
-        parts.checkpoints[row["c_namespace"], row["c_id"]] = cast(WholeRow, _only("c", row))
+        parts.checkpoints[row["c_namespace"], row["c_id"]] = _only("c", row)
 
 
 def _only(letter: str, row: Row) -> Row:
@@ -209,15 +212,15 @@ def _sort_damaged(parts: _Parts, error: CorruptData, columns: Any) -> None:
         raise error
 
 
-def _damage(row: WholeRow, damaged: Mapping[values.Name, CorruptData]) -> CorruptData | None:
-    """Return the error that makes a checkpoint's versions or values unreadable, or None."""
+def _damage(row: Row, damaged: Mapping[values.Name, CorruptData]) -> CorruptData | None:
+    """Return why the values of a checkpoint cannot be read, if so."""
     if row["versions"] is None:  # JSON null
         return CorruptData(str(CHECKPOINTS.name), row["id"], "versions")
     named = ((row["namespace"], *one) for one in row["versions"].items()) if damaged else ()
     return next((damaged[one] for one in named if one in damaged), None)
 
 
-def _made(row: WholeRow, found: Mapping[values.Name, Content], writes: Sequence[WriteRow]) -> Checkpoint:
+def _made(row: Row, found: Mapping[values.Name, Content], writes: Sequence[Row]) -> Checkpoint:
     space = row["namespace"]
     valued = {
         channel: found[space, channel, version]
@@ -225,7 +228,4 @@ def _made(row: WholeRow, found: Mapping[values.Name, Content], writes: Sequence[
         if (space, channel, version) in found
     }
     ordered = sorted(writes, key=lambda one: (one["path"], one["task"], one["idx"]))
-    shown = {name: value for name, value in row.items() if name != "body"}
-    content = Content(row["format"], row["body"])
-    made: Any = {**shown, "content": content, "values": valued, "writes": tuple(map(CheckpointWrite.of, ordered))}
-    return Checkpoint.of(cast(WholeCheckpoint, made))
+    return Checkpoint.of({**row, "values": valued, "writes": tuple(map(CheckpointWrite.of, ordered))})

@@ -17,16 +17,14 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
-from lastlight_state.conversations.kernel.feeds import GONE, TOPIC, watch_for
+from lastlight_state.conversations.kernel.feeds import COLUMNS, GONE, TOPIC, watch_for
 from lastlight_state.conversations.kernel.sessions import SUMMARY
 from lastlight_state.conversations.lifecycle_records import Change
-from lastlight_state.conversations.projections import SessionSummaryRow
 from lastlight_state.conversations.records import SessionSummary
-from lastlight_state.conversations.rows import SessionChangeRow
 from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import iterate, map_page, pages_of
+from lastlight_state.db.lists.pages import iterate, pages_of
 from lastlight_state.db.news.watch import Arrivals, TimeLimit, arrivals, refuse_in_transaction
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
@@ -41,8 +39,8 @@ _OF = _c.session_id == bind("session_id", _c.session_id)
 
 LIST = Listing(
     "session_changes",
-    tuple(CHANGES.columns),
-    row=SessionChangeRow,
+    COLUMNS,
+    row=Change,
     order=(_c.seq,),
     filters={"session_id": _OF, "after_seq": _c.seq > bind("after_seq", _c.seq)},
     descending=False,
@@ -51,7 +49,7 @@ LIST = Listing(
 UPDATED = Listing(
     "sessions_updated",
     SUMMARY,
-    row=SessionSummaryRow,
+    row=SessionSummary,
     order=(SESSIONS.c.updated_at, SESSIONS.c.id),
     filters={"since": SESSIONS.c.updated_at >= bind("since", SESSIONS.c.updated_at)},
     descending=False,
@@ -89,7 +87,7 @@ class Changes(Repository):
         following = (seq if last is None else last[0]) + 1
 
         def read(unit: Unit) -> Page[Change]:
-            found = map_page(LIST.page(unit, limit=limit, page_token=page_token, given=given), Change.of)
+            found = LIST.page(unit, limit=limit, page_token=page_token, given=given)
             if not found.damaged and (not found.items or found.items[0].seq != following):
                 self._refuse_trimmed(unit, session_id, following)
             return found
@@ -156,7 +154,7 @@ class Changes(Repository):
         The minute allows for late commits. So a session may be returned again: compare its ``change_seq``.
         """
         given = {"since": _overlapping(aware_utc("since", since))}
-        return self._page_as(UPDATED, SessionSummary.of, given, limit, page_token)
+        return self._page(UPDATED, given, limit, page_token)
 
     def follow_all(
         self,

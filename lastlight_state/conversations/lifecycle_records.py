@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
 from lastlight_state.conversations import words
-from lastlight_state.conversations.projections import StaleSessionRow
-from lastlight_state.conversations.rows import SessionChangeRow, SessionTransitionRow
 from lastlight_state.db.rows.records import Record
 
 
@@ -27,10 +25,6 @@ class Transition(Record):
     reason_summary: str | None
     evidence: Any
 
-    @classmethod
-    def of(cls, values: SessionTransitionRow) -> Self:
-        return super().of(values)
-
 
 class StaleSession(Record):
     """A running session without a recent sign of life. ``last_sign`` is its last sign, or its time of creation."""
@@ -38,10 +32,6 @@ class StaleSession(Record):
     id: str
     owner: str | None
     last_sign: datetime
-
-    @classmethod
-    def of(cls, values: StaleSessionRow) -> Self:
-        return super().of(values)
 
 
 class NormalizedState(Record):
@@ -80,7 +70,3 @@ class Change(Record):
     count: int | None
     at: datetime
     details: dict[str, Any] | None
-
-    @classmethod
-    def of(cls, values: SessionChangeRow) -> Self:
-        return super().of(values)

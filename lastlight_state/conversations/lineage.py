@@ -7,7 +7,6 @@ from typing import Any
 
 from lastlight_state.conversations import checks
 from lastlight_state.conversations.kernel import branching, branching as lines
-from lastlight_state.conversations.projections import BranchSummaryRow
 from lastlight_state.conversations.records import Ancestor, Branch, BranchSummary, ForkPoint
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
@@ -26,7 +25,7 @@ _b = BRANCHES.c
 FORKS = Listing(
     "branches.forks",
     branching.SUMMARY,
-    row=BranchSummaryRow,
+    row=BranchSummary,
     order=(_b.created_at, _b.id),
     filters={"parent_branch_id": _b.parent_branch_id == bind("parent_branch_id", _b.parent_branch_id)},
     descending=False,
@@ -93,7 +92,7 @@ class Lineage(Repository):
     def forks(self, branch_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
         """Return a page of the direct forks of a branch, the oldest first."""
         given = {"parent_branch_id": valid.sought("branch_id", branch_id)}
-        return self._page_as(FORKS, BranchSummary.of, given, limit, page_token)
+        return self._page(FORKS, given, limit, page_token)
 
     def common_point(self, branch_a: str, branch_b: str) -> ForkPoint | None:
         """Return the nearest common branch of two branches, and the position at which their histories part.

@@ -9,11 +9,10 @@ import sqlalchemy as sa
 from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel.storing import KnownClasses, numbers_of
 from lastlight_state.conversations.records import MessageType
-from lastlight_state.conversations.rows import MessageTypeRow
 from lastlight_state.conversations.tables import TYPES
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import bind, every_column_of, number, prepared
 from lastlight_state.db.schema.declarations import limits_of
 
 _MOST = limits_of(TYPES)
@@ -22,7 +21,9 @@ _c = TYPES.c
 
 GET = prepared(sa.select(_c.lion_class).where(_c.type_id == bind("type_id", _c.type_id)))
 FIND = prepared(sa.select(_c.type_id).where(_c.lion_class == bind("lion_class", _c.lion_class)))
-ALL = prepared(sa.select(*TYPES.columns).order_by(_c.type_id).limit(number(words.MANY)), MessageTypeRow)
+ALL = prepared(
+    sa.select(*every_column_of(MessageType, TYPES)).order_by(_c.type_id).limit(number(words.MANY)), MessageType
+)
 
 
 class MessageTypes(Repository):
@@ -52,5 +53,5 @@ class MessageTypes(Repository):
         return found
 
     def list(self) -> builtins.list[MessageType]:
-        """Return all message classes, at most 10,000, ordered by number."""
-        return self._all_as(MessageType.of, ALL)
+        """Return all classes, at most 10,000, by their numbers."""
+        return self._all(ALL)

@@ -12,18 +12,15 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.kernel import deleting, orders, sessions, storing
 from lastlight_state.conversations.kernel.feeds import entry_parameters
-from lastlight_state.conversations.kernel.orders import OrderMessage
 from lastlight_state.conversations.kernel.storing import KnownClasses
-from lastlight_state.conversations.projections import LinkRow, PlaceRow
 from lastlight_state.conversations.records import Appended, Link, Progression, ProgressionUse
-from lastlight_state.conversations.rows import ProgressionRow
 from lastlight_state.conversations.tables import LINKS, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, prepared
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, PayloadTooLarge, StaleVersion
@@ -35,35 +32,38 @@ _p, _l = PROGRESSIONS.c, LINKS.c
 _THIS = _p.id == bind("progression_id", _p.id)
 _ITS = _l.progression_id == bind("progression_id", _l.progression_id)
 
-GET = prepared(sa.select(*PROGRESSIONS.columns).where(_THIS), ProgressionRow)
-#: The message ids of an order by position: one more than the limit, to detect longer orders.
-COLLECTION = prepared(sa.select(_l.message_id).where(_ITS).order_by(_l.ord).limit(number(words.MANY + 1)), OrderMessage)
+_COLUMNS = every_column_of(Progression, PROGRESSIONS)
+#: The columns of a `Link`, and of a `ProgressionUse`.
+_LINK = every_column_of(Link, LINKS, hidden={"progression_id"})
+_USE = columns_of(ProgressionUse, LINKS)
+
+GET = prepared(sa.select(*_COLUMNS).where(_THIS), Progression)
+#: All ids in their order; one more than a caller may have.
+COLLECTION = prepared(sa.select(_l.message_id).where(_ITS).order_by(_l.ord).limit(number(words.MANY + 1)))
 
 LINKED = Listing(
     "progressions.ids",
-    (_l.ord, _l.message_id),
-    row=LinkRow,
+    _LINK,
+    row=Link,
     order=(_l.ord,),
     filters={"progression_id": _ITS, "after_ord": _l.ord > bind("after_ord", _l.ord)},
     descending=False,
 )
 CONTAINING = Listing(
     "progressions.containing",
-    (_l.progression_id, _l.ord),
-    row=PlaceRow,
+    _USE,
+    row=ProgressionUse,
     order=(_l.progression_id, _l.ord),
     filters={"message_id": _l.message_id == bind("message_id", _l.message_id)},
     descending=False,
 )
-TAIL = prepared(
-    sa.select(_l.ord, _l.message_id).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).order_by(_l.ord), LinkRow
-)
+TAIL = prepared(sa.select(*_LINK).where(_ITS, _l.ord >= bind("from_ord", _l.ord)).order_by(_l.ord), Link)
 REPLACE = prepared(
     sa.update(PROGRESSIONS)
     .where(_THIS)
     .values(next_ord=bind("next_ord", _p.next_ord), version=_p.version + number(1))
-    .returning(*PROGRESSIONS.columns),
-    ProgressionRow,
+    .returning(*_COLUMNS),
+    Progression,
 )
 
 
@@ -99,7 +99,7 @@ class Progressions(Repository):
         ids = checks.message_ids("message_ids", message_ids, words.BATCH)
 
         def look(unit: Unit) -> Progression:
-            found = unit.find(Progression.of, GET, {"progression_id": row["id"]})
+            found = unit.row(GET, {"progression_id": row["id"]})
             if found is None:
                 return self._created(unit, row, ids)
             if ids and _ids(unit, row["id"]) != ids:
@@ -111,11 +111,11 @@ class Progressions(Repository):
     def get(self, progression_id: str) -> Progression:
         """Return a message order without its links. Raises `NotFound`."""
         values = {"progression_id": valid.sought("progression_id", progression_id)}
-        return self._one_as(Progression.of, GET, values, kind=words.PROGRESSION, key=progression_id)
+        return self._one(GET, values, kind=words.PROGRESSION, key=progression_id)
 
     def find(self, progression_id: str) -> Progression | None:
-        """Return a message order without its links, or None if it is not stored."""
-        return self._find_as(Progression.of, GET, {"progression_id": valid.sought("progression_id", progression_id)})
+        """Return the order, without its links, or None."""
+        return self._find(GET, {"progression_id": valid.sought("progression_id", progression_id)})
 
     def ids(
         self, progression_id: str, *, after_ord: int | None = None, limit: int = 50, page_token: str | None = None
@@ -128,7 +128,7 @@ class Progressions(Repository):
             "progression_id": valid.sought("progression_id", progression_id),
             "after_ord": None if after_ord is None else valid.number("after_ord", after_ord, least=-1),
         }
-        found = self._page_as(LINKED, Link.of, given, limit, page_token)
+        found = self._page(LINKED, given, limit, page_token)
         if not found.items and not found.damaged:
             self.get(progression_id)
         return found
@@ -166,11 +166,11 @@ class Progressions(Repository):
             order = orders.locked(unit, [found])
             there, _ = sessions.put_all(unit, self._listeners, known, given, now, locks=locks)
             ids = [storing.id_of(one) for one in given]
-            held = orders.held(unit, {found: order[found]["next_ord"]}, sorted(there)) if skips else {}
+            held = orders.held(unit, {found: order[found].next_ord}, sorted(there)) if skips else {}
             new = orders.unheld(ids, held.get(found, set())) if skips else ids
             shared = orders.extend(unit, order, {found: new}, owners[0] if owners else "")
             told = entry_parameters(
-                "messages.appended", progression_id=found, first=order[found]["next_ord"], count=len(new)
+                "messages.appended", progression_id=found, first=order[found].next_ord, count=len(new)
             )
             if shared or (new and owners):
                 sessions.record_for_owners(unit, self._listeners, found, now, told, locks=locks)
@@ -211,7 +211,7 @@ class Progressions(Repository):
         def pop(unit: Unit) -> list[Link]:
             order = _locked(unit, locks, found, version)
             first = deleting.first_of_last(order, most)
-            taken = unit.all(Link.of, TAIL, {"progression_id": found, "from_ord": first})
+            taken = unit.rows(TAIL, {"progression_id": found, "from_ord": first})
             deleting.cut(unit, self._listeners, order, first, now, locks=locks)
             return taken
 
@@ -238,7 +238,7 @@ class Progressions(Repository):
     def containing(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[ProgressionUse]:
         """Return a page of the message orders that hold a message, with its positions. Empty for an unknown message."""
         given = {"message_id": valid.sought("message_id", message_id)}
-        return self._page_as(CONTAINING, ProgressionUse.of, given, limit, page_token)
+        return self._page(CONTAINING, given, limit, page_token)
 
     def _row(self, progression_id: Any, name: Any, created_at: Any, node_metadata: Any) -> orders.NewOrder:
         return orders.fresh(
@@ -261,8 +261,8 @@ def _locked(unit: Unit, locks: sessions.Locks, progression_id: str, version: int
     """Lock the sessions that have a message order, then the order. Raises `StaleVersion` for another version."""
     sessions.owners_locked(unit, locks, progression_id)
     order = orders.locked(unit, [progression_id])[progression_id]
-    if version not in (None, order["version"]):
-        raise StaleVersion(words.PROGRESSION, progression_id, expected=version, found=order["version"])
+    if version not in (None, order.version):
+        raise StaleVersion(words.PROGRESSION, progression_id, expected=version, found=order.version)
     return order
 
 
@@ -275,15 +275,12 @@ def replaced(
     *,
     locks: sessions.Locks,
 ) -> Progression:
-    """Replace the own links of a message order by the given stored messages, and return the order.
-
-    The caller has locked the order and the sessions that have it.
-    """
-    progression_id = order["id"]
-    stored = [row["message_id"] for row in unit.rows(orders.LINKED, {"progression_id": progression_id})]
+    """Put stored messages in place of the own links of an order that is locked, as are the sessions that have it."""
+    progression_id = order.id
+    stored = unit.values(orders.LINKED, {"progression_id": progression_id})
     same = next((i for i, pair in enumerate(zip(stored, ids, strict=False)) if pair[0] != pair[1]), None)
     kept = min(len(stored), len(ids)) if same is None else same
-    first = order["start_ord"] + kept
+    first = order.start_ord + kept
     if kept == len(stored) == len(ids):
         return _stored(unit, progression_id)
     deleting.refuse_inherited(unit, order, first)
@@ -292,15 +289,15 @@ def replaced(
     orders.link(unit, {progression_id: (first, ids[kept:])})
     told = entry_parameters("progression.replaced", progression_id=progression_id)
     sessions.record_for_owners(unit, listeners, progression_id, now, told, locks=locks)
-    values = {"progression_id": progression_id, "next_ord": order["start_ord"] + len(ids)}
-    [changed] = unit.all(Progression.of, REPLACE, values)
+    values = {"progression_id": progression_id, "next_ord": order.start_ord + len(ids)}
+    [changed] = unit.rows(REPLACE, values)
     return changed
 
 
 def _stored(unit: Unit, progression_id: str) -> Progression:
-    [found] = unit.all(Progression.of, GET, {"progression_id": progression_id})
+    [found] = unit.rows(GET, {"progression_id": progression_id})
     return found
 
 
 def _ids(unit: Unit, progression_id: str) -> list[str]:
-    return [row["message_id"] for row in unit.rows(COLLECTION, {"progression_id": progression_id})]
+    return unit.values(COLLECTION, {"progression_id": progression_id})

@@ -6,20 +6,11 @@ from datetime import datetime
 from typing import Any, Self
 
 from lastlight_state.conversations import runtime, similarity, words
-from lastlight_state.conversations.projections import (
-    BranchLinkRow,
-    BranchSummaryRow,
-    LinkRow,
-    MessageSummaryRow,
-    PlaceRow,
-    SessionSummaryRow,
-    WholeBranchRow,
-    WholeMessageRow,
-    WholeSessionRow,
-)
-from lastlight_state.conversations.rows import MessageTypeRow, ProgressionRow
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Record
+
+#: Stands for the position of a pointer, which has none. Below every position.
+NO_ORD = -1
 
 
 class MessageType(Record):
@@ -27,10 +18,6 @@ class MessageType(Record):
 
     type_id: int
     lion_class: str
-
-    @classmethod
-    def of(cls, values: MessageTypeRow) -> Self:
-        return super().of(values)
 
 
 class MessageSummary(Record):
@@ -51,10 +38,6 @@ class MessageSummary(Record):
     revision: int
     revised_at: datetime | None
 
-    @classmethod
-    def of(cls, values: MessageSummaryRow) -> Self:
-        return super().of(values)
-
 
 class Message(MessageSummary):
     """A whole message. ``embedding`` is a tuple of 32-bit floats."""
@@ -66,7 +49,7 @@ class Message(MessageSummary):
     embedding: tuple[float, ...] | None
 
     @classmethod
-    def of(cls, values: WholeMessageRow) -> Self:  # type: ignore[override]
+    def of(cls, values: Any) -> Self:
         if values["embedding"] is not None:
             values["embedding"] = similarity.unpack(values["embedding"])
         return super().of(values)
@@ -97,6 +80,12 @@ class MessageUse(Record):
     id: str
     ord: int | None
 
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        if values["ord"] == NO_ORD:
+            values["ord"] = None
+        return super().of(values)
+
 
 class Progression(Record):
     """A message order without its messages. Its own links have the positions ``start_ord`` to ``next_ord - 1``."""
@@ -111,10 +100,6 @@ class Progression(Record):
     node_metadata: dict[str, Any] | None
     extra: dict[str, Any] | None
 
-    @classmethod
-    def of(cls, values: ProgressionRow) -> Self:
-        return super().of(values)
-
     @property
     def size(self) -> int:
         """Return the number of the progression's own links, without inherited ones."""
@@ -127,20 +112,12 @@ class Link(Record):
     ord: int
     message_id: str
 
-    @classmethod
-    def of(cls, values: LinkRow) -> Self:
-        return super().of(values)
-
 
 class ProgressionUse(Record):
     """A progression that holds a message, with the message's position ``ord``."""
 
     progression_id: str
     ord: int
-
-    @classmethod
-    def of(cls, values: PlaceRow) -> Self:
-        return super().of(values)
 
 
 class Appended(Record):
@@ -197,10 +174,6 @@ class SessionSummary(Record):
     message_count: int
     branch_count: int
 
-    @classmethod
-    def of(cls, values: SessionSummaryRow) -> Self:
-        return super().of(values)
-
 
 class ConversationSession(SessionSummary):
     """A whole session. ``artifact_contract`` says what to deliver, ``artifact_verification`` is the check's result."""
@@ -209,10 +182,6 @@ class ConversationSession(SessionSummary):
     extra: dict[str, Any] | None
     artifact_contract: dict[str, Any] | None
     artifact_verification: dict[str, Any] | None
-
-    @classmethod
-    def of(cls, values: WholeSessionRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class BranchSummary(Record):
@@ -237,20 +206,12 @@ class BranchSummary(Record):
     agent_name: str | None
     length: int
 
-    @classmethod
-    def of(cls, values: BranchSummaryRow) -> Self:
-        return super().of(values)
-
 
 class Branch(BranchSummary):
     """A whole branch. The configuration of its agent is in ``node_metadata``."""
 
     node_metadata: dict[str, Any] | None
     extra: dict[str, Any] | None
-
-    @classmethod
-    def of(cls, values: WholeBranchRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class BranchLink(Record):
@@ -260,10 +221,6 @@ class BranchLink(Record):
     branch_id: str
     message_id: str
 
-    @classmethod
-    def of(cls, values: BranchLinkRow) -> Self:
-        return super().of(values)
-
 
 class BranchMessage(Record):
     """A position of a branch's history with its message, and the branch that the message was appended to."""
@@ -271,6 +228,14 @@ class BranchMessage(Record):
     ord: int
     branch_id: str
     message: Message
+
+    _computed = frozenset({"message"})
+    _consumed = frozenset(Message.needed_columns())
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        ord_, branch_id = values.pop("ord"), values.pop("branch_id")
+        return super().of({"ord": ord_, "branch_id": branch_id, "message": Message.of(values)})
 
 
 class SaveReport(Record):

@@ -47,6 +47,11 @@ def unpack(data: bytes) -> tuple[float, ...]:
     return struct.unpack(f"<{len(data) // WIDTH}f", data)
 
 
+def pack(numbers: Sequence[float]) -> bytes:
+    """Return the bytes of the numbers that `unpack` returned."""
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
 def norm(numbers: Sequence[float]) -> float:
     """Return the Euclidean length (norm) of a vector."""
     return sqrt(sum(map(mul, numbers, numbers)))

@@ -235,7 +235,8 @@ def _read(view: View, scope: str, last: str) -> list[tuple[str, bytes]]:
     for row in view.states._bodies(scope)(given).rows:
         if isinstance(row, CorruptData):
             raise row
-        events.append((row["key"], row["body"] or b""))
+        _, key, body = row
+        events.append((key, body or b""))
     return events
 
 

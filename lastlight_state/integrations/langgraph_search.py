@@ -174,7 +174,7 @@ class StoredItems:
         """Yield the stored embeddings below a namespace in pages, ordered by place."""
         under, kind = self.vectors + labels, len(self.vectors)
         for rows in searching.batches(view.states._bodies(under), {}, {"scope": under, "key": ""}, query):
-            stored = [(Place(row["scope"][kind:], row["key"]), row["body"] or b"") for row in rows]
+            stored = [(Place(at[kind:], key), body or b"") for at, key, body in rows]
             yield stored if passes is None else [one for one in stored if passes(one[0])]
 
     def nearest(

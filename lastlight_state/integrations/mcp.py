@@ -116,7 +116,8 @@ class MCPEventStore(EventStore):
         for row in view.states._bodies(self._scope)(given).rows:
             if isinstance(row, CorruptData):
                 raise row
-            events.append((row["key"], row["body"] or b""))
+            _, key, body = row
+            events.append((key, body or b""))
         return events
 
 

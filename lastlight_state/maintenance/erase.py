@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel import references
 from lastlight_state.conversations.kernel.references import ORDERS, POINTED, PROTECTIONS, links
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db import valid
@@ -54,25 +53,29 @@ def _named(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT
 
 #: Finds rows with the person's name. Branches and chats are found by a scan, because erasing is rare.
 _SENT, _RECEIVED = _named(filters.KeyRow, _m.id, _m.sender), _named(filters.KeyRow, _m.id, _m.recipient)
-_OWNED = _named(references.SessionOf, _s.id, _s.user, _held.label("held"), _s.agent_session_id)
+#: The sessions: whether each is held, and its agent session.
+_OWNED: Statement[tuple[str, bool, str | None]] = _named(
+    tuple, _s.id, _s.user, _held.label("held"), _s.agent_session_id
+)
 #: Selects branches without a user but with contents: such a branch belongs to the user of its session.
 _is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
-_BRANCHED = prepared(
+_BRANCHED: Statement[tuple[str, bool]] = prepared(
     sa.select(_b.id.label("key"), _held.label("held"))
     .select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id))
     .where(sa.or_(_b.user == _person, sa.and_(_s.user == _person, _is_unnamed)))
     .order_by(_b.id),
-    references.HeldKey,
+    tuple,
 )
-_CHATTED = _named(references.ChatOf, _c.id, _c.user_id, _c.agent_session_id)
+#: The chats, each with its agent session.
+_CHATTED: Statement[tuple[str, str | None]] = _named(tuple, _c.id, _c.user_id, _c.agent_session_id)
 
-_LOCK_SESSIONS = family(
+_LOCK_SESSIONS: Family[tuple[str, str | None, bool]] = family(
     lambda keys: (
         sa.select(_s.id, _s.agent_session_id, _held.label("held"))
         .where(_s.id.in_(keys), _s.user == _person)
         .with_for_update()
     ),
-    references.LockedSession,
+    tuple,
 )
 #: Locks the sessions of these branches.
 _LOCK_PLACES = family(
@@ -84,9 +87,9 @@ _LOCK_PLACES = family(
     ),
     filters.IdRow,
 )
-_LOCK_CHATS = family(
+_LOCK_CHATS: Family[tuple[str, str | None]] = family(
     lambda keys: sa.select(_c.id, _c.agent_session_id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update(),
-    references.LockedPlace,
+    tuple,
 )
 _OWN = family(
     lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person)),
@@ -206,17 +209,16 @@ def _batch(unit: Unit, receipt: Receipt, job: Job, at: datetime) -> Receipt:
 def _found(unit: Unit, person: str) -> PersonRows:
     values = {"person": person}
     owned, chats = unit.rows(_OWNED, values), unit.rows(_CHATTED, values)
-    free, sessions = [row for row in owned if not row["held"]], [row["key"] for row in owned]
-    places: list[references.AgentSessionRef] = [*chats, *free]
-    behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
+    free, sessions = [session for session, held, _ in owned if not held], [session for session, _, _ in owned]
+    behind = {one for _, held, one in owned if not held} | {one for _, one in chats}
     return PersonRows(
         _of_sessions(unit, sessions)
         | {row["key"] for sql in (_SENT, _RECEIVED, personal_rows.DELIVERED) for row in unit.rows(sql, values)},
         sessions,
-        [row["key"] for row in free],
-        [row["key"] for row in unit.rows(_BRANCHED, values) if not row["held"]],
-        [row["key"] for row in chats],
-        sorted(behind),
+        free,
+        [branch for branch, held in unit.rows(_BRANCHED, values) if not held],
+        [chat for chat, _ in chats],
+        sorted(one for one in behind if one is not None),
         personal_rows.transitions_of(unit, person),
         personal_rows.threads_of(unit, person),
         personal_rows.states_of(unit, person),
@@ -224,10 +226,10 @@ def _found(unit: Unit, person: str) -> PersonRows:
 
 
 def _of_sessions(unit: Unit, sessions: list[str]) -> set[str]:
-    """Return the ids of the messages in the orders of these sessions, or that the sessions refer to."""
-    held = {row["order_id"] for row in rows(unit, ORDERS, sessions)}
-    found = {row["key"] for row in rows(unit, POINTED, sessions)}
-    return found.union(*({row["message_id"] for row in links(unit, order)} for order in held))
+    """Return the ids of the messages that these sessions hold or point to."""
+    held = {order for _, order in rows(unit, ORDERS, sessions)}
+    found = {message for (message,) in rows(unit, POINTED, sessions)}
+    return found.union(*({message for _, message in links(unit, order)} for order in held))
 
 
 def _parted(
@@ -308,12 +310,15 @@ def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: dateti
 def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
     """Empty the messages that were appended after the search, and remove the person from the session."""
     locked = list(_rows(unit, _LOCK_SESSIONS, [key], person))
-    if not locked or locked[0]["held"]:
+    if not locked:
+        return Counter()
+    [(_, agent_session, held)] = locked
+    if held:
         return Counter()
     late = {row["id"] for row in messages.full(unit, _of_sessions(unit, [key]), locked=False)}
     counts = _empty(person, late, unit, receipt, at)
     counts += Counter(vectors=texts.remove(unit, texts.places(unit, [key])))
-    counts += _executions(unit, person, locked)
+    counts += _executions(unit, person, [agent_session])
     counts["session_transitions"] += personal_rows.empty_transitions_of(unit, [key])
     counts["progressions"] += personal_rows.empty_session_orders(unit, [key], person)
     statement, keys = _FORGET_BRANCHES_OF.of([key])
@@ -337,16 +342,16 @@ def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime
     return counts + Counter(branches=unit.change(statement, {**keys, "person": person}))
 
 
-def _executions(unit: Unit, person: str, places: Iterable[references.AgentSessionRef]) -> Counter[str]:
-    """Empty the executions of the agent sessions that belong to these chats or sessions."""
-    behind = {row["agent_session_id"] for row in places if row["agent_session_id"] is not None}
+def _executions(unit: Unit, person: str, agent_sessions: Iterable[str | None]) -> Counter[str]:
+    """Empty the executions of these agent sessions, which chats and sessions name."""
+    behind = {one for one in agent_sessions if one is not None}
     return Counter(executions=personal_rows.empty_executions(unit, personal_rows.own_executions(unit, behind, person)))
 
 
 def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
     """Delete chats of connectors. Tombstones prevent an import from restoring them."""
     locked = list(rows(unit, _LOCK_CHATS, ids))
-    counts = _executions(unit, person, locked)
+    counts = _executions(unit, person, [agent_session for _, agent_session in locked])
     statement, keys = STATEMENTS["messaging"].bury.of(ids)
     unit.change(statement, {**keys, "receipt_id": receipt.id, "at": at})
     said = unit.change(*_UNSAY.of(ids))

@@ -18,7 +18,6 @@ from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel import statuses
 from lastlight_state.conversations.lifecycle.statements import LAST_SIGN
 from lastlight_state.conversations.lifecycle_records import StaleSession
-from lastlight_state.conversations.projections import StaleSessionRow
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.conversations.words import RUNNING, SILENT as SILENT_STATUS
 from lastlight_state.db import valid
@@ -61,7 +60,7 @@ SILENT = prepared(
     .where(_running, _sign < bind("cutoff", _s.created_at), sa.tuple_(_sign, _s.id) > _after)
     .order_by(_sign, _s.id)
     .limit(sa.bindparam("limit", type_=sa.Integer)),
-    StaleSessionRow,
+    StaleSession,
 )
 COUNT = prepared(sa.select(sa.func.count()).select_from(SESSIONS).where(_running))
 
@@ -148,7 +147,7 @@ def _all(unit: Unit, cutoff: str) -> Iterator[list[StaleSession]]:
 def _next(unit: Unit, cutoff: str, after: Any) -> list[StaleSession]:
     moment, key = after
     values = {"cutoff": parse_time(cutoff), "after_at": parse_time(moment), "after_id": key}
-    found = [StaleSession.of(row) for row in unit.first_sound(SILENT, values, LOOK)]
+    found = unit.first_sound(SILENT, values, LOOK)
     if found:
         jobs.confirm_after((found[-1].last_sign, found[-1].id), (values["after_at"], key))
     return found

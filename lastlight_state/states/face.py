@@ -102,11 +102,11 @@ class States(Repository):
     def get(self, key: str, *, scope: str = "") -> State:
         """Return the state with its value. Raises `NotFound`."""
         given = self._sought(key, scope)
-        return self._one_as(State.of, sql.GET, given, kind=STATE, key=(scope, key))
+        return self._one(sql.GET, given, kind=STATE, key=(scope, key))
 
     def find(self, key: str, *, scope: str = "") -> State | None:
         """Return the state with its value, or None."""
-        return self._find_as(State.of, sql.GET, self._sought(key, scope))
+        return self._find(sql.GET, self._sought(key, scope))
 
     def find_many(self, keys: Collection[str], *, scope: str = "") -> dict[str, State]:
         """Return the stored states of the given keys, by key, in the given order, with one statement.
@@ -120,7 +120,7 @@ class States(Repository):
             return {}
         given = {"wanted": as_list(wanted), **self._at()}
         rows, _ = self._reading(lambda unit: unit.sound(sql.GET_MANY, given))
-        found = {row["key"]: State.of(row) for row in rows}
+        found = {state.key: state for state in rows}
         return {one["key"]: found[one["key"]] for one in wanted if one["key"] in found}
 
     def list(
@@ -142,7 +142,7 @@ class States(Repository):
         store without one leaves out sealed values.
         """
         given = self._filters(scope, under, prefix, user, where)
-        return self._page_as(sql.LIST, StateSummary.of, given, limit, page_token, also=self._at())
+        return self._page(sql.LIST, given, limit, page_token, also=self._at())
 
     def items(
         self,
@@ -157,12 +157,12 @@ class States(Repository):
     ) -> Page[State]:
         """Return a page of states with their values, selected as in `list`."""
         given = self._filters(scope, under, prefix, user, where)
-        return self._page_as(sql.ITEMS, State.of, given, limit, page_token, also=self._at())
+        return self._page(sql.ITEMS, given, limit, page_token, also=self._at())
 
     def scopes(self, *, under: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[str]:
         """Return a page of the scopes that have keys, or of those with the prefix ``under``. Scans all keys."""
         given = self._filters(None, under, None, None, None)
-        return self._page_as(sql.SCOPES, lambda row: row["scope"], given, limit, page_token, also=self._at())
+        return self._page_as(sql.SCOPES, lambda row: row[0], given, limit, page_token, also=self._at())
 
     def expire(
         self, key: str, at: datetime | None, *, scope: str = "", expected: str | UnsetType = UNSET
@@ -175,10 +175,10 @@ class States(Repository):
         end = None if at is None else aware_utc("at", at)
         given = {**self._sought(key, scope), "expires_at": end, "expected": version}
         statement = sql.EXPIRE if version is UNSET else sql.EXPIRE_VERSION
-        found = self._changed_as(StateSummary.of, statement, given, repeatable=True)
+        found = self._changed(statement, given, repeatable=True)
         if found is not None:
             return found
-        other = None if version is UNSET else self._find_as(StateSummary.of, sql.SUMMARY, given)
+        other = None if version is UNSET else self._find(sql.SUMMARY, given)
         if other is None:
             raise valid.not_found(STATE, (scope, key))
         raise StaleVersion(STATE, (scope, key), expected=version, found=other.version)
@@ -203,11 +203,11 @@ class States(Repository):
         return self._once(lambda unit: unit.change(sql.CLEAR[bool(prefix)], given), repeatable=True)
 
     def state_of(self, state_id: str) -> State:
-        """Return the state with this internal id, which plans of prunes name, even if expired. Raises `NotFound`."""
-        return self._one_as(State.of, sql.GET_OF, {"id": valid.sought("state_id", state_id)}, kind=STATE, key=state_id)
+        """Return the state of an ``id``, as plans name it, also one that has expired. Raises `NotFound`."""
+        return self._one(sql.GET_OF, {"id": valid.sought("state_id", state_id)}, kind=STATE, key=state_id)
 
-    def _bodies(self, under: str) -> Callable[[Values], FoundRows[sql.BodyRow]]:
-        """Return a function that reads the bytes of states in scopes with the prefix ``under``, after a scope and key.
+    def _bodies(self, under: str) -> Callable[[Values], FoundRows[sql.Body]]:
+        """Return a function that reads the bytes of scopes that begin with ``under``, behind a scope and a key.
 
         For searches of adapters: ordered by scope and key, without other columns.
         """
@@ -220,7 +220,7 @@ class States(Repository):
         Needs a scan of all states in these scopes.
         """
         given = {**_range("under", under), **self._at()}
-        return self._reading(lambda unit: [*map(StateSummary.of, unit.first_sound(sql.LATEST, given, limit))])
+        return self._reading(lambda unit: unit.first_sound(sql.LATEST, given, limit))
 
     def _at(self) -> Row:
         return {"now": self._now()}
@@ -294,10 +294,10 @@ def _removable(expected: Any) -> Any:
 def _put(unit: Unit, common: Row, change: _Change) -> StateSummary:
     assert change.row is not None  # noqa: S101 - for mypy
     if change.expected is UNSET:
-        [stored] = unit.all(StateSummary.of, sql.PUT, change.row)
+        [stored] = unit.rows(sql.PUT, change.row)
         return stored
     statement = sql.ADD if change.expected is None else sql.REPLACE
-    stored_or_none = unit.find(StateSummary.of, statement, change.row)
+    stored_or_none = unit.row(statement, change.row)
     if stored_or_none is not None:
         return stored_or_none
     found = _found(unit, common, change)
@@ -312,11 +312,14 @@ def _remove(unit: Unit, common: Row, change: _Change) -> bool:
     removed = unit.row(sql.REMOVE if change.expected is UNSET else sql.REMOVE_VERSION, given)
     if removed is None and change.expected is not UNSET and (found := _found(unit, common, change)) is not None:
         raise _stale(common, change, found)
-    return removed is not None and (removed["expires_at"] is None or removed["expires_at"] > common["now"])
+    if removed is None:
+        return False
+    (expires_at,) = removed
+    return expires_at is None or expires_at > common["now"]
 
 
 def _found(unit: Unit, common: Row, change: _Change) -> StateSummary | None:
-    return unit.find(StateSummary.of, sql.SUMMARY, {**common, "key": change.key})
+    return unit.row(sql.SUMMARY, {**common, "key": change.key})
 
 
 def _stale(common: Row, change: _Change, found: StateSummary | None) -> StaleVersion:

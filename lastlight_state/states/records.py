@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, Literal, Self, TypedDict
+from typing import Any, Final, Literal, Self
 
 from pydantic import ConfigDict
 
 from lastlight_state.db.rows.records import Record
-from lastlight_state.states.rows import StateRow
 
 
 class _Removed(Enum):
@@ -22,19 +21,6 @@ class _Removed(Enum):
 #: A marker in the changes of ``states.merge`` for a key to remove. None would be a value.
 REMOVED: Final = _Removed.REMOVED
 RemovedType = Literal[_Removed.REMOVED]
-
-
-class StateSummaryRow(TypedDict):
-    """What a `StateSummary` is made of."""
-
-    id: str
-    scope: str
-    key: str
-    version: str
-    created_at: datetime
-    updated_at: datetime
-    expires_at: datetime | None
-    user: str | None
 
 
 class StateSummary(Record):
@@ -53,10 +39,6 @@ class StateSummary(Record):
     expires_at: datetime | None
     user: str | None
 
-    @classmethod
-    def of(cls, values: StateSummaryRow) -> Self:
-        return super().of(values)
-
 
 class State(StateSummary):
     """A state with its value: bytes if bytes were put, else a decoded JSON value."""
@@ -65,7 +47,11 @@ class State(StateSummary):
 
     value: Any
 
+    _consumed = frozenset({"body"})
+
     @classmethod
-    def of(cls, values: StateRow) -> Self:  # type: ignore[override]
-        shown: Any = {name: value for name, value in values.items() if name != "body"}
-        return super().of(shown if values["body"] is None else dict(shown, value=values["body"]))  # type: ignore[arg-type]
+    def of(cls, values: Any) -> Self:
+        body = values.pop("body")
+        if body is not None:
+            values["value"] = body
+        return super().of(values)

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import has_members, member_of
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, columns_of, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import listed
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.states.models import STATES
-from lastlight_state.states.records import StateSummaryRow
-from lastlight_state.states.rows import StateRow
-
-
-class ScopeRow(TypedDict):
-    """A scope that has keys."""
-
-    scope: str
-    key: str
-
-
-class BodyRow(TypedDict):
-    """Where a state is, and its bytes."""
-
-    scope: str
-    key: str
-    body: bytes | None
-
-
-class ExpiryRow(TypedDict):
-    """When a state that was removed had expired, or would have."""
-
-    expires_at: datetime | None
-
+from lastlight_state.states.records import State, StateSummary
 
 _c = STATES.c
-_SUMMARY = [_c[name] for name in StateSummaryRow.__annotations__]
-_WHOLE = list(STATES.columns)
+_SUMMARY = columns_of(StateSummary, STATES)
+_WHOLE = every_column_of(State, STATES)
 
 _HERE = sa.and_(_c.scope == bind("scope", _c.scope), _c.key == bind("key", _c.key))
 
@@ -75,9 +53,9 @@ _REPLACED = {
 }
 
 
-def _putting(where: sa.ColumnElement[bool] | None) -> Statement[StateSummaryRow]:
+def _putting(where: sa.ColumnElement[bool] | None) -> Statement[StateSummary]:
     stored = _new.on_conflict_do_update(index_elements=[_c.scope, _c.key], set_=_REPLACED, where=where)
-    return prepared(stored.returning(*_SUMMARY), StateSummaryRow)
+    return prepared(stored.returning(*_SUMMARY), StateSummary)
 
 
 #: Store a value, whether the key exists or not.
@@ -97,37 +75,34 @@ REPLACE = prepared(
         body=bind("body", _c.body),
     )
     .returning(*_SUMMARY),
-    StateSummaryRow,
+    StateSummary,
 )
 
 
-def _expiring(*also: sa.ColumnElement[bool]) -> Statement[StateSummaryRow]:
-    """Return a statement that sets when a state expires.
-
-    A state that expired at exactly the new time also matches, so that a retry after a lost commit answer finds it.
-    """
+def _expiring(*also: sa.ColumnElement[bool]) -> Statement[StateSummary]:
+    """Return what sets an expiry. A state that has expired at that very time is found by a call that is repeated."""
     end = bind("expires_at", _c.expires_at)
     changed = sa.update(STATES).where(_HERE, *also, sa.or_(_VALID, _c.expires_at == end)).values(expires_at=end)
-    return prepared(changed.returning(*_SUMMARY), StateSummaryRow)
+    return prepared(changed.returning(*_SUMMARY), StateSummary)
 
 
 #: Set when a state expires.
 EXPIRE = _expiring()
 #: Set when a state with the version ``expected`` expires.
 EXPIRE_VERSION = _expiring(_c.version == bind("expected", _c.version))
-REMOVE = prepared(sa.delete(STATES).where(_HERE).returning(_c.expires_at), ExpiryRow)
-#: Remove a state that has the version ``expected``.
-REMOVE_VERSION = prepared(
-    sa.delete(STATES).where(_HERE, _c.version == bind("expected", _c.version), _VALID).returning(_c.expires_at),
-    ExpiryRow,
+#: Remove a state, and return when it expires or has expired.
+REMOVE: Statement[tuple[datetime | None]] = prepared(sa.delete(STATES).where(_HERE).returning(_c.expires_at), tuple)
+#: Remove the one with the version ``expected``.
+REMOVE_VERSION: Statement[tuple[datetime | None]] = prepared(
+    sa.delete(STATES).where(_HERE, _c.version == bind("expected", _c.version), _VALID).returning(_c.expires_at), tuple
 )
 
 # Reads.
 
-SUMMARY = prepared(sa.select(*_SUMMARY).where(_HERE, _VALID), StateSummaryRow)
-GET = prepared(sa.select(*_WHOLE).where(_HERE, _VALID), StateRow)
-#: A state by its internal id, even if expired.
-GET_OF = prepared(sa.select(*_WHOLE).where(_c.id == bind("id", _c.id)), StateRow)
+SUMMARY = prepared(sa.select(*_SUMMARY).where(_HERE, _VALID), StateSummary)
+GET = prepared(sa.select(*_WHOLE).where(_HERE, _VALID), State)
+#: By its id, also one that has expired.
+GET_OF = prepared(sa.select(*_WHOLE).where(_c.id == bind("id", _c.id)), State)
 
 _wanted = listed("wanted")
 _by_key = sa.select(
@@ -139,7 +114,7 @@ GET_MANY = prepared(
     .select_from(_by_key)
     .join(STATES, sa.and_(_c.scope == _by_key.c.scope, _c.key == _by_key.c.key))
     .where(_VALID),
-    StateRow,
+    State,
 )
 
 
@@ -158,22 +133,24 @@ _FILTERS = {
 _ORDER = (_c.scope, _c.key)
 
 
-def _list(name: str, shown: list[sa.Column[Any]], row: Any, *always: sa.ColumnElement[bool]) -> Listing[Any]:
+def _list(name: str, shown: Sequence[sa.Column[Any]], row: Any, *always: sa.ColumnElement[bool]) -> Listing[Any]:
     return Listing(name, shown, order=_ORDER, filters=_FILTERS, always=(_VALID, *always), descending=False, row=row)
 
 
-LIST: Listing[StateSummaryRow] = _list("states", _SUMMARY, StateSummaryRow)
-ITEMS: Listing[StateRow] = _list("states.items", _WHOLE, StateRow)
+LIST: Listing[StateSummary] = _list("states", _SUMMARY, StateSummary)
+ITEMS: Listing[State] = _list("states.items", _WHOLE, State)
 
 _before = STATES.alias("before")
 _is_first = ~sa.exists(
     sa.select(number(1)).where(_before.c.scope == _c.scope, _before.c.key < _c.key, _is_valid(_before))
 )
-#: Scopes, each found by its first key.
-SCOPES: Listing[ScopeRow] = _list("states.scopes", [_c.scope, _c.key], ScopeRow, _is_first)
+#: Scopes, each with its first key.
+SCOPES: Listing[tuple[str, str]] = _list("states.scopes", [_c.scope, _c.key], tuple, _is_first)
 
-#: The bytes of states in a range of scopes, after a scope and key.
-BODIES = prepared(
+#: A scope, a key and the bytes of the state there.
+Body: TypeAlias = tuple[str, str, bytes | None]
+#: The bytes of states of a range of scopes, behind a scope and a key.
+BODIES: Statement[Body] = prepared(
     sa.select(_c.scope, _c.key, _c.body)
     .where(
         sa.tuple_(*_ORDER) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in _ORDER)),
@@ -182,7 +159,7 @@ BODIES = prepared(
     )
     .order_by(*_ORDER)
     .limit(sa.bindparam("limit", type_=sa.Integer)),
-    BodyRow,
+    tuple,
 )
 
 #: The last changed states in a range of scopes.
@@ -191,7 +168,7 @@ LATEST = prepared(
     .where(_between("under", _c.scope), _VALID)
     .order_by(_c.updated_at.desc(), *_ORDER)
     .limit(sa.bindparam("limit", type_=sa.Integer)),
-    StateSummaryRow,
+    StateSummary,
 )
 
 _in_scope = _c.scope == bind("scope", _c.scope)

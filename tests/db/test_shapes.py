@@ -16,6 +16,7 @@ import pytest
 
 import lastlight_state
 from lastlight_state import StateStore
+from lastlight_state.checkpoints import CheckpointSummary, statements as checkpoints
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.shapes import SHAPES, Shapes
@@ -172,3 +173,9 @@ def test_a_chain_of_a_shape_is_the_chain_that_its_function_makes(every_backend: 
             )
         assert runs.create(names) is kept
         SHAPES.clear()
+
+
+def test_a_statement_of_a_shape_gives_rows_of_the_type_that_its_function_names() -> None:
+    """house H-70."""
+    statement = checkpoints.put_with_values(1)
+    assert (statement.row, statement.make) == (CheckpointSummary, CheckpointSummary.of)

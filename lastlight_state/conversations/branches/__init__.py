@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.conversations import checks, words
@@ -17,14 +17,12 @@ from lastlight_state.conversations.kernel import branching, deleting, sessions, 
 from lastlight_state.conversations.kernel.feeds import entry_parameters
 from lastlight_state.conversations.kernel.sessions import merged, refuse_fork_keys
 from lastlight_state.conversations.kernel.storing import KnownClasses
-from lastlight_state.conversations.projections import BranchMessageRow
 from lastlight_state.conversations.records import (
     Appended,
     Branch,
     BranchLink,
     BranchMessage,
     BranchSummary,
-    Message,
 )
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
@@ -39,9 +37,7 @@ from lastlight_state.errors import AlreadyExists, CorruptData
 
 _MOST = limits_of(BRANCHES)
 
-T = TypeVar("T")
-
-#: The default branch to create: all fields empty.
+#: A branch of which nothing is known.
 _PLAIN = NewBranch()
 _CHANGED = {**checks.of(BRANCHES, "name", "user", "extra"), **branching.HINT_CHECKS}
 
@@ -78,7 +74,7 @@ class Branches(Repository):
         known, locks = self._remember(KnownClasses), sessions.Locks()
 
         def look(unit: Unit) -> Branch:
-            found = unit.find(Branch.of, branching.GET, {"branch_id": row["id"]})
+            found = unit.row(branching.GET, {"branch_id": row["id"]})
             if found is None:
                 return statements.created(unit, self._listeners, known, row, system, now, locks=locks)
             if fields := _differing(found, row):
@@ -91,16 +87,16 @@ class Branches(Repository):
     def get(self, branch_id: str) -> Branch:
         """Return the branch. Raises `NotFound`."""
         values = {"branch_id": valid.sought("branch_id", branch_id)}
-        return self._one_as(Branch.of, branching.GET, values, kind=words.BRANCH, key=branch_id)
+        return self._one(branching.GET, values, kind=words.BRANCH, key=branch_id)
 
     def find(self, branch_id: str) -> Branch | None:
         """Return the branch, or None."""
-        return self._find_as(Branch.of, branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
+        return self._find(branching.GET, {"branch_id": valid.sought("branch_id", branch_id)})
 
     def list(self, session_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[BranchSummary]:
         """Return a page of a session's branches, the oldest first."""
         given = {"session_id": valid.sought("session_id", session_id)}
-        return self._page_as(sql.LIST, BranchSummary.of, given, limit, page_token)
+        return self._page(sql.LIST, given, limit, page_token)
 
     def update(self, branch_id: str, patch: BranchPatch) -> Branch:
         """Set the given fields of a branch; None clears a field. The metadata's fork keys stay. Raises `NotFound`."""
@@ -163,13 +159,12 @@ class Branches(Repository):
         def pop(unit: Unit) -> builtins.list[BranchMessage]:
             order = statements.locked_order(unit, found, locks)
             first = deleting.first_of_last(order, most)
-            wanted = branching.positions(
-                [branching.Segment(found, order["id"], order["start_ord"], order["next_ord"])], first, order["next_ord"]
-            )
+            own = branching.Segment(found, order.id, order.start_ord, order.next_ord)
+            wanted = branching.positions([own], first, order.next_ord)
             rows = unit.rows(sql.BODIES, branching.placed(wanted)) if wanted else []
             branching.refuse_gaps(found, wanted, len(rows))
             deleting.cut(unit, self._listeners, order, first, now, locks=locks, branch_id=found)
-            return [_message(row) for row in rows]
+            return rows
 
         return storing.retry_storing(lambda: self._writing(pop))
 
@@ -224,13 +219,13 @@ class Branches(Repository):
         The cost grows with the page's size and the number of ancestors, not with the history's length. Raises
         `NotFound`, and `CorruptData` if the ancestors form a cycle or a position is missing.
         """
-        return self._pages(sql.BODIES, _message, branch_id, from_ord, limit, page_token)
+        return self._pages(sql.BODIES, branch_id, from_ord, limit, page_token)
 
     def order(
         self, branch_id: str, *, from_ord: int = 0, limit: int = 50, page_token: str | None = None
     ) -> Page[BranchLink]:
-        """Return a page of a branch's history as `history` does, but with message ids in place of messages."""
-        return self._pages(branching.ORDER, BranchLink.of, branch_id, from_ord, limit, page_token)
+        """Return the same without the messages: which message stands where."""
+        return self._pages(branching.ORDER, branch_id, from_ord, limit, page_token)
 
     def tail(self, branch_id: str, limit: int = 50) -> builtins.list[BranchMessage]:
         """Return the last ``limit`` messages of a branch's history, oldest first.
@@ -246,7 +241,7 @@ class Branches(Repository):
             wanted = branching.positions(line, max(length - limit, 0), length)
             rows = unit.rows(sql.BODIES, branching.placed(wanted)) if wanted else []
             branching.refuse_gaps(found, wanted, len(rows))
-            return [_message(row) for row in rows]
+            return rows
 
         return self._viewing(read)
 
@@ -263,7 +258,7 @@ class Branches(Repository):
             for one in reversed(branching.line_of(unit, branch_id, first)):
                 given = {"start": max(first, one.start), "until": min(until, one.until)}
                 rows = unit.readable(statement, {"progression_id": one.progression_id, **given}).rows
-                found.extend([row["content"] for row in unit.passing(rows)])
+                found.extend([row[-1] for row in unit.passing(rows)])
                 count += len(rows)
             branching.refuse_missing(branch_id, until - first, count)
             return found
@@ -273,18 +268,17 @@ class Branches(Repository):
     def _pages(
         self,
         statement: Statement[RowT],
-        make: Callable[[RowT], T],
         branch_id: str,
         from_ord: int,
         limit: int,
         page_token: str | None,
-    ) -> Page[T]:
+    ) -> Page[RowT]:
         found = valid.sought("branch_id", branch_id)
         valid.page_limit(limit)
         asked = ["branches.history", found, valid.number("from_ord", from_ord)]
         [first] = pages.key(asked, page_token, (range(2**63),)) or [from_ord]
 
-        def read(unit: Unit) -> Page[T]:
+        def read(unit: Unit) -> Page[RowT]:
             line = branching.line_of(unit, found, first)
             until = min(first + limit, branching.length_of(line))
             wanted = branching.positions(line, first, until)
@@ -292,7 +286,7 @@ class Branches(Repository):
             branching.refuse_gaps(found, wanted, len(rows))
             items, damaged = split_damaged(rows)
             token = pages.encode_token(asked, [until]) if until < branching.length_of(line) else None
-            return Page(items=tuple(map(make, items)), next_page_token=token, damaged=damaged)
+            return Page(items=items, next_page_token=token, damaged=damaged)
 
         return self._viewing(read)
 
@@ -301,10 +295,10 @@ class Branches(Repository):
         now = self._now()
 
         def change(unit: Unit) -> Branch:
-            session_id = statements.head(unit, branch_id)["session_id"]
+            session_id = statements.head(unit, branch_id).session_id
             sessions.locked(unit, session_id)
-            stored = unit.row(sql.STATE, {"branch_id": branch_id})
-            changes = changed(None if stored is None else stored["node_metadata"])
+            _, metadata = unit.row(sql.STATE, {"branch_id": branch_id}) or (None, None)
+            changes = changed(metadata)
             if changes:
                 unit.row(sql.update(frozenset(changes)), {**changes, "branch_id": branch_id})
                 sessions.record_change(
@@ -313,11 +307,6 @@ class Branches(Repository):
             return branching.get(unit, branch_id)
 
         return self._writing(change, repeatable=True)
-
-
-def _message(row: BranchMessageRow) -> BranchMessage:
-    ord_, branch_id = row.pop("ord"), row.pop("branch_id")
-    return BranchMessage.of({"ord": ord_, "branch_id": branch_id, "message": Message.of(row)})
 
 
 def _differing(found: Branch, row: Values) -> builtins.list[str]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewBranch
+from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.kernel import branching, orders, sessions, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft, ForkDraft
 from lastlight_state.conversations.kernel.feeds import EntryParameters, entry_parameters
 from lastlight_state.conversations.kernel.sessions import FORK_KEYS
 from lastlight_state.conversations.kernel.storing import COLUMNS as MESSAGE_COLUMNS, KnownClasses
-from lastlight_state.conversations.projections import BranchMessageRow, BranchSummaryRow, LinkRow, MessageDraft
-from lastlight_state.conversations.records import Appended, Branch
-from lastlight_state.conversations.rows import BranchRow
+from lastlight_state.conversations.records import Appended, Branch, BranchMessage, BranchSummary
 from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
@@ -35,7 +34,7 @@ _THIS = _b.id == bind("branch_id", _b.id)
 #: The facts that an append reads of a branch before it takes any lock. They never change.
 
 
-class BranchHead(TypedDict):
+class BranchHead(NamedTuple):
     """What an append has to know of a branch."""
 
     session_id: str
@@ -44,28 +43,14 @@ class BranchHead(TypedDict):
     pool: str
 
 
-class ContentRow(TypedDict):
-    """What a message says. Where values are sealed, what the seal is bound to stands beside it."""
-
-    content: Any
-    id: NotRequired[str]
-    role: NotRequired[str]
-
-
-class BranchState(TypedDict):
-    """What may change of a branch under the lock of its session."""
-
-    system_msg_id: str | None
-    node_metadata: Any
-
-
 HEAD = prepared(
     sa.select(_b.session_id, _b.progression_id, _b.parent_branch_id, SESSIONS.c.progression_id.label("pool"))
     .select_from(BRANCHES.join(SESSIONS, SESSIONS.c.id == _b.session_id))
     .where(_THIS),
     BranchHead,
 )
-STATE = prepared(sa.select(_b.system_msg_id, _b.node_metadata).where(_THIS), BranchState)
+#: What may change of a branch under the lock of its session: its system message, and its metadata.
+STATE: Statement[tuple[str | None, Any]] = prepared(sa.select(_b.system_msg_id, _b.node_metadata).where(_THIS), tuple)
 SYSTEM = prepared(
     sa.update(BRANCHES).where(_THIS).values(system_msg_id=bind("message_id", _b.system_msg_id)).returning(_b.id)
 )
@@ -73,8 +58,7 @@ LENGTH = prepared(sa.select(branching.SUMMARY[-1]).where(_THIS))
 FIRST = prepared(
     sa.select(_l.message_id, _l.ord)
     .where(_l.progression_id == bind("progression_id", _l.progression_id))
-    .where(_l.ord == bind("ord", _l.ord)),
-    LinkRow,
+    .where(_l.ord == bind("ord", _l.ord))
 )
 RELINK = prepared(
     sa.update(LINKS)
@@ -87,19 +71,19 @@ BODIES = prepared(
     sa.select(_l.ord, branching.BRANCH_ID, *MESSAGE_COLUMNS)
     .select_from(branching.PLACES.join(MESSAGES, _m.id == _l.message_id))
     .order_by(_l.ord),
-    BranchMessageRow,
+    BranchMessage,
 )
 
 
-def _contents(*bound: sa.Column[Any]) -> Statement[ContentRow]:
-    """Return a statement that reads the contents of messages in a range of an order's positions."""
+def _contents(*bound: sa.Column[Any]) -> Statement[tuple[Any, ...]]:
+    """Return what reads what messages of an order say, in a range of its positions. The content is the last column."""
     return prepared(
         sa.select(*bound, _m.content)
         .select_from(LINKS.join(MESSAGES, _m.id == _l.message_id))
         .where(_l.progression_id == bind("progression_id", _l.progression_id))
         .where(_l.ord >= bind("start", _l.ord), _l.ord < bind("until", _l.ord))
         .order_by(_l.ord),
-        ContentRow,
+        tuple,
     )
 
 
@@ -109,7 +93,7 @@ CONTENTS = {False: _contents(), True: _contents(_m.id, _m.role)}
 LIST = Listing(
     "branches",
     branching.SUMMARY,
-    row=BranchSummaryRow,
+    row=BranchSummary,
     order=(_b.created_at, _b.id),
     filters={"session_id": _b.session_id == bind("session_id", _b.session_id)},
     descending=False,
@@ -140,9 +124,9 @@ def head(unit: Unit, branch_id: str) -> BranchHead:
 def locked_order(unit: Unit, branch_id: str, locks: sessions.Locks) -> orders.OrderHead:
     """Lock a branch's session, then the branch's own message order, and return the order. Raises `NotFound`."""
     branch = head(unit, branch_id)
-    locks.first(unit, branch["session_id"])
-    sessions.locked(unit, branch["session_id"])
-    return orders.locked(unit, [branch["progression_id"]])[branch["progression_id"]]
+    locks.first(unit, branch.session_id)
+    sessions.locked(unit, branch.session_id)
+    return orders.locked(unit, [branch.progression_id])[branch.progression_id]
 
 
 def append(
@@ -162,39 +146,39 @@ def append(
     history already holds.
     """
     branch = head(unit, branch_id)
-    own, pool = branch["progression_id"], branch["pool"]
-    locks.first(unit, branch["session_id"])
-    sessions.locked(unit, branch["session_id"])
+    own, pool = branch.progression_id, branch.pool
+    locks.first(unit, branch.session_id)
+    sessions.locked(unit, branch.session_id)
     locked = orders.locked(unit, [own, pool])
-    there, _ = sessions.put_all(unit, listeners, known, given, now, locks=locks, own=branch["session_id"])
+    there, _ = sessions.put_all(unit, listeners, known, given, now, locks=locks, own=branch.session_id)
     ids = [storing.id_of(one) for one in given]
     segments = _segments(unit, branch_id, branch, locked)
-    held = orders.held(unit, {pool: locked[pool]["next_ord"], **segments}, sorted(there))
+    held = orders.held(unit, {pool: locked[pool].next_ord, **segments}, sorted(there))
     history = set().union(*(held.get(one, set()) for one in segments))
     new = orders.unheld(ids, history) if skips else ids
     added = {own: new}
     if pool != own:
         added[pool] = orders.unheld(new, held.get(pool, set()))
-    shared = orders.extend(unit, locked, added, branch["session_id"])
+    shared = orders.extend(unit, locked, added, branch.session_id)
     if new:
-        first = locked[own]["next_ord"]
+        first = locked[own].next_ord
         told = entry_parameters(
             "messages.appended", branch_id=branch_id, progression_id=own, first=first, count=len(new)
         )
-        sessions.record_append(unit, listeners, branch["session_id"], now, told)
+        sessions.record_append(unit, listeners, branch.session_id, now, told)
 
         def elsewhere(order: str) -> EntryParameters:
-            first, count = locked[order]["next_ord"], len(added[order])
+            first, count = locked[order].next_ord, len(added[order])
             return entry_parameters("messages.appended", progression_id=order, first=first, count=count)
 
-        sessions.record_for_others(unit, listeners, shared, branch["session_id"], now, elsewhere, locks=locks)
+        sessions.record_for_others(unit, listeners, shared, branch.session_id, now, elsewhere, locks=locks)
     return orders.appended(locked[own], new, ids)
 
 
 def _segments(unit: Unit, branch_id: str, branch: BranchHead, locked: Mapping[str, orders.OrderHead]) -> dict[str, int]:
-    """Return the message orders that make up a branch's history, each with the end position of its part."""
-    if branch["parent_branch_id"] is None:
-        return {branch["progression_id"]: locked[branch["progression_id"]]["next_ord"]}
+    """Return the orders that a branch's history is made of, and below which position of each."""
+    if branch.parent_branch_id is None:
+        return {branch.progression_id: locked[branch.progression_id].next_ord}
     return {segment.progression_id: segment.until for segment in branching.line_of(unit, branch_id)}
 
 
@@ -268,7 +252,7 @@ def created(
         orders.create(unit, orders.fresh(own, (row["created_at"], row["created_at_unix"])))
     else:
         orders.locked(unit, given)
-    complete: BranchRow = {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}
+    complete: BranchDraft = {**row, "progression_id": own, "node_metadata": metadata(row["node_metadata"])}
     return branching.insert_branch(unit, listeners, complete, now)
 
 
@@ -284,30 +268,27 @@ def system_replaced(
 ) -> Branch:
     """Set a branch's system message. If the branch's order begins with the old one, replace it there too."""
     branch = head(unit, branch_id)
-    locks.first(unit, branch["session_id"])
-    sessions.locked(unit, branch["session_id"])
-    own = orders.locked(unit, sorted({branch["progression_id"], branch["pool"]}))[branch["progression_id"]]
-    [state] = unit.rows(STATE, {"branch_id": branch_id})
-    former = state["system_msg_id"]
+    locks.first(unit, branch.session_id)
+    sessions.locked(unit, branch.session_id)
+    own = orders.locked(unit, sorted({branch.progression_id, branch.pool}))[branch.progression_id]
+    [(former, _)] = unit.rows(STATE, {"branch_id": branch_id})
     new = storing.id_of(given)
-    sessions.put_all(unit, listeners, known, [given], now, locks=locks, own=branch["session_id"])
-    at = {"progression_id": own["id"], "ord": own["start_ord"]}
-    first = unit.row(FIRST, at)
-    if first is not None and first["message_id"] == former != new:
-        inherited = unit.value(orders.INHERITED, {"progression_id": own["id"]}) or 0
-        if inherited > own["start_ord"]:
+    sessions.put_all(unit, listeners, known, [given], now, locks=locks, own=branch.session_id)
+    at = {"progression_id": own.id, "ord": own.start_ord}
+    first: str | None = unit.value(FIRST, at)
+    if first is not None and first == former != new:
+        inherited = unit.value(orders.INHERITED, {"progression_id": own.id}) or 0
+        if inherited > own.start_ord:
             problem = "a fork has inherited the place of its system message"
-            raise Conflict(f"branch {branch_id!r}: {problem}", code=words.FORK_PREFIX, ord=own["start_ord"])
+            raise Conflict(f"branch {branch_id!r}: {problem}", code=words.FORK_PREFIX, ord=own.start_ord)
         unit.change(RELINK, {**at, "message_id": new})
         unit.change(orders.CHANGED, at)
-        replaced = entry_parameters("progression.replaced", progression_id=own["id"])
-        sessions.record_for_others(
-            unit, listeners, [own["id"]], branch["session_id"], now, lambda _: replaced, locks=locks
-        )
-    sessions.pool_messages(unit, listeners, branch["session_id"], branch["pool"], [new], now, locks=locks)
+        replaced = entry_parameters("progression.replaced", progression_id=own.id)
+        sessions.record_for_others(unit, listeners, [own.id], branch.session_id, now, lambda _: replaced, locks=locks)
+    sessions.pool_messages(unit, listeners, branch.session_id, branch.pool, [new], now, locks=locks)
     unit.value(SYSTEM, {"branch_id": branch_id, "message_id": new})
     told = entry_parameters("branch.updated", branch_id=branch_id, message_id=new)
-    sessions.record_change(unit, listeners, branch["session_id"], now, told)
+    sessions.record_change(unit, listeners, branch.session_id, now, told)
     return branching.get(unit, branch_id)
 
 

@@ -113,7 +113,7 @@ class Exchange(Repository):
             "channel": None if channel is None else valid.sought("channel", channel),
             "open": True if valid.word("state", state, words.INBOX_STATES) == "open" else None,
         }
-        return self._page_as(sql.INBOX, Delivery.of, given, limit, page_token)
+        return self._page(sql.INBOX, given, limit, page_token)
 
     def take(
         self, owner: str, *, reader: str, lease: timedelta = _LEASE, limit: int = 1, sender: str | None = None
@@ -131,11 +131,11 @@ class Exchange(Repository):
         until = now + valid.duration("lease", lease, least=_LEAST, most=_MOST)
 
         def take(unit: Unit) -> list[Delivery]:
-            ords = [row["ord"] for row in unit.rows(free, {**given, **wanted})]
+            ords = unit.values(free, {**given, **wanted})
             if not ords:
                 return []
-            rows, _ = unit.sound(sql.TAKE, {**given, "until": until, "ords": _listed(ords)})
-            return [Delivery.of(row) for row in sorted(rows, key=lambda row: row["ord"])]
+            taken, _ = unit.sound(sql.TAKE, {**given, "until": until, "ords": _listed(ords)})
+            return sorted(taken, key=lambda one: one.ord)
 
         return self._writing(take)
 
@@ -148,7 +148,7 @@ class Exchange(Repository):
         given, found = self._named(owner, ords, reader)
 
         def ack(unit: Unit) -> int:
-            rows = {row["ord"]: row for row in unit.rows(sql.LOCK_THESE, given)}
+            rows = {row.ord: row for row in unit.rows(sql.LOCK_THESE, given)}
             for one in found:
                 if one not in rows:
                     raise valid.not_found(words.DELIVERY, (owner, one))
@@ -193,15 +193,13 @@ class Exchange(Repository):
         return limited.look(look)
 
     def outbox(self, sender: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageSummary]:
-        """Return a page of a sender's messages, newest first, whether delivered or not."""
-        return self._page_as(
-            sql.OUTBOX, MessageSummary.of, {"sender": valid.sought("sender", sender)}, limit, page_token
-        )
+        """Return a page of the messages that have this sender, the newest first, delivered or not."""
+        return self._page(sql.OUTBOX, {"sender": valid.sought("sender", sender)}, limit, page_token)
 
     def deliveries(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
         """Return a page of a message's deliveries, ordered by owner, with who took and who acknowledged each."""
         given = {"message_id": valid.sought("message_id", message_id)}
-        return self._page_as(sql.DELIVERED, Delivery.of, given, limit, page_token)
+        return self._page(sql.DELIVERED, given, limit, page_token)
 
     def join(self, channel: str, member: str) -> bool:
         """Add a member to a channel, who receives what is published from now on. False if it is a member already."""
@@ -221,7 +219,7 @@ class Exchange(Repository):
     def members(self, channel: str, *, limit: int = 50, page_token: str | None = None) -> Page[Member]:
         """Return a page of the present members of a channel, ordered by name."""
         given = {"channel": valid.sought("channel", channel)}
-        return self._page_as(sql.MEMBER_LIST, Member.of, given, limit, page_token)
+        return self._page(sql.MEMBER_LIST, given, limit, page_token)
 
     def _named(self, owner: str, ords: int | Collection[int], reader: str) -> tuple[DeliveryKeys, list[int]]:
         named = [ords] if isinstance(ords, int) else valid.several("ords", ords)
@@ -248,17 +246,17 @@ class Exchange(Repository):
 
 
 def _refuse_foreign(owner: str, row: sql.HeldDelivery, reader: str, now: datetime) -> None:
-    """Raise `ClaimLost` for a delivery that another reader has acknowledged, or holds now."""
-    if row["acked_at"] is not None:
-        holder, status = row["acked_by"], "acknowledged"
-    elif row["taken_until"] is not None and row["taken_until"] > now:
-        holder, status = row["taken_by"], "taken"
+    """Raise `ClaimLost` for a delivery that another reader has acknowledged, or has now."""
+    if row.acked_at is not None:
+        holder, status = row.acked_by, "acknowledged"
+    elif row.taken_until is not None and row.taken_until > now:
+        holder, status = row.taken_by, "taken"
     else:
         return
     if holder != reader:
-        key = f"{owner}/{row['ord']}"
+        key = f"{owner}/{row.ord}"
         raise ClaimLost(
-            key, kind=words.DELIVERY, presented=None, current_epoch=row["takes"], held_by=holder, status=status
+            key, kind=words.DELIVERY, presented=None, current_epoch=row.takes, held_by=holder, status=status
         )
 
 
@@ -272,6 +270,6 @@ def _watch_for(scope: Scope) -> Watch[str]:
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"owners": as_list([{"id": one} for one in sorted(keys)])}
         rows = scope.reading(lambda unit: unit.rows(sql.HEADS, values))
-        return {row["owner"]: row["last_ord"] for row in rows}
+        return dict(rows)
 
     return watch_of(scope, "exchange_inboxes", read)

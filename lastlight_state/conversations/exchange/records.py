@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Self
 
-from lastlight_state.conversations.projections import MemberRow
-from lastlight_state.conversations.rows import ExchangeDeliveryRow
 from lastlight_state.db.rows.records import Record
 
 
@@ -37,10 +34,6 @@ class Delivery(Record):
     acked_at: datetime | None
     acked_by: str | None
 
-    @classmethod
-    def of(cls, values: ExchangeDeliveryRow) -> Self:
-        return super().of(values)
-
 
 class Member(Record):
     """A member of a channel, who gets what is published there from ``joined_at`` on."""
@@ -48,7 +41,3 @@ class Member(Record):
     channel: str
     member: str
     joined_at: datetime
-
-    @classmethod
-    def of(cls, values: MemberRow) -> Self:
-        return super().of(values)

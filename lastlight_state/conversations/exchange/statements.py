@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -12,15 +12,15 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
-from lastlight_state.conversations.exchange.records import Sent
+from lastlight_state.conversations.drafts import MessageDraft
+from lastlight_state.conversations.exchange.records import Delivery, Member, Sent
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.kernel.storing import SUMMARY, KnownClasses
-from lastlight_state.conversations.projections import MemberRow, MessageDraft, MessageSummaryRow
-from lastlight_state.conversations.rows import ExchangeDeliveryRow
+from lastlight_state.conversations.records import MessageSummary
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS, MESSAGES
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
@@ -28,27 +28,7 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 
 
-class PlacedRow(TypedDict):
-    """An inbox, and the position that a delivery gets there."""
-
-    owner: str
-    ord: int
-
-
-class InboxHead(TypedDict):
-    """An inbox, and its last position."""
-
-    owner: str
-    last_ord: int
-
-
-class FreeRow(TypedDict):
-    """The position of a delivery that may be taken."""
-
-    ord: int
-
-
-class HeldDelivery(TypedDict):
+class HeldDelivery(NamedTuple):
     """The holder of a delivery."""
 
     ord: int
@@ -59,14 +39,9 @@ class HeldDelivery(TypedDict):
     acked_by: str | None
 
 
-class CurrentMember(TypedDict):
-    """A member of a channel."""
-
-    member: str
-
-
 _i, _d, _c, _m = INBOXES.c, DELIVERIES.c, MEMBERS.c, MESSAGES.c
 
+_DELIVERY = every_column_of(Delivery, DELIVERIES)
 _owners, _ords = listed("owners"), listed("ords")
 _AMONG_OWNERS = AmongFew(_i.owner, sa.select(member_of(_owners.c.value, "id")))
 _THESE = (
@@ -83,23 +58,27 @@ _lacking = (
     .order_by(_owner)
 )
 _placed = insert(INBOXES).from_select(["owner", "next_ord", "created_at"], _lacking, include_defaults=False)
-#: Reserves the next position of each inbox that lacks the message, and creates missing inboxes. Inboxes are locked in
-#: the order of their owners, so that two transactions that send to the same inboxes do not deadlock.
-PLACE = prepared(
+#: Takes the next position of each inbox that lacks the message, and begins inboxes that are not there. Inboxes are
+#: locked in the order of their owners, so that two units that send to the same ones do not deadlock.
+#: Returns each inbox, and the position that a delivery gets there.
+PLACE: Statement[tuple[str, int]] = prepared(
     _placed.on_conflict_do_update(index_elements=[_i.owner], set_={"next_ord": _i.next_ord + number(1)}).returning(
         _i.owner, (_i.next_ord - number(1)).label("ord")
     ),
-    PlacedRow,
+    tuple,
 )
 DELIVER = prepared(sa.insert(DELIVERIES).values({column.name: bind(column.name, column) for column in _d}))
 
-HEADS = prepared(sa.select(_i.owner, (_i.next_ord - number(1)).label("last_ord")).where(_AMONG_OWNERS), InboxHead)
+#: Inboxes, each with its last position.
+HEADS: Statement[tuple[str, int]] = prepared(
+    sa.select(_i.owner, (_i.next_ord - number(1)).label("last_ord")).where(_AMONG_OWNERS), tuple
+)
 
 _FILTERS: dict[str, sa.ColumnElement[bool]] = {name: _d[name] == bind(name, _d[name]) for name in ("owner", "sender")}
 INBOX = Listing(
     "exchange_inbox",
-    tuple(_d),
-    row=ExchangeDeliveryRow,
+    _DELIVERY,
+    row=Delivery,
     order=(_d.ord,),
     filters={
         **_FILTERS,
@@ -111,8 +90,8 @@ INBOX = Listing(
 )
 DELIVERED = Listing(
     "exchange_deliveries",
-    tuple(_d),
-    row=ExchangeDeliveryRow,
+    _DELIVERY,
+    row=Delivery,
     order=(_d.owner,),
     filters={"message_id": _d.message_id == bind("message_id", _d.message_id)},
     descending=False,
@@ -120,7 +99,7 @@ DELIVERED = Listing(
 OUTBOX = Listing(
     "exchange_outbox",
     SUMMARY,
-    row=MessageSummaryRow,
+    row=MessageSummary,
     order=(_m.created_at, _m.id),
     filters={"sender": _m.sender == bind("sender", _m.sender)},
 )
@@ -136,8 +115,8 @@ _FREE: Any = (
     .limit(sa.bindparam("limit", type_=sa.Integer))
     .with_for_update(skip_locked=True)
 )
-#: The first deliveries that nobody holds, of all senders or of one. Skips rows that another reader is taking right now.
-FREE, FREE_OF_SENDER = prepared(_FREE, FreeRow), prepared(_FREE.where(_FILTERS["sender"]), FreeRow)
+#: The first deliveries that nobody has, without those that somebody is taking now: of all senders, or of one.
+FREE, FREE_OF_SENDER = prepared(_FREE), prepared(_FREE.where(_FILTERS["sender"]))
 TAKE = prepared(
     sa.update(DELIVERIES)
     .where(*_THESE)
@@ -146,8 +125,8 @@ TAKE = prepared(
         taken_until=bind("until", _d.taken_until),
         takes=_d.takes + number(1),
     )
-    .returning(*_d),
-    ExchangeDeliveryRow,
+    .returning(*_DELIVERY),
+    Delivery,
 )
 LOCK_THESE = prepared(
     sa.select(_d.ord, _d.taken_by, _d.taken_until, _d.takes, _d.acked_at, _d.acked_by)
@@ -181,11 +160,11 @@ LEAVE = prepared(
     .where(_CHANNEL, _c.member == bind("member", _c.member), _c.left_at.is_(None))
     .values(left_at=bind("left_at", _c.left_at))
 )
-CURRENT = prepared(sa.select(_c.member).where(_CHANNEL, _c.left_at.is_(None)), CurrentMember)
+CURRENT = prepared(sa.select(_c.member).where(_CHANNEL, _c.left_at.is_(None)))
 MEMBER_LIST = Listing(
     "exchange_members",
-    (_c.channel, _c.member, _c.joined_at),
-    row=MemberRow,
+    every_column_of(Member, MEMBERS, hidden={"left_at"}),
+    row=Member,
     order=(_c.member,),
     filters={"channel": _CHANNEL},
     always=(_c.left_at.is_(None),),
@@ -240,7 +219,7 @@ def stored(unit: Unit, known: KnownClasses, body: MessageDraft) -> MessageDraft:
 def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) -> Sent:
     """Add a delivery of a stored message to each of the owners' inboxes that lacks it."""
     values = {"owners": as_list([{"id": owner} for owner in to]), "message_id": body["id"], "at": now}
-    placed = {row["owner"]: row["ord"] for row in (unit.rows(PLACE, values) if to else ())}
+    placed = dict(unit.rows(PLACE, values)) if to else {}
     rows = [delivery(owner, placed[owner], body, now) for owner in to if owner in placed]
     if len(rows) == 1:
         unit.change(DELIVER, rows[0])
@@ -251,12 +230,12 @@ def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) 
 
 
 def members(unit: Unit, channel: str, *, but: str | None) -> list[str]:
-    """Return the present members of a channel, except the member ``but``."""
-    return ordered(row["member"] for row in unit.rows(CURRENT, {"channel": channel}) if row["member"] != but)
+    """Return the members of a channel, without the sender."""
+    return ordered(member for member in unit.values(CURRENT, {"channel": channel}) if member != but)
 
 
-def delivery(owner: str, position: int, body: MessageDraft, now: datetime) -> ExchangeDeliveryRow:
-    """Return the columns of a new delivery, which nobody has taken."""
+def delivery(owner: str, position: int, body: MessageDraft, now: datetime) -> Row:
+    """Return the parameters of an open delivery."""
     return {
         "owner": owner,
         "ord": position,

@@ -15,15 +15,12 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.kernel import orders, sessions
 from lastlight_state.conversations.kernel.feeds import entry_parameters
-from lastlight_state.conversations.kernel.orders import OrderMessage
 from lastlight_state.conversations.kernel.sessions import FORK_KEYS
-from lastlight_state.conversations.projections import BranchLinkRow, WholeBranchRow
-from lastlight_state.conversations.records import Branch
-from lastlight_state.conversations.rows import BranchRow
+from lastlight_state.conversations.records import Branch, BranchLink, BranchSummary
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -39,7 +36,7 @@ from lastlight_state.ids import new_id
 _branch_columns, _order_columns, _l = BRANCHES.c, PROGRESSIONS.c, LINKS.c
 
 
-class LineRow(TypedDict):
+class LineBranch(NamedTuple):
     """A branch of a line, and what it contributes to its history."""
 
     id: str
@@ -98,7 +95,7 @@ def _line() -> Any:
     return sa.select(*line.c).order_by(line.c.room.desc())
 
 
-_LINE = prepared(_line(), LineRow)
+_LINE = prepared(_line(), LineBranch)
 
 _positions = listed("positions")
 _AT = sa.and_(
@@ -108,14 +105,13 @@ _AT = sa.and_(
 #: The link rows at the given positions. Statements that read message bodies join them to messages.
 PLACES = _positions.join(LINKS, _AT)
 BRANCH_ID = member_of(_positions.c.value, "branch_id").label("branch_id")
-ORDER = prepared(sa.select(_l.ord, BRANCH_ID, _l.message_id).select_from(PLACES).order_by(_l.ord), BranchLinkRow)
+ORDER = prepared(sa.select(_l.ord, BRANCH_ID, _l.message_id).select_from(PLACES).order_by(_l.ord), BranchLink)
 
 _OWN = prepared(
     sa.select(_l.message_id)
     .where(_l.progression_id == bind("progression_id", _l.progression_id))
     .where(_l.ord >= bind("start", _l.ord), _l.ord < bind("until", _l.ord))
-    .order_by(_l.ord),
-    OrderMessage,
+    .order_by(_l.ord)
 )
 
 
@@ -128,9 +124,9 @@ def line_of(unit: Unit, branch_id: str, from_ord: int = -1) -> list[Segment]:
     if not rows:
         raise valid.not_found(words.BRANCH, branch_id)
     last = rows[-1]
-    if last["room"] <= 0 and last["parent_branch_id"] is not None:
+    if last.room <= 0 and last.parent_branch_id is not None:
         raise CorruptData("branches", branch_id, "parent_branch_id", problem="has more ancestors than fork_depth says")
-    return [Segment(row["id"], row["progression_id"], row["forked_at_ord"] or 0, row["until"]) for row in rows]
+    return [Segment(row.id, row.progression_id, row.forked_at_ord or 0, row.until) for row in rows]
 
 
 def length_of(line: Sequence[Segment]) -> int:
@@ -159,10 +155,12 @@ def whole_order(unit: Unit, branch_id: str) -> list[str]:
     """
     line = line_of(unit, branch_id)
     found = [
-        row["message_id"]
+        message_id
         for one in reversed(line)
         if one.start < one.until
-        for row in unit.rows(_OWN, {"progression_id": one.progression_id, "start": one.start, "until": one.until})
+        for message_id in unit.values(
+            _OWN, {"progression_id": one.progression_id, "start": one.start, "until": one.until}
+        )
     ]
     refuse_missing(branch_id, length_of(line), len(found))
     return found
@@ -228,17 +226,17 @@ class Hints(TypedDict):
 
 
 _b, _p = BRANCHES.c, PROGRESSIONS.c
-_LARGE = ("node_metadata", "extra")
-#: The columns that say which model answers. Lists show them.
+#: Which model answers, for lists.
 HINTS = ("provider", "model", "agent_name")
 HINT_CHECKS = checks.of(BRANCHES, *HINTS)
 _LENGTH = sa.select(_p.next_ord).where(_p.id == _b.progression_id).scalar_subquery().label("length")
 
 #: The columns of a `BranchSummary` and of a `Branch`.
-SUMMARY = [*(column for column in BRANCHES.columns if column.name not in _LARGE), _LENGTH]
-COLUMNS = [*SUMMARY, *(_b[name] for name in _LARGE)]
+SUMMARY = [*columns_of(BranchSummary, BRANCHES), _LENGTH]
+_IN_LISTS = BranchSummary.needed_columns()
+COLUMNS = [*SUMMARY, *(column for column in every_column_of(Branch, BRANCHES) if column.name not in _IN_LISTS)]
 
-GET = prepared(sa.select(*COLUMNS).where(_b.id == bind("branch_id", _b.id)), WholeBranchRow)
+GET = prepared(sa.select(*COLUMNS).where(_b.id == bind("branch_id", _b.id)), Branch)
 _INSERT = prepared(
     insert(BRANCHES)
     .values({column.name: bind(column.name, column) for column in BRANCHES.columns})
@@ -268,17 +266,14 @@ def _hint(value: Any, most: int) -> str | None:
 
 def get(unit: Unit, branch_id: str) -> Branch:
     """Return the branch. Raises `NotFound`."""
-    found = unit.find(Branch.of, GET, {"branch_id": branch_id})
+    found = unit.row(GET, {"branch_id": branch_id})
     if found is None:
         raise valid.not_found(words.BRANCH, branch_id)
     return found
 
 
-def insert_branch(unit: Unit, listeners: Listeners, row: BranchRow, now: datetime) -> Branch:
-    """Insert a branch into a session that this transaction has locked, and add an entry to the session's feed.
-
-    Raises `AlreadyExists` if the branch's id is stored already.
-    """
+def insert_branch(unit: Unit, listeners: Listeners, row: BranchDraft, now: datetime) -> Branch:
+    """Insert a branch into a session that this unit has locked, and say that the session changed."""
     if unit.value(_INSERT, row) is None:
         stored = get(unit, row["id"])
         raise AlreadyExists(words.BRANCH, row["id"], session_id=stored.session_id)
@@ -305,7 +300,7 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
     progression_id = new_id()
     orders.create(unit, orders.fresh(progression_id, (row["created_at"], row["created_at_unix"]), start=start))
     origin = {"parent_branch_id": parent.id, "forked_at_ord": start}
-    values: BranchRow = {
+    values: BranchDraft = {
         **row,
         "parent_branch_id": parent.id,
         "forked_at_ord": start,

@@ -6,7 +6,7 @@ All checks that may refuse come before the first deletion. Locks are taken in th
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypedDict
+from typing import TypeAlias
 
 import sqlalchemy as sa
 
@@ -16,7 +16,7 @@ from lastlight_state.conversations.kernel.feeds import entry_parameters
 from lastlight_state.conversations.kernel.threads import OrdersAndMessages, Threads
 from lastlight_state.conversations.tables import BRANCHES, CHANGES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, number, prepared
 from lastlight_state.db.units.permits import bury, permitted
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict
@@ -41,8 +41,8 @@ def first_of_last(order: orders.OrderHead, count: int) -> int:
 
     A fork's order gets no such lower bound, so that `refuse_inherited` refuses positions of the inherited part.
     """
-    first = order["next_ord"] - count
-    return first if order["start_ord"] else max(first, 0)
+    first = order.next_ord - count
+    return first if order.start_ord else max(first, 0)
 
 
 def refuse_inherited(unit: Unit, order: orders.OrderHead, from_ord: int) -> None:
@@ -50,14 +50,14 @@ def refuse_inherited(unit: Unit, order: orders.OrderHead, from_ord: int) -> None
 
     Such a position belongs to the parent of the order's branch, or a fork has inherited it from this order.
     """
-    start = order["start_ord"]
+    start = order.start_ord
     if from_ord < start:
         problem = f"its positions below {start} are inherited: position {from_ord} must stay"
-        raise Conflict(f"progression {order['id']!r}: {problem}", code=words.FORK_PREFIX, ord=from_ord)
-    inherited = unit.value(orders.INHERITED, {"progression_id": order["id"]}) or 0
-    if from_ord < min(inherited, order["next_ord"]):
+        raise Conflict(f"progression {order.id!r}: {problem}", code=words.FORK_PREFIX, ord=from_ord)
+    inherited = unit.value(orders.INHERITED, {"progression_id": order.id}) or 0
+    if from_ord < min(inherited, order.next_ord):
         problem = f"forks have inherited its positions below {inherited}: position {from_ord} must stay"
-        raise Conflict(f"progression {order['id']!r}: {problem}", code=words.FORK_PREFIX, ord=from_ord)
+        raise Conflict(f"progression {order.id!r}: {problem}", code=words.FORK_PREFIX, ord=from_ord)
 
 
 def drop(unit: Unit, progression_id: str, from_ord: int) -> None:
@@ -81,52 +81,36 @@ def cut(
     Each session that has the order is locked too, gets a feed entry, and has its first and last message updated.
     Raises `Conflict` ``fork_prefix``, and `RestartUnit` if somebody else holds a lock of such a session.
     """
-    count = order["next_ord"] - from_ord
+    count = order.next_ord - from_ord
     if count <= 0:
         return 0
     refuse_inherited(unit, order, from_ord)
-    drop(unit, order["id"], from_ord)
-    unit.change(_SHORTEN, {"progression_id": order["id"], "from_ord": from_ord})
+    drop(unit, order.id, from_ord)
+    unit.change(_SHORTEN, {"progression_id": order.id, "from_ord": from_ord})
     told = entry_parameters(
-        "progression.truncated", branch_id=branch_id, progression_id=order["id"], first=from_ord, count=count
+        "progression.truncated", branch_id=branch_id, progression_id=order.id, first=from_ord, count=count
     )
-    sessions.record_for_owners(unit, listeners, order["id"], now, told, locks=locks)
+    sessions.record_for_owners(unit, listeners, order.id, now, told, locks=locks)
     return count
 
 
-class DeletionBlockers(TypedDict):
-    """The facts that may keep a session or a branch."""
-
-    status: str | None
-    hold_reason: str | None
-
-
-class BranchParts(TypedDict):
-    """The parts of a branch, and its session."""
-
-    session_id: str
-    progression_id: str
-    system_msg_id: str | None
-
-
-class Key(TypedDict):
-    """The id of a row."""
-
-    id: str
-
+#: What may keep a session or a branch: its status, and why the session is held.
+Blockers: TypeAlias = tuple[str | None, str | None]
 
 _THREADS = Threads()
 _s, _b = SESSIONS.c, BRANCHES.c
 _IT = _s.id == bind("session_id", _s.id)
 _BRANCH = _b.id == bind("branch_id", _b.id)
 
-_LOCK = prepared(sa.select(_s.status, _s.hold_reason).where(_IT).with_for_update(), DeletionBlockers)
-_PARTS = prepared(sa.select(_b.session_id, _b.progression_id, _b.system_msg_id).where(_BRANCH), BranchParts)
-_STANDING = prepared(
-    sa.select(_b.status, _s.hold_reason).select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id)).where(_BRANCH),
-    DeletionBlockers,
+_LOCK: Statement[Blockers] = prepared(sa.select(_s.status, _s.hold_reason).where(_IT).with_for_update(), tuple)
+_PARTS: Statement[tuple[str, str, str | None]] = prepared(
+    sa.select(_b.session_id, _b.progression_id, _b.system_msg_id).where(_BRANCH), tuple
 )
-_FORK = prepared(sa.select(_b.id).where(_b.parent_branch_id == bind("branch_id", _b.id)).limit(number(1)), Key)
+_STANDING: Statement[Blockers] = prepared(
+    sa.select(_b.status, _s.hold_reason).select_from(BRANCHES.join(SESSIONS, _s.id == _b.session_id)).where(_BRANCH),
+    tuple,
+)
+_FORK = prepared(sa.select(_b.id).where(_b.parent_branch_id == bind("branch_id", _b.id)).limit(number(1)))
 _REMOVALS = [
     prepared(sa.delete(BRANCHES).where(_b.session_id == bind("session_id", _s.id))),
     prepared(sa.delete(CHANGES).where(CHANGES.c.session_id == bind("session_id", _s.id))),
@@ -165,29 +149,30 @@ def branch(unit: Unit, listeners: Listeners, branch_id: str, now: datetime) -> b
     found = unit.row(_PARTS, {"branch_id": branch_id})
     if found is None:
         return False
-    sessions.locked(unit, found["session_id"])
+    session_id, progression_id, system_msg_id = found
+    sessions.locked(unit, session_id)
     stored = unit.row(_STANDING, {"branch_id": branch_id})
     if stored is None:  # another transaction deleted it first
         return False
     _refuse_kept(words.BRANCH, branch_id, stored)
-    orders.locked(unit, [found["progression_id"]])  # a concurrent fork waits for this lock, or is found below
-    fork = unit.row(_FORK, {"branch_id": branch_id})
+    orders.locked(unit, [progression_id])  # whoever forks the branch waits for it, or is seen
+    fork: str | None = unit.value(_FORK, {"branch_id": branch_id})
     if fork is not None:
-        _refuse_forked(words.BRANCH, branch_id, f"branch {fork['id']!r}")
-    pointed = {one for one in (found["system_msg_id"],) if one is not None}
+        _refuse_forked(words.BRANCH, branch_id, f"branch {fork!r}")
+    pointed = set() if system_msg_id is None else {system_msg_id}
     with permitted(unit):
         unit.change(_REMOVE_BRANCH, {"branch_id": branch_id})
-        _THREADS.release(unit, OrdersAndMessages({found["progression_id"]}, pointed))
-    sessions.record_change(
-        unit, listeners, found["session_id"], now, entry_parameters("branch.deleted", branch_id=branch_id)
-    )
+        _THREADS.release(unit, OrdersAndMessages({progression_id}, pointed))
+    told = entry_parameters("branch.deleted", branch_id=branch_id)
+    sessions.record_change(unit, listeners, session_id, now, told)
     return True
 
 
-def _refuse_kept(kind: str, key: str, stored: DeletionBlockers) -> None:
-    if stored["status"] in ("running", "pending"):
-        raise Conflict(f"{kind} {key!r} is {stored['status']}: end it first", code=words.NOT_ENDED)
-    if stored["hold_reason"] is not None:
+def _refuse_kept(kind: str, key: str, stored: Blockers) -> None:
+    status, hold_reason = stored
+    if status in ("running", "pending"):
+        raise Conflict(f"{kind} {key!r} is {status}: end it first", code=words.NOT_ENDED)
+    if hold_reason is not None:
         raise Conflict(f"{kind} {key!r} is held", code=words.HELD)
 
 

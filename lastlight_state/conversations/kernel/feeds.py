@@ -6,7 +6,7 @@ So the numbers have no gaps and follow the order of commits: a reader who has re
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -14,11 +14,10 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.lifecycle_records import Change
-from lastlight_state.conversations.rows import SessionChangeRow
 from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.news.watch import Watch, watch_of
-from lastlight_state.db.rows.statements import Row, Values, bind, prepared
+from lastlight_state.db.rows.statements import Row, Statement, Values, bind, every_column_of, prepared
 from lastlight_state.db.rows.writes import Chain, as_list, from_head, inserted, listed
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
@@ -28,22 +27,16 @@ from lastlight_state.db.units.unit import Unit
 # Waiting for feed entries: one query polls the feeds of all sessions that any caller of this store waits for.
 
 
-class FeedHead(TypedDict):
-    """A session, and the number of the last entry of its feed."""
-
-    id: str
-    change_seq: int
-
-
-#: Stands for the last entry number of a session that was deleted. Greater than every real number.
+#: The number of the last entry of a session that is not there any more: greater than any other.
 GONE = 2**63 - 1
 
 _wanted = listed("wanted")
-HEADS = prepared(
+#: Sessions, each with the number of the last entry of its feed.
+HEADS: Statement[tuple[str, int]] = prepared(
     sa.select(SESSIONS.c.id, SESSIONS.c.change_seq).where(
         AmongFew(SESSIONS.c.id, sa.select(member_of(_wanted.c.value, "id")))
     ),
-    FeedHead,
+    tuple,
 )
 
 
@@ -53,7 +46,7 @@ def watch_for(scope: Scope) -> Watch[str]:
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"wanted": as_list([{"id": one} for one in sorted(keys)])}
         rows = scope.reading(lambda unit: unit.rows(HEADS, values))
-        return dict.fromkeys(keys, GONE) | {row["id"]: row["change_seq"] for row in rows}
+        return dict.fromkeys(keys, GONE) | dict(rows)
 
     return watch_of(scope, "session_changes", read)
 
@@ -77,6 +70,8 @@ class EntryParameters(TypedDict):
 TOPIC = "conversations.changes"
 
 _c = CHANGES.c
+#: The columns of a `Change`.
+COLUMNS = every_column_of(Change, CHANGES)
 _ABOUT = ("branch_id", "progression_id", "message_id", "ord", "count")
 
 
@@ -88,7 +83,7 @@ def feed_chain(head: Any) -> Chain:
     told = ("kind", *_ABOUT, "details")
     values: dict[str, sa.ColumnElement[Any]] = {name: bind(f"told_{name}", _c[name]) for name in told}
     sessions = {"session_id": from_head("id"), "seq": from_head("change_seq")}
-    return Chain(head, into=CHANGES, values={**sessions, **values, "at": bind("at", _c.at)}, returning=tuple(_c))
+    return Chain(head, into=CHANGES, values={**sessions, **values, "at": bind("at", _c.at)}, returning=COLUMNS)
 
 
 def entry_parameters(
@@ -121,6 +116,6 @@ def write_entry(unit: Unit, listeners: Listeners, change: Chain, values: Values,
     head = unit.chain(change, {**values, **told})
     if head is None:
         return None
-    entry = Change.of(cast(SessionChangeRow, inserted(head)))
+    entry = Change.of(inserted(head))
     unit.after_commit(lambda: listeners.notify(TOPIC, entry))
     return head

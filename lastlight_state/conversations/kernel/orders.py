@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set as AbstractSet
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.records import Appended
-from lastlight_state.conversations.rows import ProgressionLinkRow
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
-from lastlight_state.db.rows.statements import bind, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import NotFound
 
 
-class OrderHead(TypedDict):
+class OrderHead(NamedTuple):
     """An order as a unit that locks it finds it."""
 
     id: str
@@ -44,19 +43,6 @@ class NewOrder(TypedDict):
     extra: str | None
     start_ord: int
     next_ord: int
-
-
-class ExtendedOrder(TypedDict):
-    """An order that has grown, and whether another session has it as well."""
-
-    id: str
-    shared: bool
-
-
-class OrderMessage(TypedDict):
-    """A link of an order."""
-
-    message_id: str
 
 
 _p, _l, _b = PROGRESSIONS.c, LINKS.c, BRANCHES.c
@@ -79,7 +65,8 @@ _LINK = prepared(sa.insert(LINKS).values({column.name: bind(column.name, column)
 _known = bind("session_id", SESSIONS.c.id)
 #: A literal column, because in RETURNING for SQLite, SQLAlchemy omits table names, even inside subqueries.
 _grown: sa.ColumnClause[str] = sa.literal_column("progressions.id", _p.id.type)
-_EXTEND = prepared(
+#: Orders that have grown, and whether another session has them as well.
+_EXTEND: Statement[tuple[str, bool]] = prepared(
     sa.update(PROGRESSIONS)
     .where(_p.id == member_of(_added.c.value, "id"))
     .values(
@@ -93,7 +80,7 @@ _EXTEND = prepared(
             sa.exists().where(_b.progression_id == _grown, _b.session_id != _known),
         ).label("shared"),
     ),
-    ExtendedOrder,
+    tuple,
 )
 #: Raises the version of an order whose content changed but whose length did not.
 CHANGED = prepared(
@@ -110,23 +97,22 @@ INHERITED = prepared(
 )
 #: All message ids of an order by position, without a limit.
 LINKED = prepared(
-    sa.select(_l.message_id).where(_l.progression_id == bind("progression_id", _l.progression_id)).order_by(_l.ord),
-    OrderMessage,
+    sa.select(_l.message_id).where(_l.progression_id == bind("progression_id", _l.progression_id)).order_by(_l.ord)
 )
-#: The positions of the given messages in the given orders.
-_HELD = prepared(
+#: Where these messages stand in these orders.
+_HELD: Statement[tuple[str, str, int]] = prepared(
     sa.select(_l.progression_id, _l.message_id, _l.ord).where(
         AmongFew(_l.message_id, sa.select(member_of(_wanted.c.value, "id"))),
         AmongFew(_l.progression_id, sa.select(member_of(_segments.c.value, "id"))),
     ),
-    ProgressionLinkRow,
+    tuple,
 )
 
 
 def locked(unit: Unit, ids: Sequence[str]) -> dict[str, OrderHead]:
     """Lock message orders by id until the transaction ends, and return them by id. Raises `NotFound`."""
     rows = unit.rows(_LOCK, {"ids": as_list([{"id": one} for one in sorted(set(ids), key=str.encode)])})
-    found = {row["id"]: row for row in rows}
+    found = {order.id: order for order in rows}
     for one in ids:
         if one not in found:
             raise NotFound(words.PROGRESSION, one)
@@ -146,12 +132,12 @@ def extend(
     Returns the ids of the extended orders that another session has too, as its pool or through a branch.
     """
     growing = {progression_id: ids for progression_id, ids in added.items() if ids}
-    link(unit, {one: (orders[one]["next_ord"], ids) for one, ids in growing.items()})
+    link(unit, {one: (orders[one].next_ord, ids) for one, ids in growing.items()})
     if not growing:
         return []
     counts = [{"id": progression_id, "count": len(ids)} for progression_id, ids in growing.items()]
     grown = unit.rows(_EXTEND, {"added": as_list(counts), "session_id": session_id})
-    return [row["id"] for row in grown if row["shared"]]
+    return [progression_id for progression_id, is_shared in grown if is_shared]
 
 
 def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:
@@ -173,9 +159,9 @@ def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[st
         return {}
     values = {name: as_list([{"id": one} for one in given]) for name, given in (("segments", segments), ("ids", ids))}
     found: dict[str, set[str]] = {}
-    for row in unit.rows(_HELD, values):
-        if row["ord"] < segments[row["progression_id"]]:
-            found.setdefault(row["progression_id"], set()).add(row["message_id"])
+    for progression_id, message_id, ord_ in unit.rows(_HELD, values):
+        if ord_ < segments[progression_id]:
+            found.setdefault(progression_id, set()).add(message_id)
     return found
 
 
@@ -185,11 +171,8 @@ def unheld(ids: Sequence[str], held: AbstractSet[str]) -> list[str]:
 
 
 def appended(order: OrderHead, new: Sequence[str], given: Sequence[Any]) -> Appended:
-    """Return the result of an append: first new position, messages appended, and messages skipped.
-
-    ``order`` is the row as it was before the append.
-    """
-    first = order["next_ord"] if new else None
+    """Return what an append did to an order, whose row is from before it."""
+    first = order.next_ord if new else None
     return Appended.of({"first_ord": first, "appended": len(new), "skipped": len(given) - len(new)})
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
+from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.kernel import orders, storing
 from lastlight_state.conversations.kernel.feeds import EntryParameters, entry_parameters, feed_chain, write_entry
 from lastlight_state.conversations.kernel.storing import KnownClasses
-from lastlight_state.conversations.projections import MessageDraft
+from lastlight_state.conversations.records import SessionSummary
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, columns_of, constant, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import AmongFew, unindexed
@@ -27,9 +28,6 @@ from lastlight_state.errors import InvalidValue
 # The columns of a session that lists show.
 
 _c = SESSIONS.c
-
-#: The columns that lists leave out.
-LARGE = ("node_metadata", "extra", "artifact_contract", "artifact_verification")
 
 _MESSAGES = (
     sa.select(PROGRESSIONS.c.next_ord - PROGRESSIONS.c.start_ord)
@@ -45,7 +43,7 @@ _BRANCHES = (
     .label("branch_count")
 )
 #: The columns of a `SessionSummary`.
-SUMMARY = [*(column for column in SESSIONS.columns if column.name not in LARGE), _MESSAGES, _BRANCHES]
+SUMMARY = [*columns_of(SessionSummary, SESSIONS), _MESSAGES, _BRANCHES]
 
 
 # Changing a row's metadata by a merge patch (RFC 7396). A patch must not change the keys that mirror a fork's columns.
@@ -74,19 +72,6 @@ def refuse_fork_keys(where: str, patch: dict[str, Any]) -> None:
             raise InvalidValue(f"{where}.{key}", "must not be changed: it says where a branch comes from")
 
 
-class LockedSession(TypedDict):
-    """The facts of a session that was locked without waiting."""
-
-    id: str
-    status: str | None
-
-
-class SessionId(TypedDict):
-    """The id of a session."""
-
-    id: str
-
-
 _THIS = _c.id == bind("session_id", _c.id)
 _at = bind("at", _c.updated_at)
 
@@ -99,28 +84,28 @@ _LOCK_ALL = prepared(
     .order_by(_c.id)
     .with_for_update()
 )
-#: Locks the given sessions that no other transaction has locked (SKIP LOCKED).
-_LOCK_FREE = prepared(
+#: The id and status of a session that was locked without waiting.
+LockedSession: TypeAlias = tuple[str, str | None]
+#: Those of these sessions that nobody else has locked.
+_LOCK_FREE: Statement[LockedSession] = prepared(
     sa.select(_c.id, _c.status)
     .where(AmongFew(_c.id, sa.select(member_of(_wanted.c.value, "id"))))
     .order_by(_c.id)
     .with_for_update(skip_locked=True),
-    LockedSession,
+    tuple,
 )
 _order = bind("progression_id", _c.progression_id)
 _OWNERS = prepared(
     sa.union(
         sa.select(_c.id.label("id")).where(_c.progression_id == _order),
         sa.select(BRANCHES.c.session_id).where(BRANCHES.c.progression_id == _order),
-    ),
-    SessionId,
+    )
 )
 _holding = sa.select(LINKS.c.progression_id).where(LINKS.c.message_id == bind("message_id", LINKS.c.message_id))
 _RUNNING_WITH = prepared(
     sa.select(_c.id).where(
         AmongFew(_c.progression_id, _holding.distinct()), unindexed(_c.status == constant("running"))
-    ),
-    SessionId,
+    )
 )
 #: The columns that every change of a session sets, with their new values.
 MOVED: dict[str, Any] = {
@@ -198,8 +183,8 @@ class Locks:
 
 
 def owners_of(unit: Unit, progression_id: str) -> list[str]:
-    """Return the ids of the sessions that have this message order, as their pool or through a branch."""
-    return [row["id"] for row in unit.rows(_OWNERS, {"progression_id": progression_id})]
+    """Return the sessions that have this order, as their pool or through a branch."""
+    return unit.values(_OWNERS, {"progression_id": progression_id})
 
 
 def owners_locked(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
@@ -275,8 +260,8 @@ def running_with(unit: Unit, message_ids: Collection[str]) -> dict[str, list[str
     """Return the running sessions whose pools hold any of these messages, with those messages' ids."""
     found: dict[str, list[str]] = {}
     for message_id in message_ids:
-        for row in unit.rows(_RUNNING_WITH, {"message_id": message_id}):
-            found.setdefault(row["id"], []).append(message_id)
+        for session_id in unit.values(_RUNNING_WITH, {"message_id": message_id}):
+            found.setdefault(session_id, []).append(message_id)
     return found
 
 
@@ -308,7 +293,7 @@ def record_revisions(
     Raises `RestartUnit`.
     """
     having = running_with(unit, revised)
-    ended = {row["id"] for row in locks.late(unit, having) if row["status"] != "running"}
+    ended = {session_id for session_id, status in locks.late(unit, having) if status != "running"}
     if own is not None and revised:
         having[own] = list(revised)
     for session_id in sorted(having.keys() - ended):
@@ -324,11 +309,11 @@ def pool_messages(
     Raises `RestartUnit`.
     """
     found = orders.locked(unit, [pool])
-    new = orders.unheld(ids, orders.held(unit, {pool: found[pool]["next_ord"]}, ids).get(pool, set()))
+    new = orders.unheld(ids, orders.held(unit, {pool: found[pool].next_ord}, ids).get(pool, set()))
     if new:
         shared = orders.extend(unit, found, {pool: new}, session_id)
         refresh_ends(unit, pool)
-        told = entry_parameters("messages.appended", progression_id=pool, first=found[pool]["next_ord"], count=len(new))
+        told = entry_parameters("messages.appended", progression_id=pool, first=found[pool].next_ord, count=len(new))
         record_for_others(unit, listeners, shared, session_id, at, lambda _: told, locks=locks)
     return new
 

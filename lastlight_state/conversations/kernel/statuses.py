@@ -6,7 +6,7 @@ The status change, its row in the history and its feed entry are written in one 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import sqlalchemy as sa
 
@@ -16,11 +16,10 @@ from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.kernel.feeds import entry_parameters, feed_chain, write_entry
 from lastlight_state.conversations.kernel.sessions import MOVED
 from lastlight_state.conversations.lifecycle_records import Transition
-from lastlight_state.conversations.rows import SessionTransitionRow
 from lastlight_state.conversations.tables import BRANCHES, SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners
-from lastlight_state.db.rows.statements import Values, bind, number, prepared
+from lastlight_state.db.rows.statements import Values, bind, every_column_of, number, prepared
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.ids import new_id
@@ -28,32 +27,27 @@ from lastlight_state.ids import new_id
 _MOST = limits_of(TRANSITIONS)
 
 
-class SessionStatusRow(TypedDict):
-    """A session, and its status."""
+class HeldSession(NamedTuple):
+    """A session as a unit that locks it finds it."""
 
     id: str
     status: str | None
-
-
-class LifeSigns(TypedDict):
-    """The times of a session's signs of life."""
-
+    transition_seq: int
     created_at: datetime
     started_at: datetime | None
-    last_message_at: datetime | None
-    heartbeat_at: datetime | None
-
-
-class HeldSession(SessionStatusRow, LifeSigns):
-    """A session as a unit that locks it finds it."""
-
-    transition_seq: int
     ended_at: datetime | None
     ended_at_is_approximate: bool
+    last_message_at: datetime | None
     owner: str | None
+    heartbeat_at: datetime | None
+
+    @property
+    def last_sign(self) -> datetime:
+        """Return when the session gave its last sign of life, its creation at least."""
+        return last_sign(self.created_at, self.started_at, self.last_message_at, self.heartbeat_at)
 
 
-class HeldBranch(TypedDict):
+class HeldBranch(NamedTuple):
     """A branch of a session that is locked."""
 
     id: str
@@ -74,14 +68,9 @@ class StatusReason(TypedDict):
     actor: str | None
 
 
-class Ends(TypedDict):
-    """The beginning and end of something with a status."""
-
-    started_at: datetime | None
-    ended_at: datetime | None
-
-
 _s, _b, _t = SESSIONS.c, BRANCHES.c, TRANSITIONS.c
+#: The columns of a `Transition`.
+COLUMNS = every_column_of(Transition, TRANSITIONS)
 _THIS = _s.id == bind("session_id", _s.id)
 
 #: The session columns that a change of status sets besides the status itself.
@@ -125,8 +114,8 @@ _MOVE_BRANCH = prepared(
     .values(status=bind("to", _b.status), **{name: bind(name, _b[name]) for name in _TIMES})
 )
 _RECORD = prepared(
-    sa.insert(TRANSITIONS).values({column.name: bind(column.name, column) for column in _t}).returning(*_t),
-    SessionTransitionRow,
+    sa.insert(TRANSITIONS).values({column.name: bind(column.name, column) for column in _t}).returning(*COLUMNS),
+    Transition,
 )
 
 
@@ -158,33 +147,26 @@ def move(
     transition_id: str | None = None,
     **sets: Any,
 ) -> Transition:
-    """Set the status of the locked session ``row``, and write its history and feed. ``sets`` are further columns."""
-    values = {**row, **_consequences(row, to, at), "status_reason": why["reason_code"], **sets}
-    told = entry_parameters("status.changed", details={"from": row["status"], "to": to})
-    write_entry(unit, listeners, _MOVE, {**values, "session_id": row["id"], "to": to, "at": at}, told)
-    seq = row["transition_seq"] + 1
-    return record(
-        unit, {"id": row["id"], "status": to}, why, previous=row["status"], seq=seq, at=at, transition_id=transition_id
-    )
+    """Give the locked session ``row`` another status. ``sets`` are columns that this change sets."""
+    values = {**row._asdict(), **_consequences(row, to, at), "status_reason": why["reason_code"], **sets}
+    told = entry_parameters("status.changed", details={"from": row.status, "to": to})
+    write_entry(unit, listeners, _MOVE, {**values, "session_id": row.id, "to": to, "at": at}, told)
+    seq = row.transition_seq + 1
+    return record(unit, row.id, to, why, previous=row.status, seq=seq, at=at, transition_id=transition_id)
 
 
 def retire(
     unit: Unit, listeners: Listeners, row: HeldSession, to: str, why: StatusReason, at: datetime, *, seen: datetime
 ) -> Transition | None:
-    """End a locked session, if it is running, as of its last sign of life. Returns None if it was not ended.
-
-    The session goes on if its last sign of life is no longer at ``seen``.
-    """
-    if row["status"] != words.RUNNING or last_sign(row) != seen:
+    """End the locked session ``row`` at its last sign of life, if that is still the one seen and it is running."""
+    if row.status != words.RUNNING or row.last_sign != seen:
         return None
     return move(unit, listeners, row, to, why, at, ended_at=seen, ended_at_is_approximate=True)
 
 
-def last_sign(row: LifeSigns) -> datetime:
-    """Return the time of a session's last sign of life: the latest of creation, start, message and heartbeat."""
-    signs = (row["created_at"], row["last_message_at"], row["started_at"], row["heartbeat_at"])
-    last: datetime = max(sign for sign in signs if sign is not None)
-    return last
+def last_sign(created_at: datetime, *signs: datetime | None) -> datetime:
+    """Return the last of these signs of life of a session, its creation at least."""
+    return max([created_at, *(sign for sign in signs if sign is not None)])
 
 
 def move_branch(
@@ -197,20 +179,19 @@ def move_branch(
     at: datetime,
     **sets: Any,
 ) -> Transition:
-    """Set the status of a branch of the locked session ``row``, and write the session's history and feed."""
-    values = {**branch, **_ends(branch, to, at), **sets}
-    unit.change(_MOVE_BRANCH, {**values, "branch_id": branch["id"], "to": to})
-    told = entry_parameters("status.changed", branch_id=branch["id"], details={"from": branch["status"], "to": to})
-    write_entry(unit, listeners, _COUNT, {"session_id": row["id"], "at": at}, told)
-    seq = row["transition_seq"] + 1
-    return record(
-        unit, {"id": row["id"], "status": to}, why, previous=branch["status"], seq=seq, at=at, branch_id=branch["id"]
-    )
+    """Give a branch of the locked session ``row`` another status."""
+    values = {**branch._asdict(), **_ends(branch, to, at), **sets}
+    unit.change(_MOVE_BRANCH, {**values, "branch_id": branch.id, "to": to})
+    told = entry_parameters("status.changed", branch_id=branch.id, details={"from": branch.status, "to": to})
+    write_entry(unit, listeners, _COUNT, {"session_id": row.id, "at": at}, told)
+    seq = row.transition_seq + 1
+    return record(unit, row.id, to, why, previous=branch.status, seq=seq, at=at, branch_id=branch.id)
 
 
 def record(
     unit: Unit,
-    row: SessionStatusRow,
+    session_id: str,
+    status: str,
     why: StatusReason,
     *,
     previous: str | None,
@@ -222,15 +203,15 @@ def record(
     """Insert the history row of a status change. ``transition_id`` None makes a new id."""
     values = {
         "id": new_id() if transition_id is None else transition_id,
-        "session_id": row["id"],
+        "session_id": session_id,
         "branch_id": branch_id,
         "seq": seq,
         "previous_status": previous,
-        "status": row["status"],
+        "status": status,
         "created_at": at,
         **why,
     }
-    [recorded] = unit.all(Transition.of, _RECORD, values)
+    [recorded] = unit.rows(_RECORD, values)
     return recorded
 
 
@@ -238,11 +219,11 @@ def _consequences(row: HeldSession, to: str, at: datetime) -> Values:
     """Return the other columns that change with a session's status. A start of running counts as activity."""
     if to != words.RUNNING:
         return {**_ends(row, to, at), "ended_at_is_approximate": False}
-    last = row["last_message_at"]
+    last = row.last_message_at
     alive = {"last_message_at": at if last is None else max(last, at), "owner": None, "heartbeat_at": None}
     return {**_ends(row, to, at), **alive, "ended_at_is_approximate": False}
 
 
-def _ends(row: HeldSession | HeldBranch, to: str, at: datetime) -> Ends:
-    started = row["started_at"] or (at if to == words.RUNNING else None)
+def _ends(row: HeldSession | HeldBranch, to: str, at: datetime) -> Values:
+    started = row.started_at or (at if to == words.RUNNING else None)
     return {"started_at": started, "ended_at": at if to in words.TERMINAL else None}

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.conversations import checks, words
+from lastlight_state.conversations import checks, similarity, words
 from lastlight_state.conversations.arguments import NewMessage
-from lastlight_state.conversations.projections import MessageDraft, WholeMessageRow
-from lastlight_state.conversations.records import Message
-from lastlight_state.conversations.rows import MessageTypeRow
+from lastlight_state.conversations.drafts import MessageDraft
+from lastlight_state.conversations.records import Message, MessageSummary, MessageType
 from lastlight_state.conversations.tables import MESSAGES, TYPES
 from lastlight_state.conversations.words import UNKNOWN_CLASS, UNKNOWN_TYPE
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import RowT, Statement, Values, bind, number, prepared
+from lastlight_state.db.rows.statements import (
+    RowT,
+    Statement,
+    Values,
+    bind,
+    columns_of,
+    every_column_of,
+    number,
+    prepared,
+)
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
@@ -33,10 +41,10 @@ _types = TYPES.c
 _LOCK = "conversation_message_types"
 
 _KNOWN = prepared(
-    sa.select(_types.type_id, _types.lion_class).where(
+    sa.select(*every_column_of(MessageType, TYPES)).where(
         AmongFew(_types.lion_class, sa.select(member_of(listed("names").c.value, "name")))
     ),
-    MessageTypeRow,
+    MessageType,
 )
 _ADD = prepared(
     sa.insert(TYPES)
@@ -72,8 +80,8 @@ def numbers_of(unit: Unit, known: KnownClasses, names: Iterable[str]) -> dict[st
 
 
 def _stored(unit: Unit, names: Iterable[str]) -> dict[str, int]:
-    rows = unit.rows(_KNOWN, {"names": as_list([{"name": name} for name in names])})
-    return {row["lion_class"]: row["type_id"] for row in rows}
+    found = unit.rows(_KNOWN, {"names": as_list([{"name": name} for name in names])})
+    return {one.lion_class: one.type_id for one in found}
 
 
 _MOST, _TYPE = limits_of(MESSAGES), limits_of(TYPES)
@@ -88,24 +96,26 @@ _REPLACED = ("sender", "recipient", "channel", "role", "lion_class", "embedding_
 #: Most attempts of a transaction that conflicts with another, which stored a message of the same id.
 _ATTEMPTS = 5
 
-_NARROW = [column for column in MESSAGES.columns if column.name not in ("embedding_model", *_JSON, "embedding")]
-_WIDE = [MESSAGES.c[name] for name in ("embedding_model", *_JSON, "embedding")]
-
-
-#: A subquery by primary key. With a join, SQLite's planner might begin at the classes.
+#: By its key, and not by a join, with which SQLite's planner may begin.
 _CLASS = sa.select(TYPES.c.lion_class).where(TYPES.c.type_id == _c.lion_class).scalar_subquery().label("lion_class")
 
-#: The columns of a `MessageSummary` and of a `Message`, with the class's name in place of its number.
-SUMMARY = [_CLASS if column is _c.lion_class else column for column in _NARROW]
-COLUMNS = [*SUMMARY, *_WIDE]
+
+def _with_class(columns: Iterable[sa.Column[Any]]) -> list[sa.ColumnElement[Any]]:
+    """Return these columns, the class by its name."""
+    return [_CLASS if column is _c.lion_class else column for column in columns]
+
+
+#: The columns of a `MessageSummary` and of a `Message`.
+SUMMARY = _with_class(columns_of(MessageSummary, MESSAGES))
+COLUMNS = _with_class(every_column_of(Message, MESSAGES))
 
 _wanted = AmongFew(_c.id, sa.select(member_of(listed("ids").c.value, "id")))
 
-GET = prepared(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)), WholeMessageRow)
-MANY = prepared(sa.select(*COLUMNS).where(_wanted), WholeMessageRow)
-#: Locks messages in the order of ids, as inserts do. Does not block transactions that only insert foreign keys to them.
+GET = prepared(sa.select(*COLUMNS).where(_c.id == bind("id", _c.id)), Message)
+MANY = prepared(sa.select(*COLUMNS).where(_wanted), Message)
+#: In the order of their ids, as messages are inserted. Does not wait for those who only refer to them (foreign keys).
 _LOCKED = prepared(
-    sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES, key_share=True), WholeMessageRow
+    sa.select(*COLUMNS).where(_wanted).order_by(_c.id).with_for_update(of=MESSAGES, key_share=True), Message
 )
 _THERE = prepared(sa.select(_c.id).where(_wanted))
 _INSERT = prepared(sa.insert(MESSAGES).values({column.name: bind(column.name, column) for column in MESSAGES.columns}))
@@ -232,13 +242,13 @@ def put_all(
     """
     bodies = _by_id([one for one in given if not isinstance(one, str)])
     referred = {one for one in given if isinstance(one, str)} - set(bodies)
-    stored = {row["id"]: row for row in _rows(unit, _LOCKED, bodies)} if bodies else {}
+    stored = {one.id: one for one in _rows(unit, _LOCKED, bodies)} if bodies else {}
     there = refuse_unknown(unit, [one for one in given if isinstance(one, str) and one in referred])
     new = [bodies[message_id] for message_id in sorted(bodies) if message_id not in stored]
     changed = [
         body for message_id, body in bodies.items() if message_id in stored and differs(stored[message_id], body)
     ]
-    if seen is not None and any(seen.get(one["id"]) != stored[one["id"]]["revision"] for one in changed):
+    if seen is not None and any(seen.get(one["id"]) != stored[one["id"]].revision for one in changed):
         raise Conflict("a message was changed meanwhile", code="unique")
     numbers = numbers_of(unit, known, {body["lion_class"] for body in (*new, *changed)})
     _insert(unit, [{**body, "lion_class": numbers[body["lion_class"]]} for body in new])
@@ -250,19 +260,19 @@ def put_all(
 def create_all(unit: Unit, known: KnownClasses, given: Sequence[MessageDraft]) -> list[Message]:
     """Store new messages and return them in the given order. Raises `AlreadyExists` for the first id that is stored."""
     bodies = _by_id(given)
-    there = {row["id"] for row in _rows(unit, _THERE, bodies)} if bodies else set()
+    there = _stored_ids(unit, bodies)
     for one in bodies:
         if one in there:
             raise AlreadyExists(words.MESSAGE, one)
     numbers = numbers_of(unit, known, {body["lion_class"] for body in bodies.values()})
     _insert(unit, [{**bodies[one], "lion_class": numbers[bodies[one]["lion_class"]]} for one in sorted(bodies)])
-    made = {row["id"]: Message.of(row) for row in _rows(unit, MANY, bodies)} if bodies else {}
+    made = {one.id: one for one in _rows(unit, MANY, bodies)} if bodies else {}
     return [made[body["id"]] for body in given]
 
 
 def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
     """Return these ids as a set. Raises `NotFound` for the first id without a stored message."""
-    there = {row["id"] for row in _rows(unit, _THERE, set(ids))} if ids else set()
+    there = _stored_ids(unit, set(ids))
     for one in ids:
         if one not in there:
             raise NotFound(words.MESSAGE, one)
@@ -278,28 +288,31 @@ def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collecti
     if stored is None:
         numbers = numbers_of(unit, known, [body["lion_class"]])
         _insert(unit, [{**body, "lion_class": numbers[body["lion_class"]]}])
-        [made] = unit.all(Message.of, GET, body)
+        [made] = unit.rows(GET, body)
         return made
     if fields := [name for name in differs(stored, body, given_only=True) if name not in but]:
         problem = f"already exists with another {', '.join(fields)}"
         raise AlreadyExists(words.MESSAGE, body["id"], problem=problem, fields=tuple(fields))
-    return Message.of(stored)
+    return stored
 
 
-def differs(stored: Values, body: Values, *, given_only: bool = False) -> list[str]:
-    """Return the names of the fields in which a message differs from the stored message of the same id.
+def differs(stored: Message, body: Values, *, given_only: bool = False) -> list[str]:
+    """Return the fields in which a message differs from the stored one.
 
     The embedding is compared only if one is given. With ``given_only``, so is every other field.
     """
-    fields = [name for name in _TEXTS if stored[name] != body[name] and not (given_only and _is_left_out(name, body))]
+    here = vars(stored)
+    fields = [name for name in _TEXTS if here[name] != body[name] and not (given_only and _is_left_out(name, body))]
     fields += [
         name
         for name in _JSON
         if not (given_only and body[name] is None)
-        and codec.canonical(stored[name]) != codec.canonical(None if body[name] is None else codec.decode(body[name]))
+        and codec.canonical(here[name]) != codec.canonical(None if body[name] is None else codec.decode(body[name]))
     ]
-    if body["embedding"] is not None and stored["embedding"] != body["embedding"]:
-        fields.append("embedding")
+    if body["embedding"] is not None:
+        embedding = None if stored.embedding is None else similarity.pack(stored.embedding)
+        if embedding != body["embedding"]:
+            fields.append("embedding")
     return fields
 
 
@@ -341,5 +354,14 @@ def _by_id(bodies: Sequence[MessageDraft]) -> dict[str, MessageDraft]:
     return found
 
 
+def _stored_ids(unit: Unit, ids: Collection[str]) -> set[str]:
+    """Return those of these ids that have a message."""
+    return set(unit.values(_THERE, _wanting(ids))) if ids else set()
+
+
 def _rows(unit: Unit, statement: Statement[RowT], ids: Iterable[str]) -> list[RowT]:
-    return unit.rows(statement, {"ids": as_list([{"id": one} for one in sorted(ids)])})
+    return unit.rows(statement, _wanting(ids))
+
+
+def _wanting(ids: Iterable[str]) -> dict[str, str]:
+    return {"ids": as_list([{"id": one} for one in sorted(ids)])}

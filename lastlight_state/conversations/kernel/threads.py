@@ -13,9 +13,18 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import HOLDERS, ORDERS, OWNERS, POINTED, POINTERS, POINTING, links
+from lastlight_state.conversations.kernel.references import (
+    HOLDERS,
+    ORDERS,
+    OWNERS,
+    POINTED,
+    POINTERS,
+    POINTING,
+    FoundPair,
+    links,
+)
 from lastlight_state.conversations.tables import BRANCHES, DELIVERIES, LINKS, MESSAGES, PROGRESSIONS
-from lastlight_state.db.lists.filters import CountOf, KeyRow, chunks, family, rows
+from lastlight_state.db.lists.filters import chunks, family, rows
 from lastlight_state.db.rows.statements import Family
 from lastlight_state.db.units.unit import Unit
 
@@ -24,40 +33,37 @@ _b, _p, _l, _m, _d = BRANCHES.c, PROGRESSIONS.c, LINKS.c, MESSAGES.c, DELIVERIES
 _fork = BRANCHES.alias("fork")
 
 
-class BlockedSession(KeyRow):
-    """A session, and another one that has forks of its branches."""
-
-    other: str
-
-
-#: For each of the given sessions, the other sessions that have forks of its branches.
-WAITS = family(
+#: The other sessions that have forks of a session's branches.
+WAITS: Family[FoundPair] = family(
     lambda keys: (
         sa.select(_b.session_id.label("key"), _fork.c.session_id.label("other"))
         .select_from(BRANCHES.join(_fork, _fork.c.parent_branch_id == _b.id))
         .where(_b.session_id.in_(keys), _fork.c.session_id != _b.session_id)
         .distinct()
     ),
-    BlockedSession,
+    tuple,
 )
-LENGTHS = family(
+#: How many links orders have.
+LENGTHS: Family[tuple[str, int]] = family(
     lambda keys: sa.select(_p.id.label("key"), (_p.next_ord - _p.start_ord).label("rows")).where(_p.id.in_(keys)),
-    CountOf,
+    tuple,
 )
-#: The given messages with an unacknowledged delivery; and the number of deliveries of the given messages.
-OPEN = family(
+#: Those of these messages that nobody has acknowledged yet, and how often the others were delivered.
+OPEN: Family[tuple[str]] = family(
     lambda keys: sa.select(_d.message_id.label("key")).where(_d.message_id.in_(keys), _d.acked_at.is_(None)).distinct(),
-    KeyRow,
+    tuple,
 )
-DELIVERED = family(lambda keys: sa.select(sa.func.count().label("rows")).where(_d.message_id.in_(keys)))
-#: The given messages that a link, an unacknowledged delivery, a session or a branch refers to.
-USED = family(
+DELIVERED: Family[tuple[int]] = family(
+    lambda keys: sa.select(sa.func.count().label("rows")).where(_d.message_id.in_(keys)), tuple
+)
+#: Those of these messages that something refers to, open deliveries included.
+USED: Family[tuple[str]] = family(
     lambda keys: sa.union(
         sa.select(_l.message_id.label("key")).where(_l.message_id.in_(keys)),
         sa.select(_d.message_id).where(_d.message_id.in_(keys), _d.acked_at.is_(None)),
         *(sa.select(column).where(column.in_(keys)) for column, _ in POINTERS),
     ),
-    KeyRow,
+    tuple,
 )
 
 
@@ -96,8 +102,8 @@ class Threads:
     def waits(self, unit: Unit, keys: Sequence[str]) -> dict[str, set[str]]:
         """Return, for each session, the other sessions that have forks of its branches."""
         found: dict[str, set[str]] = {}
-        for row in rows(unit, WAITS, keys):
-            found.setdefault(row["key"], set()).add(row["other"])
+        for key, other in rows(unit, WAITS, keys):
+            found.setdefault(key, set()).add(other)
         return found
 
     def lock(self, unit: Unit, keys: Sequence[str]) -> None:
@@ -108,17 +114,17 @@ class Threads:
         """Lock the message orders of these sessions, their messages and the messages' deliveries."""
         held = self.held(unit, keys)
         list(rows(unit, LOCK_ORDERS, held.orders))
-        messages = held.messages | {row["message_id"] for order in held.orders for row in links(unit, order)}
+        messages = held.messages | {message for order in held.orders for _, message in links(unit, order)}
         list(rows(unit, LOCK_MESSAGES, messages))
         list(rows(unit, LOCK_DELIVERIES, messages))
 
     def sizes(self, unit: Unit, keys: Sequence[str]) -> dict[str, int]:
         """Return the size of each session in rows: its orders, their links, and the messages of its longest order."""
         owned: dict[str, list[str]] = {key: [] for key in keys}
-        for row in rows(unit, ORDERS, keys):
-            owned[row["key"]].append(row["order_id"])
+        for key, order in rows(unit, ORDERS, keys):
+            owned[key].append(order)
         names = {order for orders in owned.values() for order in orders}
-        lengths = {row["key"]: row["rows"] for row in rows(unit, LENGTHS, names)}
+        lengths = dict(rows(unit, LENGTHS, names))
         return {
             key: sum(1 + lengths[order] for order in orders) + max((lengths[order] for order in orders), default=0)
             for key, orders in owned.items()
@@ -128,30 +134,30 @@ class Threads:
         """Count, by table, the shared rows that `release` would remove along with all these sessions."""
         going = set(keys)
         held = self.held(unit, keys)
-        orders = held.orders - {row["key"] for row in rows(unit, OWNERS, held.orders) if row["owner"] not in going}
+        orders = held.orders - {order for order, owner in rows(unit, OWNERS, held.orders) if owner not in going}
         counts = Counter({"progressions": len(orders)})
         messages = held.messages
         for order in sorted(orders):
-            held_here = [row["message_id"] for row in links(unit, order)]
+            held_here = [message for _, message in links(unit, order)]
             counts["progression_links"] += len(held_here)
             messages.update(held_here)
-        staying = {row["key"] for row in rows(unit, HOLDERS, messages) if row["progression_id"] not in orders}
-        staying |= {row["key"] for row in rows(unit, POINTING, messages) if row["owner"] not in going}
-        staying |= {row["key"] for row in rows(unit, OPEN, messages)}
+        staying = {message for message, order in rows(unit, HOLDERS, messages) if order not in orders}
+        staying |= {message for message, owner in rows(unit, POINTING, messages) if owner not in going}
+        staying |= {message for (message,) in rows(unit, OPEN, messages)}
         counts["messages"] = len(messages) - len(staying)
-        counts["exchange_deliveries"] = sum(row["rows"] for row in rows(unit, DELIVERED, messages - staying))
+        counts["exchange_deliveries"] = sum(count for (count,) in rows(unit, DELIVERED, messages - staying))
         return +counts
 
     def held(self, unit: Unit, keys: Sequence[str]) -> OrdersAndMessages:
-        """Return the ids of these sessions' message orders, and of the messages that sessions and branches point to."""
-        orders = {row["order_id"] for row in rows(unit, ORDERS, keys)}
-        return OrdersAndMessages(orders, {row["key"] for row in rows(unit, POINTED, keys)})
+        """Return the orders of these sessions, and the messages that they point to."""
+        orders = {order for _, order in rows(unit, ORDERS, keys)}
+        return OrdersAndMessages(orders, {message for (message,) in rows(unit, POINTED, keys)})
 
     def release(self, unit: Unit, held: OrdersAndMessages) -> Counter[str]:
         """Remove the orders without an owner and the messages without a reference. Returns row counts by table."""
         list(rows(unit, LOCK_ORDERS, held.orders))
-        orders = held.orders - {row["key"] for row in rows(unit, OWNERS, held.orders)}
-        messages = held.messages | {row["message_id"] for order in orders for row in links(unit, order)}
+        orders = held.orders - {order for order, _ in rows(unit, OWNERS, held.orders)}
+        messages = held.messages | {message for order in orders for _, message in links(unit, order)}
         counts = Counter({"progression_links": _removed(unit, REMOVE_LINKS, orders)})
         counts["progressions"] = _removed(unit, REMOVE_ORDERS, orders)
         unused = _unused(unit, messages, USED)
@@ -160,14 +166,14 @@ class Threads:
         return +counts
 
 
-def removed_unused(unit: Unit, messages: set[str], used: Family[KeyRow]) -> int:
-    """Lock messages, and remove those that the statements ``used`` do not find. Returns how many were removed."""
+def removed_unused(unit: Unit, messages: set[str], used: Family[tuple[str]]) -> int:
+    """Remove, under their locks, the messages that are not among the ``used``. Returns how many were removed."""
     return _removed(unit, REMOVE_MESSAGES, _unused(unit, messages, used))
 
 
-def _unused(unit: Unit, messages: set[str], used: Family[KeyRow]) -> set[str]:
+def _unused(unit: Unit, messages: set[str], used: Family[tuple[str]]) -> set[str]:
     list(rows(unit, LOCK_MESSAGES, messages))
-    return messages - {row["key"] for row in rows(unit, used, messages)}
+    return messages - {message for (message,) in rows(unit, used, messages)}
 
 
 def _removed(unit: Unit, family: Family, keys: Iterable[str]) -> int:

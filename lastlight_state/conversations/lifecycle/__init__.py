@@ -86,11 +86,11 @@ class Lifecycle(Repository):
             row = _locked(unit, found)
             branch = None if of is None else _branch(unit, row, of)
             held = row if branch is None else branch
-            if held["status"] == status and expected != frozenset():
+            if held.status == status and expected != frozenset():
                 last = _last(unit, found, of)
                 if last is not None:
                     return last
-            elif not _leads(held["status"], status) or (expected is not None and held["status"] not in expected):
+            elif not _leads(held.status, status) or (expected is not None and held.status not in expected):
                 return None
             if branch is None:
                 return statuses.move(unit, self._listeners, row, status, why, now, **sets)
@@ -114,9 +114,9 @@ class Lifecycle(Repository):
 
         def change(unit: Unit) -> Transition:
             row = _locked(unit, found)
-            if row["status"] not in TERMINAL:
-                problem = f"session {session_id!r:.80} is {row['status']}, and has not ended"
-                raise LostRace(problem, status=row["status"])
+            if row.status not in TERMINAL:
+                problem = f"session {session_id!r:.80} is {row.status}, and has not ended"
+                raise LostRace(problem, status=row.status)
             return statuses.move(unit, self._listeners, row, RUNNING, why, now)
 
         return self._writing(change)
@@ -140,12 +140,10 @@ class Lifecycle(Repository):
         held = self._reading(lambda unit: unit.row(sql.HOLDER, values))
         if held is None:
             raise valid.not_found(words.SESSION, session_id)
-        if held["status"] != RUNNING:
-            problem = f"session {session_id!r:.80} is {held['status']}, and not running"
-            raise LostRace(problem, status=held["status"])
-        raise ClaimLost(
-            session_id, kind="session", presented=None, current_epoch=0, held_by=held["owner"], status=RUNNING
-        )
+        status, holder = held
+        if status != RUNNING:
+            raise LostRace(f"session {session_id!r:.80} is {status}, and not running", status=status)
+        raise ClaimLost(session_id, kind="session", presented=None, current_epoch=0, held_by=holder, status=RUNNING)
 
     def history(
         self, session_id: str, *, branch_id: str | None = None, limit: int = 50, page_token: str | None = None
@@ -158,7 +156,7 @@ class Lifecycle(Repository):
             "session_id": valid.sought("session_id", session_id),
             "branch_id": None if branch_id is None else valid.sought("branch_id", branch_id),
         }
-        return self._page_as(sql.HISTORY, Transition.of, given, limit, page_token)
+        return self._page(sql.HISTORY, given, limit, page_token)
 
     def stale(self, *, older_than: timedelta, limit: int = 50) -> list[StaleSession]:
         """Return running sessions whose last sign of life is older than ``older_than``, the longest silent first.
@@ -168,8 +166,7 @@ class Lifecycle(Repository):
         valid.page_limit(limit)
         now = self._now()
         values = {"before": now - valid.duration("older_than", older_than, most=now - _FIRST)}
-        rows = self._reading(lambda unit: unit.first_sound(sql.STALE, values, limit))
-        return [StaleSession.of(row) for row in rows]
+        return self._reading(lambda unit: unit.first_sound(sql.STALE, values, limit))
 
     def retire(self, session_id: str, *, to: SessionStatus, seen: datetime, reason: Reason = _USUAL) -> Transition:
         """End a running session as of ``seen``, if that is still its last sign of life. `stale` returns that time.
@@ -184,9 +181,9 @@ class Lifecycle(Repository):
             row = _locked(unit, found)
             done = statuses.retire(unit, self._listeners, row, status, why, now, seen=at)
             if done is None:
-                sign = statuses.last_sign(row)
-                problem = f"session {session_id!r:.80} is {row['status']}, with a last sign of life at {sign}"
-                raise LostRace(problem, status=row["status"], last_sign=sign)
+                sign = row.last_sign
+                problem = f"session {session_id!r:.80} is {row.status}, with a last sign of life at {sign}"
+                raise LostRace(problem, status=row.status, last_sign=sign)
             return done
 
         return self._writing(change)
@@ -238,10 +235,10 @@ class Lifecycle(Repository):
     def _status(self, session_id: str, branch_id: str | None) -> str | None:
         def read(unit: Unit) -> str | None:
             if branch_id is None:
-                holder = unit.row(sql.HOLDER, {"session_id": session_id})
-                return None if holder is None else holder["status"]
+                status: str | None = unit.value(sql.HOLDER, {"session_id": session_id})
+                return status
             branch = unit.row(statuses.BRANCH, {"branch_id": branch_id})
-            return None if branch is None else branch["status"]
+            return None if branch is None else branch.status
 
         return self._reading(read)
 
@@ -282,11 +279,11 @@ def _locked(unit: Unit, session_id: str) -> statuses.HeldSession:
 
 def _branch(unit: Unit, row: statuses.HeldSession, branch_id: str) -> statuses.HeldBranch:
     branch = unit.row(statuses.BRANCH, {"branch_id": branch_id})
-    if branch is None or branch["session_id"] != row["id"]:
+    if branch is None or branch.session_id != row.id:
         raise valid.not_found(words.BRANCH, branch_id)
     return branch
 
 
 def _last(unit: Unit, session_id: str, branch_id: str | None) -> Transition | None:
     statement = sql.LAST if branch_id is None else sql.LAST_OF_BRANCH
-    return unit.find(Transition.of, statement, {"session_id": session_id, "branch_id": branch_id})
+    return unit.row(statement, {"session_id": session_id, "branch_id": branch_id})

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.kernel.feeds import feed_chain
 from lastlight_state.conversations.kernel.sessions import MOVED
-from lastlight_state.conversations.projections import StaleSessionRow
-from lastlight_state.conversations.rows import SessionTransitionRow
+from lastlight_state.conversations.kernel.statuses import COLUMNS
+from lastlight_state.conversations.lifecycle_records import StaleSession, Transition
 from lastlight_state.conversations.tables import PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import bind, constant, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.rows.writes import listed
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import AmongFew
-
-
-class Holder(TypedDict):
-    """The status of a session, and who has it."""
-
-    status: str | None
-    owner: str | None
-
 
 _s, _t = SESSIONS.c, TRANSITIONS.c
 _THIS = _s.id == bind("session_id", _s.id)
@@ -32,8 +24,8 @@ _RUNNING = _s.status == constant("running")
 
 HISTORY = Listing(
     "session_transitions",
-    tuple(TRANSITIONS.columns),
-    row=SessionTransitionRow,
+    COLUMNS,
+    row=Transition,
     order=(_t.seq,),
     filters={
         "session_id": _t.session_id == bind("session_id", _t.session_id),
@@ -43,15 +35,15 @@ HISTORY = Listing(
 _of_session = _t.session_id == bind("session_id", _t.session_id)
 #: The last status change of a session itself, and of one of its branches.
 LAST = prepared(
-    sa.select(*TRANSITIONS.columns).where(_of_session, _t.branch_id.is_(None)).order_by(_t.seq.desc()).limit(number(1)),
-    SessionTransitionRow,
+    sa.select(*COLUMNS).where(_of_session, _t.branch_id.is_(None)).order_by(_t.seq.desc()).limit(number(1)),
+    Transition,
 )
 LAST_OF_BRANCH = prepared(
-    sa.select(*TRANSITIONS.columns)
+    sa.select(*COLUMNS)
     .where(_of_session, _t.branch_id == bind("branch_id", _t.branch_id))
     .order_by(_t.seq.desc())
     .limit(number(1)),
-    SessionTransitionRow,
+    Transition,
 )
 
 _heard = bind("at", _s.heartbeat_at)
@@ -70,7 +62,8 @@ HEARTBEAT = prepared(
     .values(owner=bind("owner", _s.owner), heartbeat_at=later_of(sa.func.coalesce(_s.heartbeat_at, _heard), _heard))
     .returning(_s.heartbeat_at)
 )
-HOLDER = prepared(sa.select(_s.status, _s.owner).where(_THIS), Holder)
+#: The status of a session, and who has it.
+HOLDER: Statement[tuple[str | None, str | None]] = prepared(sa.select(_s.status, _s.owner).where(_THIS), tuple)
 
 _sign: sa.ColumnElement[Any] = _s.created_at
 for _time in (_s.last_message_at, _s.started_at, _s.heartbeat_at):
@@ -81,7 +74,7 @@ STALE = prepared(
     .where(_RUNNING, _sign < bind("before", _s.created_at))
     .order_by(_sign, _s.id)
     .limit(sa.bindparam("limit", type_=sa.Integer)),
-    StaleSessionRow,
+    StaleSession,
 )
 VERIFIED = feed_chain(
     sa.update(SESSIONS)

@@ -13,8 +13,7 @@ from lastlight_state.conversations.arguments import MessageFilter, NewMessage, S
 from lastlight_state.conversations.kernel import searching, sessions, storing
 from lastlight_state.conversations.kernel.storing import SUMMARY, KnownClasses
 from lastlight_state.conversations.messages import similar
-from lastlight_state.conversations.projections import MessageSummaryRow, UseRow
-from lastlight_state.conversations.records import Message, MessageHit, MessageSummary, MessageUse
+from lastlight_state.conversations.records import NO_ORD, Message, MessageHit, MessageSummary, MessageUse
 from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS, TYPES
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
@@ -36,15 +35,12 @@ _NAMES = checks.of(MESSAGES, "sender", "recipient", "channel")
 
 _c = MESSAGES.c
 
-#: Stands for the position in uses by a pointer, which has no position. Less than every position.
-NO_ORD = -1
-
 _class = sa.select(TYPES.c.type_id).where(TYPES.c.lion_class == bind("lion_class", TYPES.c.lion_class))
 
 LIST = Listing(
     "messages",
     SUMMARY,
-    row=MessageSummaryRow,
+    row=MessageSummary,
     order=(_c.created_at, _c.id),
     filters={
         **{name: _c[name] == bind(name, _c[name]) for name in ("sender", "recipient", "channel")},
@@ -105,7 +101,7 @@ def _uses() -> Any:
     return sa.select(*held.c).where(after).order_by(*order).limit(sa.bindparam("limit", type_=sa.Integer))
 
 
-USES = prepared(_uses(), UseRow)
+USES = prepared(_uses(), MessageUse)
 
 
 _MOST = limits_of(MESSAGES)
@@ -165,7 +161,7 @@ class Messages(Repository):
         def put(unit: Unit) -> Message:
             locks.first(unit)
             sessions.put_all(unit, self._listeners, known, [body], now, locks=locks)
-            [stored] = unit.all(Message.of, storing.GET, body)
+            [stored] = unit.rows(storing.GET, body)
             return stored
 
         return storing.retry_storing(lambda: self._writing(put, repeatable=True))
@@ -173,11 +169,11 @@ class Messages(Repository):
     def get(self, message_id: str) -> Message:
         """Return the message. Raises `NotFound`."""
         values = {"id": valid.sought("message_id", message_id)}
-        return self._one_as(Message.of, storing.GET, values, kind=words.MESSAGE, key=message_id)
+        return self._one(storing.GET, values, kind=words.MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> Message | None:
         """Return the message, or None."""
-        return self._find_as(Message.of, storing.GET, {"id": valid.sought("message_id", message_id)})
+        return self._find(storing.GET, {"id": valid.sought("message_id", message_id)})
 
     def get_many(self, message_ids: Sequence[str]) -> dict[str, Message]:
         """Return the messages with these ids (at most 10,000), by id. Ids that are not stored are left out.
@@ -188,8 +184,8 @@ class Messages(Repository):
         wanted = [as_list(ids[at : at + words.BATCH]) for at in range(0, len(ids), words.BATCH)]
 
         def read(unit: Unit) -> dict[str, Message]:
-            found = [Message.of(row) for some in wanted for row in unit.sound(storing.MANY, {"ids": some})[0]]
-            return {message.id: message for message in found}
+            found = [unit.sound(storing.MANY, {"ids": some})[0] for some in wanted]
+            return {message.id: message for several in found for message in several}
 
         return self._viewing(read)
 
@@ -201,7 +197,7 @@ class Messages(Repository):
         Roles and classes have no index, so rare ones are found by a scan. To shorten it, filter by ``since`` too, or by
         sender, recipient or channel, which have indexes.
         """
-        return self._page_as(LIST, MessageSummary.of, filters(where), limit, page_token)
+        return self._page(LIST, filters(where), limit, page_token)
 
     def count(self, *, where: MessageFilter | None = None) -> int:
         """Return the number of messages that match the filter (None: all messages)."""
@@ -226,7 +222,7 @@ class Messages(Repository):
                 raise NotFound(words.MESSAGE, message_id)
             items, damaged = split_damaged(shown.rows)
             token = None if shown.last is None else pages.encode_token(asked, shown.last)
-            return Page(items=tuple(map(_use, items)), next_page_token=token, damaged=damaged)
+            return Page(items=items, next_page_token=token, damaged=damaged)
 
         return self._viewing(read)
 
@@ -271,7 +267,3 @@ class Messages(Repository):
             "model": checks.name("model", model, _MOST.embedding_model),
         }
         return self._viewing(lambda unit: similar.found(unit, place, given, asked))
-
-
-def _use(row: UseRow) -> MessageUse:
-    return MessageUse.of({**row, "ord": None if row["ord"] == NO_ORD else row["ord"]})

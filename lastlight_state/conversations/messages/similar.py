@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypeAlias
 
 import sqlalchemy as sa
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import Within
 from lastlight_state.conversations.kernel import branching, searching, storing
-from lastlight_state.conversations.records import Message, MessageHit
+from lastlight_state.conversations.records import MessageHit
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import Statement, bind, prepared
 from lastlight_state.db.rows.writes import as_list, shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
-
-
-class OrderSpan(TypedDict):
-    """An order, and the positions of its own links."""
-
-    id: str
-    start_ord: int
-    next_ord: int
 
 
 class Scanned(searching.ComparedRow):
@@ -40,12 +32,16 @@ _FILTERS = {
     "role": _m.role == bind("role", _m.role),
     "model": _m.embedding_model == bind("model", _m.embedding_model),
 }
-_ORDER = prepared(sa.select(_p.id, _p.start_ord, _p.next_ord).where(_p.id == bind("progression_id", _p.id)), OrderSpan)
-_POOL = prepared(
+#: An order, and the positions of its own links.
+_Span: TypeAlias = tuple[str, int, int]
+_ORDER: Statement[_Span] = prepared(
+    sa.select(_p.id, _p.start_ord, _p.next_ord).where(_p.id == bind("progression_id", _p.id)), tuple
+)
+_POOL: Statement[_Span] = prepared(
     sa.select(_p.id, _p.start_ord, _p.next_ord)
     .select_from(SESSIONS.join(PROGRESSIONS, _p.id == _s.progression_id))
     .where(_s.id == bind("session_id", _s.id)),
-    OrderSpan,
+    tuple,
 )
 
 
@@ -67,7 +63,7 @@ def found(
     best = searching.best_matches(_streams(unit, at, given, asked), asked)
     ids = as_list([{"id": key} for key, _ in best])
     rows = unit.sound(storing.MANY, {"ids": ids})[0] if best else []
-    messages = {row["id"]: Message.of(row) for row in rows}
+    messages = {message.id: message for message in rows}
     return [MessageHit.of({"message": messages[key], "score": score}) for key, score in best if key in messages]
 
 
@@ -93,7 +89,7 @@ def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:
     row = unit.row(statement, {name: key})
     if row is None:
         raise valid.not_found(kind, key)
-    return [branching.Segment("", row["id"], row["start_ord"], row["next_ord"])]
+    return [branching.Segment("", *row)]
 
 
 @shaped

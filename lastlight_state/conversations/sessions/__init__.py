@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,8 +14,7 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
 from lastlight_state.conversations.kernel import deleting, orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.feeds import entry_parameters, feed_chain, write_entry
-from lastlight_state.conversations.kernel.sessions import LARGE, SUMMARY, merged, refuse_fork_keys
-from lastlight_state.conversations.projections import SessionSummaryRow, WholeSessionRow
+from lastlight_state.conversations.kernel.sessions import SUMMARY, merged, refuse_fork_keys
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
 from lastlight_state.conversations.sessions import checks
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
@@ -24,7 +23,7 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
-from lastlight_state.db.rows.statements import Row, bind, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import Chain, insert_computed, shaped
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.declarations import limits_of
@@ -35,20 +34,18 @@ from lastlight_state.ids import new_id
 # Statements that read, insert and update sessions.
 
 
-class SessionState(TypedDict):
-    """The columns of a session that may change while nobody has locked it."""
-
-    version: int
-    node_metadata: Any
-
-
 _c = SESSIONS.c
 _THIS = _c.id == bind("session_id", _c.id)
 
-COLUMNS = [*SUMMARY, *(_c[name] for name in LARGE)]
+#: The columns of a `ConversationSession`: those that lists leave out come last.
+_IN_LISTS = SessionSummary.needed_columns()
+COLUMNS = [
+    *SUMMARY,
+    *(column for column in every_column_of(ConversationSession, SESSIONS) if column.name not in _IN_LISTS),
+]
 
-GET = prepared(sa.select(*COLUMNS).where(_THIS), WholeSessionRow)
-#: The last number in the status history that an earlier, deleted session of this id left. Numbering continues there.
+GET = prepared(sa.select(*COLUMNS).where(_THIS), ConversationSession)
+#: How many changes of status an earlier session of this id left: its history outlives it, and is continued.
 _FORMER = (
     sa.select(sa.func.coalesce(sa.func.max(TRANSITIONS.c.seq), number(0)))
     .where(TRANSITIONS.c.session_id == bind("id", _c.id))
@@ -63,7 +60,10 @@ INSERT = feed_chain(
     .on_conflict_do_nothing()
     .returning(_c.id, _c.change_seq, _c.transition_seq)
 )
-LOCK = prepared(sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update(), SessionState)
+#: The version and the metadata of a session.
+LOCK: Statement[tuple[int, Any]] = prepared(
+    sa.select(_c.version, _c.node_metadata).where(_THIS).with_for_update(), tuple
+)
 _at = bind("at", _c.updated_at)
 TOUCH = prepared(
     sa.update(SESSIONS)
@@ -111,7 +111,7 @@ LIST = Listing(
     },
     spread={"statuses": _c.status},
     worded=("statuses",),
-    row=SessionSummaryRow,
+    row=SessionSummary,
 )
 
 
@@ -146,27 +146,27 @@ class Sessions(Repository):
             stored = unit.row(GET, {"session_id": row["id"]})
             if stored is None:
                 return created(unit, self._listeners, row)
-            if fields := _differing(stored, row, session):
+            if fields := _differing(vars(stored), row, session):
                 problem = f"already exists with another {', '.join(fields)}"
                 raise AlreadyExists(words.SESSION, row["id"], problem=problem, fields=tuple(fields))
-            return ConversationSession.of(stored)
+            return stored
 
         return storing.ensured(lambda: self._writing(look, repeatable=True))
 
     def get(self, session_id: str) -> ConversationSession:
         """Return the session. Raises `NotFound`."""
         values = {"session_id": valid.sought("session_id", session_id)}
-        return self._one_as(ConversationSession.of, GET, values, kind=words.SESSION, key=session_id)
+        return self._one(GET, values, kind=words.SESSION, key=session_id)
 
     def find(self, session_id: str) -> ConversationSession | None:
         """Return the session, or None."""
-        return self._find_as(ConversationSession.of, GET, {"session_id": valid.sought("session_id", session_id)})
+        return self._find(GET, {"session_id": valid.sought("session_id", session_id)})
 
     def list(
         self, *, where: SessionFilter | None = None, limit: int = 50, page_token: str | None = None
     ) -> Page[SessionSummary]:
-        """Return a page of sessions, the last updated first, without their metadata, extras and artifacts."""
-        return self._page_as(LIST, SessionSummary.of, checks.filters(where), limit, page_token)
+        """Return a page of sessions, the last updated first, without metadata."""
+        return self._page(LIST, checks.filters(where), limit, page_token)
 
     def count(self, *, where: SessionFilter | None = None) -> int:
         """Return the number of sessions that match the filter (None: all sessions)."""
@@ -206,9 +206,8 @@ class Sessions(Repository):
             stored = unit.row(LOCK, {"session_id": found})
             if stored is None:
                 raise valid.not_found(words.SESSION, session_id)
-            metadata = codec.encode_merged(
-                "node_metadata", merged(stored["node_metadata"], given), max_bytes=_MOST.node_metadata
-            )
+            _, before = stored
+            metadata = codec.encode_merged("node_metadata", merged(before, given), max_bytes=_MOST.node_metadata)
             chain = update(frozenset({"node_metadata", "updated_at"}), versioned=False)
             values = {"session_id": found, "node_metadata": metadata, "updated_at": now, "at": now}
             write_entry(unit, self._listeners, chain, values, _UPDATED)
@@ -272,14 +271,15 @@ def created(unit: Unit, listeners: Listeners, row: checks.SessionDraft) -> Conve
     if made is None:
         raise AlreadyExists(words.SESSION, row["id"])
     if row["status"] is not None:
-        statuses.record(unit, row, row["why"], previous=None, seq=made["transition_seq"], at=row["created_at"])
+        why, seq, at = row["why"], made["transition_seq"], row["created_at"]
+        statuses.record(unit, row["id"], row["status"], why, previous=None, seq=seq, at=at)
     if named is not None:
         sessions.refresh_ends(unit, pool)
     return _stored(unit, row["id"])
 
 
 def _stored(unit: Unit, session_id: str) -> ConversationSession:
-    [found] = unit.all(ConversationSession.of, GET, {"session_id": session_id})
+    [found] = unit.rows(GET, {"session_id": session_id})
     return found
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypedDict, cast
+from typing import Any, TypeAlias
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewSession, Provenance, SessionFilter, SessionPatch, SessionTimes
-from lastlight_state.conversations.kernel.statuses import StatusReason, reason
-from lastlight_state.conversations.rows import SessionRow
+from lastlight_state.conversations.kernel.statuses import reason
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET
@@ -19,29 +18,9 @@ from lastlight_state.ids import new_id
 _MOST = limits_of(SESSIONS)
 
 
-class _Provenance(TypedDict):
-    playbook_name: str | None
-    agent_name: str | None
-    invocation_kind: str | None
-    show_topic: str | None
-    show_play_name: str | None
-    artifacts_path: str | None
-    source_kind: str | None
-
-
-class _Belongs(TypedDict):
-    project: str | None
-    agent_session_id: str | None
-    workflow_run_id: str | None
-    artifact_contract: str | None
-    artifact_verification: str | None
-
-
-class SessionDraft(SessionRow):
-    """The row of a new session, and ``why`` it has its status. It has no pool yet where the caller names none."""
-
-    why: StatusReason
-
+#: The row of a new session, and as ``why`` the `StatusReason` of its status. Without a pool that the caller names, its
+#: ``progression_id`` is None.
+SessionDraft: TypeAlias = Row
 
 PROVENANCE = {
     **checks.of(SESSIONS, "playbook_name", "agent_name"),
@@ -88,14 +67,14 @@ def row(session: Any, now: datetime) -> SessionDraft:
         "created_at_unix": exact,
         "name": checks.name("session.name", given.name, _MOST.name),
         "user": checks.name("session.user", given.user, _MOST.user),
-        "progression_id": cast(str, checks.name("session.progression_id", given.progression_id, _MOST.progression_id)),
+        "progression_id": checks.name("session.progression_id", given.progression_id, _MOST.progression_id),
         "first_msg_id": None,
         "last_msg_id": None,
         "updated_at": known["updated_at"] or created,
         "started_at": known["started_at"],
         "ended_at": known["ended_at"] or _end(known, status, created),
         "last_message_at": known["last_message_at"] or known["started_at"],
-        **cast(_Provenance, checks.fields("session.provenance", provenance, PROVENANCE)),
+        **checks.fields("session.provenance", provenance, PROVENANCE),
         "version": 0,
         "node_metadata": checks.encoded("session.node_metadata", given.node_metadata, _MOST.node_metadata),
         "extra": checks.encoded("session.extra", given.extra, _MOST.extra),
@@ -106,7 +85,7 @@ def row(session: Any, now: datetime) -> SessionDraft:
         "owner": None,
         "heartbeat_at": None,
         "ended_at_is_approximate": _is_rough(times, status),
-        **cast(_Belongs, checks.fields("session", given, {**BELONGS, **_ARTIFACTS})),
+        **checks.fields("session", given, {**BELONGS, **_ARTIFACTS}),
         "hold_reason": None,
         "why": why,
     }

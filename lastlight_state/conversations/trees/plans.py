@@ -20,9 +20,9 @@ from lastlight_state.conversations.arguments import (
     SessionTree,
 )
 from lastlight_state.conversations.branches import statements
+from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.kernel import branching, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft
-from lastlight_state.conversations.projections import MessageDraft, WholeBranchRow
 from lastlight_state.conversations.records import Branch, ConversationSession, Message
 from lastlight_state.conversations.runtime import branch_order
 from lastlight_state.conversations.sessions import checks as session_checks
@@ -42,16 +42,16 @@ _BRANCHES = prepared(
     .where(_b.session_id == bind("session_id", _b.session_id))
     .order_by(_b.created_at, _b.id)
     .limit(number(words.TREE_BRANCHES + 1)),
-    WholeBranchRow,
+    Branch,
 )
 
 
 def tree(unit: Unit, session_id: str, most: int) -> SessionTree:
-    """Read a whole session. Raises `NotFound`, and `PayloadTooLarge` for more than ``most`` messages."""
-    session = unit.find(ConversationSession.of, sessions.GET, {"session_id": session_id})
+    """Return the whole session. Raises `NotFound`, and `PayloadTooLarge` for more messages."""
+    session = unit.row(sessions.GET, {"session_id": session_id})
     if session is None:
         raise valid.not_found(words.SESSION, session_id)
-    branches = unit.all(Branch.of, _BRANCHES, {"session_id": session_id})
+    branches = unit.rows(_BRANCHES, {"session_id": session_id})
     _refuse_more("branches", len(branches), words.TREE_BRANCHES)
     _refuse_more("messages", sum(branch.length for branch in branches), most)
     told = {one: at for at, one in enumerate(branch_order(session.extra)) if isinstance(one, str)}
@@ -73,8 +73,7 @@ def _refuse_more(what: str, found: int, most: int) -> None:
 def _bodies(unit: Unit, ids: list[str]) -> dict[str, NewMessage]:
     wanted = [{"id": one} for one in dict.fromkeys(ids)]
     parts = [as_list(wanted[at : at + words.BATCH]) for at in range(0, len(wanted), words.BATCH)]
-    rows = [row for some in parts for row in unit.rows(storing.MANY, {"ids": some})]
-    return {row["id"]: _message(Message.of(row)) for row in rows}
+    return {one.id: _message(one) for some in parts for one in unit.rows(storing.MANY, {"ids": some})}
 
 
 def _message(stored: Message) -> NewMessage:

@@ -17,12 +17,12 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import sessions as session_sql, words
 from lastlight_state.conversations.branches import statements, statements as branch_sql
+from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.kernel import branching, orders, sessions, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.progressions import replaced
-from lastlight_state.conversations.projections import MessageDraft, WholeBranchRow
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.sessions import created
 from lastlight_state.conversations.tables import BRANCHES
@@ -37,7 +37,7 @@ from lastlight_state.errors import AlreadyExists, Conflict, StaleVersion
 _TEXTS, _JSON = ("name", "user"), ("node_metadata", "extra")
 _HEADS = prepared(
     sa.select(*branching.COLUMNS).where(AmongFew(BRANCHES.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
-    WholeBranchRow,
+    Branch,
 )
 
 
@@ -110,8 +110,9 @@ class _Part:
     def _session(self) -> str:
         """Return the id of the stored session: found by the tree's id, or by any of its branches, or newly created."""
         row = self.of.plan.session
-        if self.unit.row(session_sql.GET, {"session_id": row["id"]}) is not None:
-            return row["id"]
+        session_id: str = row["id"]
+        if self.unit.row(session_sql.GET, {"session_id": session_id}) is not None:
+            return session_id
         for branch in _heads(self.unit, {one.row["id"] for one in self.of.plan.branches}).values():
             return branch.session_id
         try:
@@ -119,14 +120,14 @@ class _Part:
         except AlreadyExists as error:  # another transaction saved it in the meantime: `retry_storing` retries
             raise Conflict(str(error), code="unique") from error
         self.done["session_created"] += 1
-        return row["id"]
+        return session_id
 
     def _session_fields(self, session_id: str) -> None:
         row = self.of.plan.session
         if session_id != row["id"] or self.done["session_created"] or self.of.following is not None:
             return
         stored = self.unit.row(session_sql.GET, {"session_id": session_id})
-        changes = _changes(stored or {}, row)
+        changes = _changes({} if stored is None else vars(stored), row)
         if changes:
             values = {**changes, "updated_at": self.of.now}
             chain = session_sql.update(frozenset(values), versioned=False)
@@ -155,7 +156,7 @@ class _Part:
         if given is None:
             return
         found = orders.locked(self.unit, [pool])
-        stored = [row["message_id"] for row in self.unit.rows(orders.LINKED, {"progression_id": pool})]
+        stored = self.unit.values(orders.LINKED, {"progression_id": pool})
         if given[: len(stored)] != stored:
             replaced(self.unit, self.of.listeners, found[pool], given, self.of.now, locks=self.locks)
         elif new := given[len(stored) :]:
@@ -248,7 +249,7 @@ def _named(some: list[BranchPlan], there: Collection[str]) -> list[str]:
 
 
 def _heads(unit: Unit, ids: Collection[str]) -> dict[str, Branch]:
-    found = unit.all(Branch.of, _HEADS, {"ids": as_list([{"id": one} for one in ids])})
+    found = unit.rows(_HEADS, {"ids": as_list([{"id": one} for one in ids])})
     return {branch.id: branch for branch in found}
 
 

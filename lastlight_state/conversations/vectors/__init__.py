@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Search
+from lastlight_state.conversations.drafts import ChunkDraft
 from lastlight_state.conversations.kernel import searching, storing
-from lastlight_state.conversations.projections import ChunkDraft, NamespaceRow
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors import statements as own, statements as sql
 from lastlight_state.conversations.vectors.held import HeldNamespaces
@@ -55,13 +55,8 @@ class Vectors(Repository):
         rows = sorted(own.rows(name, chunks, now), key=lambda row: str(row["id"]))
         if not rows:
             return 0
-        first: NamespaceRow = {
-            "namespace": name,
-            "dimensions": rows[0]["dimensions"],
-            "model": told,
-            "created_at": now,
-        }
-        ways = iter([_together])  # retries go one by one: a concurrent put stored one of these ids
+        first = {"namespace": name, "dimensions": rows[0]["dimensions"], "model": told, "created_at": now}
+        ways = iter([_together])  # and one by one where another put stored one of these ids at the same time
 
         def put() -> int:
             insert = next(ways, _one_by_one)
@@ -72,11 +67,11 @@ class Vectors(Repository):
     def get(self, namespace: str, chunk_id: str) -> Chunk:
         """Return the chunk. Raises `NotFound`."""
         key = (namespace, chunk_id)
-        return self._one_as(Chunk.of, sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
+        return self._one(sql.GET, _key(namespace, chunk_id), kind=words.CHUNK_KIND, key=key)
 
     def find(self, namespace: str, chunk_id: str) -> Chunk | None:
         """Return the chunk, or None."""
-        return self._find_as(Chunk.of, sql.GET, _key(namespace, chunk_id))
+        return self._find(sql.GET, _key(namespace, chunk_id))
 
     def list(
         self, namespace: str, *, document_id: str | None = None, limit: int = 50, page_token: str | None = None
@@ -87,9 +82,9 @@ class Vectors(Repository):
         """
         given = {"namespace": valid.sought("namespace", namespace)}
         if document_id is None:
-            return self._page_as(sql.LIST, ChunkSummary.of, given, limit, page_token)
+            return self._page(sql.LIST, given, limit, page_token)
         of_document = {**given, "document_id": valid.sought("document_id", document_id)}
-        return self._page_as(sql.OF_DOCUMENT, ChunkSummary.of, of_document, limit, page_token)
+        return self._page(sql.OF_DOCUMENT, of_document, limit, page_token)
 
     def search(
         self,
@@ -152,8 +147,8 @@ class Vectors(Repository):
         return self._once(lambda unit: unit.change(sql.CLEAR_IDS, given), repeatable=True) if wanted else 0
 
     def namespaces(self, *, limit: int = 50, page_token: str | None = None) -> Page[VectorNamespace]:
-        """Return a page of the namespaces, ordered by name."""
-        return self._page_as(sql.NAMESPACE_LIST, VectorNamespace.of, None, limit, page_token)
+        """Return a page of the namespaces, by their names."""
+        return self._page(sql.NAMESPACE_LIST, None, limit, page_token)
 
     def index(self, namespace: str) -> VectorIndex | None:
         """Make an index for approximate searches of a namespace unless it is there, and return the index.
@@ -189,11 +184,8 @@ def _key(namespace: str, chunk_id: str) -> dict[str, str]:
     return {"namespace": valid.sought("namespace", namespace), "id": valid.sought("chunk_id", chunk_id)}
 
 
-def _pin(unit: Unit, first: NamespaceRow) -> None:
-    """Create a namespace unless it exists, and lock it against deletion.
-
-    Raises `InvalidValue` if it has another length of embeddings or another model.
-    """
+def _pin(unit: Unit, first: Row) -> None:
+    """Make the namespace unless it is there, and keep it; refuse another length or model."""
     known = unit.row(sql.NAMESPACE, first)
     if known is None:
         unit.change(sql.ADD_NAMESPACE, first)
@@ -201,20 +193,20 @@ def _pin(unit: Unit, first: NamespaceRow) -> None:
     if known is None:  # created by one transaction and deleted by another: `retry_storing` retries
         raise Conflict("the namespace was deleted meanwhile", code="unique")
     whose = f"namespace {first['namespace']!r}"
-    own.refuse_other_length("chunks", first["dimensions"], known["dimensions"], whose)
-    if None not in (first["model"], known["model"]) and first["model"] != known["model"]:
-        raise InvalidValue("model", f"{first['model']!r}, but {whose} has {known['model']!r}")
+    own.refuse_other_length("chunks", first["dimensions"], known.dimensions, whose)
+    if None not in (first["model"], known.model) and first["model"] != known.model:
+        raise InvalidValue("model", f"{first['model']!r}, but {whose} has {known.model!r}")
 
 
 def _put(
     unit: Unit,
-    first: NamespaceRow,
+    first: Row,
     rows: Sequence[ChunkDraft],
     insert: Callable[[Unit, Sequence[ChunkDraft]], None],
 ) -> int:
     _pin(unit, first)
     given = {"namespace": first["namespace"], "ids": as_list([{"id": row["id"]} for row in rows])}
-    former = {row["id"]: row["created_at"] for row in unit.rows(sql.LOCK, given)}
+    former = dict(unit.rows(sql.LOCK, given))
     if former:
         unit.change(sql.CLEAR_IDS, {**given, "ids": as_list([{"id": one} for one in former])})
     insert(unit, [_kept(row, former.get(row["id"])) for row in rows])

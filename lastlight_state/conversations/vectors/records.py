@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from lastlight_state.backends.vector_indexes import IndexState
 from lastlight_state.conversations import similarity
-from lastlight_state.conversations.projections import ChunkRow, ChunkSummaryRow, ChunkTextRow, NamespaceRow
 from lastlight_state.db.rows.records import Record
 
 # Argument groups of vectors.
@@ -38,10 +37,6 @@ class VectorNamespace(Record):
     model: str | None
     created_at: datetime
 
-    @classmethod
-    def of(cls, values: NamespaceRow) -> Self:
-        return super().of(values)
-
 
 class ChunkSummary(Record):
     """A chunk as lists show it: without text, metadata and embedding."""
@@ -54,20 +49,12 @@ class ChunkSummary(Record):
     created_at: datetime
     updated_at: datetime | None
 
-    @classmethod
-    def of(cls, values: ChunkSummaryRow) -> Self:
-        return super().of(values)
-
 
 class ChunkText(ChunkSummary):
     """A chunk with its text and metadata."""
 
     chunk_metadata: dict[str, Any] | None
     content: str
-
-    @classmethod
-    def of(cls, values: ChunkTextRow) -> Self:  # type: ignore[override]
-        return super().of(values)
 
 
 class Chunk(ChunkText):
@@ -76,8 +63,8 @@ class Chunk(ChunkText):
     embedding: tuple[float, ...]
 
     @classmethod
-    def of(cls, values: ChunkRow) -> Self:  # type: ignore[override]
-        values["embedding"] = similarity.unpack(values["embedding"])
+    def of(cls, values: Any) -> Self:
+        values["embedding"] = similarity.unpack(values.pop("embedding"))
         return super().of(values)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lastlight_state.conversations.kernel import searching
 from lastlight_state.conversations.vectors import statements as sql
 from lastlight_state.conversations.vectors.held import HeldNamespaces
-from lastlight_state.conversations.vectors.records import ChunkText, VectorHit
+from lastlight_state.conversations.vectors.records import VectorHit
 from lastlight_state.conversations.vectors.statements import ScannedChunk, SearchedNamespace, has_values
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.rows.writes import as_list
@@ -91,10 +91,6 @@ class ChunkSearch(NamedTuple):
         if not found:
             return []
         ids = as_list([{"id": key} for key, _ in found])
-        rows = unit.sound(sql.TEXTS, {"namespace": self.values["namespace"], "ids": ids})[0]
-        chunks = {row["id"]: ChunkText.of(row) for row in rows}
-        return [
-            VectorHit.of({"chunk": chunks[key], "score": score, "approximate": approximate})
-            for key, score in found
-            if key in chunks
-        ]
+        texts = unit.sound(sql.TEXTS, {"namespace": self.values["namespace"], "ids": ids})[0]
+        chunks = {chunk.id: chunk for chunk in texts}
+        return [VectorHit.of({"chunk": chunks[key], "score": score}) for key, score in found if key in chunks]

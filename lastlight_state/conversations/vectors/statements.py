@@ -12,24 +12,17 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, similarity, words
+from lastlight_state.conversations.drafts import ChunkDraft
 from lastlight_state.conversations.kernel.searching import ComparedRow
-from lastlight_state.conversations.projections import ChunkDraft, ChunkRow, ChunkSummaryRow, ChunkTextRow, NamespaceRow
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
-from lastlight_state.conversations.vectors.records import NewChunk
+from lastlight_state.conversations.vectors.records import Chunk, ChunkSummary, ChunkText, NewChunk, VectorNamespace
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Statement, bind, prepared
+from lastlight_state.db.rows.statements import Statement, bind, columns_of, every_column_of, prepared
 from lastlight_state.db.rows.writes import listed
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
-
-
-class FormerChunk(TypedDict):
-    """A chunk that a put replaces."""
-
-    id: str
-    created_at: datetime
 
 
 class ScannedChunk(ComparedRow):
@@ -47,13 +40,10 @@ class SearchedNamespace(TypedDict):
 
 
 _n, _v = NAMESPACES.c, VECTORS.c
-#: The columns of a namespace that callers see: without ``content_tag``, which triggers set.
-_NAMESPACE = [_n.namespace, _n.dimensions, _n.model, _n.created_at]
+#: A namespace as callers know it: without the tag, which triggers set.
+_NAMESPACE = every_column_of(VectorNamespace, NAMESPACES, hidden={"content_tag"})
 
-_SUMMARY = [
-    _v[name] for name in ("namespace", "id", "document_id", "chunk_index", "dimensions", "created_at", "updated_at")
-]
-_TEXT = [*_SUMMARY, _v.chunk_metadata, _v.content]
+_WHOLE = every_column_of(Chunk, VECTORS, hidden={"norm"})
 _WITHIN = _v.namespace == bind("namespace", _v.namespace)
 _OF_DOCUMENT = _v.document_id == bind("document_id", _v.document_id)
 _AMONG = sa.and_(_WITHIN, AmongFew(_v.id, sa.select(member_of(listed("ids").c.value, "id"))))
@@ -61,7 +51,7 @@ _AMONG = sa.and_(_WITHIN, AmongFew(_v.id, sa.select(member_of(listed("ids").c.va
 #: Locks a namespace against deletion until the transaction ends. A shared lock, so that puts do not block one another.
 NAMESPACE = prepared(
     sa.select(*_NAMESPACE).where(_n.namespace == bind("namespace", _n.namespace)).with_for_update(read=True),
-    NamespaceRow,
+    VectorNamespace,
 )
 FIND_NAMESPACE = prepared(
     sa.select(_n.dimensions, _n.content_tag).where(_n.namespace == bind("namespace", _n.namespace)), SearchedNamespace
@@ -90,24 +80,31 @@ PUT = prepared(
         | {"updated_at": _put.excluded.created_at},
     )
 )
-#: Locks the chunks that a put replaces, in the order of their ids, in which every put locks and inserts.
-LOCK = prepared(sa.select(_v.id, _v.created_at).where(_AMONG).order_by(_v.id).with_for_update(), FormerChunk)
+#: The chunks that a put replaces, in the order of their ids, in which every put locks and inserts.
+LOCK: Statement[tuple[str, datetime]] = prepared(
+    sa.select(_v.id, _v.created_at).where(_AMONG).order_by(_v.id).with_for_update(), tuple
+)
 CLEAR_IDS = prepared(sa.delete(VECTORS).where(_AMONG))
 CLEAR_DOCUMENT = prepared(sa.delete(VECTORS).where(_WITHIN, _OF_DOCUMENT))
 CLEAR_ALL = prepared(sa.delete(VECTORS).where(_WITHIN))
 
-GET = prepared(sa.select(*_TEXT, _v.embedding).where(_WITHIN, _v.id == bind("id", _v.id)), ChunkRow)
-TEXTS = prepared(sa.select(*_TEXT).where(_AMONG), ChunkTextRow)
+GET = prepared(sa.select(*_WHOLE).where(_WITHIN, _v.id == bind("id", _v.id)), Chunk)
+TEXTS = prepared(sa.select(*columns_of(ChunkText, VECTORS)).where(_AMONG), ChunkText)
 COUNT = prepared(sa.select(sa.func.count()).select_from(VECTORS).where(_WITHIN))
 
-NAMESPACE_LIST = Listing("vector_namespaces", _NAMESPACE, order=(_n.namespace,), descending=False, row=NamespaceRow)
+NAMESPACE_LIST = Listing("vector_namespaces", _NAMESPACE, order=(_n.namespace,), descending=False, row=VectorNamespace)
 LIST = Listing(
-    "vectors", _SUMMARY, order=(_v.id,), filters={"namespace": _WITHIN}, descending=False, row=ChunkSummaryRow
+    "vectors",
+    columns_of(ChunkSummary, VECTORS),
+    order=(_v.id,),
+    filters={"namespace": _WITHIN},
+    descending=False,
+    row=ChunkSummary,
 )
 OF_DOCUMENT = Listing(
     "vectors.document",
-    _SUMMARY,
-    row=ChunkSummaryRow,
+    columns_of(ChunkSummary, VECTORS),
+    row=ChunkSummary,
     order=(_v.chunk_index, _v.id),
     filters={"namespace": _WITHIN, "document_id": _OF_DOCUMENT},
     descending=False,

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.kernel import references
-from lastlight_state.conversations.rows import MessageTypeRow
+from lastlight_state.conversations.records import MessageType
 from lastlight_state.conversations.tables import (
     BRANCHES,
     CHANGES,
@@ -96,11 +96,11 @@ _ROWS = 100
 _INVOCATION_KINDS, _SOURCE_KINDS = METADATA.tables["invocation_kinds"], METADATA.tables["source_kinds"]
 
 _e, _s, _b, _p = EXECUTIONS.c, SESSIONS.c, BRANCHES.c, PROGRESSIONS.c
-_CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class), MessageTypeRow)
+_CLASSES = prepared(sa.select(TYPES.c.type_id, TYPES.c.lion_class), MessageType)
 _RUN_THERE = filters.family(lambda keys: sa.select(RUNS.c.id.label("key")).where(RUNS.c.id.in_(keys)))
 _AGENT_SESSIONS = filters.family(lambda keys: sa.select(_e.session_id.label("key")).where(_e.workflow_run_id.in_(keys)))
-_SESSION = filters.family(
-    lambda keys: sa.select(_s.id, _s.agent_session_id).where(_s.id.in_(keys)), references.LockedPlace
+_SESSION: Family[tuple[str, str | None]] = filters.family(
+    lambda keys: sa.select(_s.id, _s.agent_session_id).where(_s.id.in_(keys)), tuple
 )
 
 
@@ -164,8 +164,8 @@ def selected(unit: Unit, kind: str, key: str) -> Selection:
 def rows_of(
     unit: Unit, subject: Subject, reading: Family, keys: Sequence[str], marked: Marking | None = None
 ) -> Iterator[bytes]:
-    """Yield the rows that these statements find as lines, read lazily. ``marked`` puts redaction marks into a row."""
-    names = {row["type_id"]: row["lion_class"] for row in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
+    """Yield the lines of the rows that these statements find, read lazily. ``marked`` changes each row."""
+    names = {one.type_id: one.lion_class for one in unit.rows(_CLASSES)} if subject.table is MESSAGES else None
     for chunk in filters.chunks(keys):
         statement, values = reading.of(chunk)
         compiled = statement.on(unit.backend)
@@ -197,8 +197,8 @@ def left_columns(unit: Unit, kind: str) -> list[str]:
 
 
 def classes(unit: Unit, names: Iterable[str]) -> dict[str, int]:
-    """Return this database's number of each class, or -1 for an unknown class."""
-    known = {row["lion_class"]: row["type_id"] for row in unit.rows(_CLASSES)}
+    """Return this database's number of each class, -1 for an unknown class."""
+    known = {one.lion_class: one.type_id for one in unit.rows(_CLASSES)}
     return {name: known.get(name, -1) for name in names}
 
 
@@ -229,7 +229,7 @@ def _session(unit: Unit, session_id: str) -> Selection:
         raise NotFound(SESSION, session_id)
     branches, sessions = _family_of(unit, session_id)
     orders = _values(unit, _ORDERS[0], sessions) | _values(unit, _ORDERS[1], branches.keys())
-    messages = {link["message_id"] for order in orders for link in references.links(unit, order)}
+    messages = {message for order in orders for _, message in references.links(unit, order)}
     messages |= _values(unit, _POINTED[0], sessions) | _values(unit, _POINTED[1], branches.keys())
     owners = {session_id, *(branch for branch, owner in branches.items() if owner == session_id)}
     messages |= delivered(unit, owners)
@@ -252,7 +252,7 @@ def _session(unit: Unit, session_id: str) -> Selection:
     others = {"sessions": sessions - {session_id}, "branches": branches.keys() - owners}
     return Selection(
         [(one, found_by[one.name][0], sorted(found_by[one.name][1])) for one in subjects(()) if one.name in found_by],
-        [row["agent_session_id"] for row in found if row["agent_session_id"] is not None],
+        [agent_session_id for _, agent_session_id in found if agent_session_id is not None],
         {name: tuple(sorted(ids)) for name, ids in others.items() if ids},
     )
 

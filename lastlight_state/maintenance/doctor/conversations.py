@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from lastlight_state.conversations.arguments import Limits
 from lastlight_state.conversations.kernel.references import OWNING, REFERRING
-from lastlight_state.conversations.kernel.statuses import LifeSigns, last_sign
+from lastlight_state.conversations.kernel.statuses import last_sign
 from lastlight_state.conversations.state import derived
 from lastlight_state.conversations.tables import (
     BRANCHES,
@@ -130,13 +130,17 @@ AGREEMENTS = (
 )
 
 
-class RunningSession(LifeSigns):
-    """A running session, with the columns that decide whether it is healthy."""
+class RunningSession(NamedTuple):
+    """A running session, with the columns that decide its health."""
 
     id: str
     status: str
     invocation_kind: str | None
     artifacts_path: str | None
+    created_at: datetime
+    started_at: datetime | None
+    last_message_at: datetime | None
+    heartbeat_at: datetime | None
     message_count: int
 
 
@@ -170,8 +174,9 @@ STUCKS = (
 def silent(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
     """Yield findings for running sessions that have shown no sign of life within the default limits."""
     rows = snapshot.unit.sound(_RUNNING)[0] if SESSIONS.name in snapshot.tables else []
-    health = {row["id"]: derived({**row, "artifact_contract": None}, look.now, Limits())["health"] for row in rows}
-    signs = {row["id"]: last_sign(row) for row in rows}
+    facts = {row.id: {**row._asdict(), "artifact_contract": None} for row in rows}
+    health = {key: derived(given, look.now, Limits())["health"] for key, given in facts.items()}
+    signs = {row.id: last_sign(row.created_at, row.started_at, row.last_message_at, row.heartbeat_at) for row in rows}
     for state, may_end in _SILENT.items():
         samples = [session_id for session_id, found_state in health.items() if found_state == state]
         if samples:

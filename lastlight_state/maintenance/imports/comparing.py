@@ -10,9 +10,10 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.conversations import sessions as session_sql, words
 from lastlight_state.conversations.branches import statements, statements as branch_sql
+from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.kernel import branching, orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
-from lastlight_state.conversations.projections import MessageDraft, MessageSummaryRow, WholeMessageRow, WholeSessionRow
+from lastlight_state.conversations.records import ConversationSession, Message
 from lastlight_state.conversations.sessions import checks
 from lastlight_state.conversations.sessions.checks import SessionDraft
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
@@ -43,29 +44,29 @@ def marks(pool: Pool | None, order: Sequence[str] | None) -> Row:
     return {"first_msg_id": pool.first or order[0], "last_msg_id": pool.last or order[-1]}
 
 
-def differences(stored: WholeSessionRow, given: SessionDraft, pointers: Row) -> Row:
+def differences(stored: ConversationSession, given: SessionDraft, pointers: Row) -> Row:
     """Return the columns in which the stored session differs from the source, with the source's values."""
-    same_status = stored["status"] == given["status"]
-    here: Values = stored
+    same_status = stored.status == given["status"]
+    here = vars(stored)
     told: Values = given
     wanted = {name: told[name] for name in (*_FIELDS, *(_ENDS if same_status else ()))} | pointers
     found = {name: value for name, value in wanted.items() if _differs(name, here[name], value)}
     last = given["last_message_at"]
-    if last is not None and (stored["last_message_at"] is None or stored["last_message_at"] < last):
+    if last is not None and (stored.last_message_at is None or stored.last_message_at < last):
         found["last_message_at"] = last
     return found
 
 
 def branch_differences(view: Unit, session_id: str, plans: Sequence[BranchPlan]) -> dict[str, Row]:
     """Return the columns in which stored branches differ from the source, with the source's values, by branch id."""
-    stored = {row["id"]: row for row in view.rows(sql.BRANCHES_OF, {"session_id": session_id})}
+    stored = {branch.id: branch for branch in view.rows(sql.BRANCHES_OF, {"session_id": session_id})}
     found: dict[str, Row] = {}
     for plan in plans:
-        row = stored.get(plan.row["id"])
-        if row is None:
+        branch = stored.get(plan.row["id"])
+        if branch is None:
             continue
-        here: Values = row
-        given: Row = {**plan.row, "node_metadata": statements.kept(row["node_metadata"], plan.row["node_metadata"])}
+        here = vars(branch)
+        given: Row = {**plan.row, "node_metadata": statements.kept(branch.node_metadata, plan.row["node_metadata"])}
         names = [name for name in _BRANCH_FIELDS if _differs(name, here[name], given[name])]
         if names:
             found[plan.row["id"]] = {name: given[name] for name in names}
@@ -103,7 +104,7 @@ def tell_branches(view: Unit, listeners: Listeners, session_id: str, ends: Mappi
     for branch_id, (one, why) in ends.items():
         [row] = view.rows(statuses.LOCK, {"session_id": session_id})
         [branch] = view.rows(statuses.BRANCH, {"branch_id": branch_id})
-        if branch["status"] not in (*words.TERMINAL, one.status):
+        if branch.status not in (*words.TERMINAL, one.status):
             times = {"started_at": one.started_at} if one.started_at else {}
             statuses.move_branch(view, listeners, row, branch, one.status, why, one.at, **times)
 
@@ -143,23 +144,23 @@ class SessionDifference:
 
 
 def compared(
-    look: UnitLookup, plan: Plan, bodies: dict[str, MessageDraft], pool: Pool | None, stored: WholeSessionRow | None
+    look: UnitLookup, plan: Plan, bodies: dict[str, MessageDraft], pool: Pool | None, stored: ConversationSession | None
 ) -> SessionDifference:
     """Compare a session of a source with the stored session ``stored``, if there is one.
 
     Raises `AlreadyExists` for a branch of another session, and for a message whose id another message has.
     """
     found, base = SessionDifference(), ImportedVersions.of(pieces.known(look) if stored is not None else None)
-    here = [] if stored is None else _linked(look.view, stored["progression_id"])
+    here = [] if stored is None else _linked(look.view, stored.progression_id)
     pooled, is_shared = set(here), pool is not None
     is_elsewhere = bool(base.source) and not origins.is_of_source(look)
     _refuse_other(plan, base, pool, is_elsewhere=is_elsewhere)
     _refuse_unknown(look, plan, base, bodies)
 
-    def is_same(row: WholeMessageRow, body: MessageDraft) -> bool:
-        if is_elsewhere and row["revision"] in (0, pieces.revision(look, row["id"])):
+    def is_same(row: Message, body: MessageDraft) -> bool:
+        if is_elsewhere and row.revision in (0, pieces.revision(look, row.id)):
             return False  # another place does not replace a text
-        return row["id"] in pooled or (is_shared and row["created_at_unix"] == body["created_at_unix"])
+        return row.id in pooled or (is_shared and row.created_at_unix == body["created_at_unix"])
 
     ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
     heads = {row["id"]: row for row in look.view.rows(sql.HEADS, {"ids": ids})}
@@ -264,22 +265,22 @@ def _pool(
     plan: Plan,
     pool: Pool,
     base: ImportedVersions,
-    stored: WholeSessionRow | None,
+    stored: ConversationSession | None,
     here: list[str],
     removed: RemovedParts,
 ) -> None:
     """Set the order of all messages in ``found``. Messages that are only in branches are added at its end."""
     own = [one for branch in plan.branches for one in (*found.orders[branch.row["id"]], branch.system) if one]
-    as_left = stored is None or may_change(look, stored["progression_id"], base, here, pool.ids)
+    as_left = stored is None or may_change(look, stored.progression_id, base, here, pool.ids)
     ids = removed.order("", pool.ids, here, is_as_left=as_left)
     given = [*ids, *orders.unheld(own, set(ids))]
     has_lost = len(pool.ids) < base.source.get("", (0,))[0]
     if stored is not None and not as_left and (has_lost or ids != list(pool.ids)):
-        found.changed_orders.add(stored["progression_id"])
+        found.changed_orders.add(stored.progression_id)
     if stored is None or given[: len(here)] == here or (as_left and set(here) <= set(given)):
         found.pool = given
         return
-    found.kept_orders.add(stored["progression_id"])
+    found.kept_orders.add(stored.progression_id)
     if here[: len(given)] != given or has_lost:
         found.kept.append("session: order of messages")
     found.pool = [*here, *orders.unheld(given, set(here))]
@@ -289,32 +290,32 @@ def messages(
     look: UnitLookup,
     found: SessionDifference,
     bodies: dict[str, MessageDraft],
-    is_same: Callable[[WholeMessageRow, MessageDraft], bool],
+    is_same: Callable[[Message, MessageDraft], bool],
 ) -> dict[str, tuple[str, ...]]:
     """Return the messages to add. A stored message that differs is marked for revision, or stays and is reported.
 
     ``is_same`` tells whether a stored row and a body are one message, and not two with the same id.
     """
 
-    def met(stored: WholeMessageRow, body: MessageDraft, differing: list[str]) -> None:
+    def met(stored: Message, body: MessageDraft, differing: list[str]) -> None:
         if not is_same(stored, body):
-            refuse(stored, body, differing)
+            refuse(stored.id, differing)
         _follow(look, found, stored)
 
     return new_messages(look.view, bodies, look.planned["messages"], met)
 
 
-def refuse(stored: MessageSummaryRow, _body: MessageSummaryRow, differing: list[str]) -> None:
+def refuse(message_id: str, differing: list[str]) -> None:
     """Raise `AlreadyExists` for a message that is stored with other fields."""
     problem = f"is stored already with another {', '.join(differing)}"
-    raise AlreadyExists(words.MESSAGE, stored["id"], problem=problem, fields=tuple(differing))
+    raise AlreadyExists(words.MESSAGE, message_id, problem=problem, fields=tuple(differing))
 
 
 def new_messages(
     view: Unit,
     bodies: dict[str, MessageDraft],
     planned: dict[str, Any],
-    met: Callable[[WholeMessageRow, MessageDraft, list[str]], None],
+    met: Callable[[Message, MessageDraft, list[str]], None],
 ) -> dict[str, tuple[str, ...]]:
     """Return the messages that are not stored yet, by id, each with the digests of its fields.
 
@@ -324,14 +325,14 @@ def new_messages(
     for at in range(0, len(bodies), words.BATCH):
         some = list(bodies)[at : at + words.BATCH]
         rows = view.rows(sql.MESSAGES_THERE, {"ids": as_list([{"id": one} for one in some])})
-        stored = {row["id"]: row for row in rows}
+        stored = {message.id: message for message in rows}
         for one in some:
             body = bodies[one]
             if one not in stored:
                 new[one] = _digests(body)
                 earlier = zip(_TOLD, planned.get(one, new[one]), new[one], strict=True)
                 if differing := [name for name, first, second in earlier if first != second]:
-                    refuse(body, body, differing)
+                    refuse(one, differing)
             elif differing := storing.differs(stored[one], body):
                 met(stored[one], body, differing)
     return new
@@ -341,9 +342,9 @@ def _digests(body: Values) -> tuple[str, ...]:
     return tuple(codec.digest(body[name]) for name in _TOLD)
 
 
-def _follow(look: UnitLookup, found: SessionDifference, stored: WholeMessageRow) -> None:
-    """Mark a stored message for revision, unless the store has revised it since the last import."""
-    message_id, revision = stored["id"], stored["revision"]
+def _follow(look: UnitLookup, found: SessionDifference, stored: Message) -> None:
+    """Mark a stored message for revision, unless it was revised here since the last import."""
+    message_id, revision = stored.id, stored.revision
     if revision in (0, pieces.revision(look, message_id)):
         found.revised[message_id] = revision
     else:
@@ -352,7 +353,7 @@ def _follow(look: UnitLookup, found: SessionDifference, stored: WholeMessageRow)
 
 
 def _linked(view: Unit, progression_id: str) -> list[str]:
-    return [row["message_id"] for row in view.rows(orders.LINKED, {"progression_id": progression_id})]
+    return view.values(orders.LINKED, {"progression_id": progression_id})
 
 
 def _first_difference(first: Sequence[str], second: Sequence[str]) -> int:

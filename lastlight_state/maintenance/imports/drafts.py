@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.arguments import NewMessage, Reason, SessionTree
 from lastlight_state.conversations.kernel import branching, storing
-from lastlight_state.conversations.projections import WholeBranchRow, WholeMessageRow
+from lastlight_state.conversations.records import Branch, Message
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.rows.writes import listed
@@ -66,7 +66,7 @@ ORDERS_THERE = prepared(
 )
 MESSAGES_THERE = prepared(
     sa.select(*storing.COLUMNS).where(AmongFew(MESSAGES.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
-    WholeMessageRow,
+    Message,
 )
 ORDER_VERSION = prepared(sa.select(PROGRESSIONS.c.version).where(PROGRESSIONS.c.id == bind("id", PROGRESSIONS.c.id)))
 #: Finds the stored changes of status with these ids, and their sessions.
@@ -76,9 +76,7 @@ CHANGES_THERE = prepared(
     ),
     StoredChange,
 )
-BRANCHES_OF = prepared(
-    sa.select(*branching.COLUMNS).where(_b.session_id == bind("session_id", _b.session_id)), WholeBranchRow
-)
+BRANCHES_OF = prepared(sa.select(*branching.COLUMNS).where(_b.session_id == bind("session_id", _b.session_id)), Branch)
 
 
 # The versions that an import leaves of a session. They show the next import what has changed here since.

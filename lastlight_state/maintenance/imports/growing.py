@@ -9,8 +9,9 @@ from typing import Any
 
 from lastlight_state import codec
 from lastlight_state.clock import iso_text
+from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.kernel import branching
-from lastlight_state.conversations.projections import MessageDraft, WholeMessageRow, WholeSessionRow
+from lastlight_state.conversations.records import ConversationSession, Message
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, origins, pieces
@@ -44,9 +45,9 @@ class LastImport:
     at: str
 
     @classmethod
-    def of(cls, known: Sequence[Any] | None, stored: WholeSessionRow) -> LastImport:
-        """Return the last import as the ledger recorded it. Without a record, derive it from the stored session."""
-        return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored["created_at"]), -1, "")
+    def of(cls, known: Sequence[Any] | None, stored: ConversationSession) -> LastImport:
+        """Return the ledger's record of the last import. Without one, make it from the stored session."""
+        return cls(known[:2], *known[2:5]) if known else cls((0, ""), iso_text(stored.created_at), -1, "")
 
 
 def told(plan: Plan, known: Sequence[Any] | None) -> Sequence[Any]:
@@ -62,7 +63,7 @@ def compared(
     look: UnitLookup,
     piece: Piece,
     plan: Plan,
-    stored: WholeSessionRow,
+    stored: ConversationSession,
     bodies: Mapping[str, MessageDraft],
     gave_later: GaveLater,
 ) -> SessionDifference:
@@ -84,8 +85,8 @@ def compared(
     new = _following(look, piece, branch, order, last)
     removed = set(branch.order) - {*order, *new}
 
-    def is_same(row: WholeMessageRow, _: MessageDraft) -> bool:
-        return row["revision"] > 0  # revised here: the row stays, and the report names it
+    def is_same(row: Message, _: MessageDraft) -> bool:
+        return row.revision > 0  # revised here: the row stays, and the report names it
 
     absent = comparing.messages(look, found, {one: body for one, body in bodies.items() if one not in removed}, is_same)
     found.orders[branch_id] = branch.order if look.revives and set(order) <= set(branch.order) else [*order, *new]

@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from lastlight_state.clock import iso_text
 from lastlight_state.conversations import checks, sessions as session_sql, words
 from lastlight_state.conversations.arguments import Reason
+from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
 from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.kernel.feeds import entry_parameters
-from lastlight_state.conversations.projections import MessageDraft, WholeSessionRow
+from lastlight_state.conversations.records import ConversationSession
 from lastlight_state.conversations.sessions.checks import SessionDraft
 from lastlight_state.conversations.trees.plans import Plan, plan_of
 from lastlight_state.conversations.trees.saving import ImportExtras, TreeSave
@@ -65,7 +66,7 @@ def kept_orders(view: Unit, plan: Plan, begun: Mapping[str, tuple[Any, float | N
             orders.create(view, orders.fresh(name, begun.get(name, created)))
             made.add(name)
             taken.add(name)  # if two rows name the same order, the first row gets it
-    session: SessionDraft = {**plan.session, "progression_id": cast(str, _of(plan.session["progression_id"], made))}
+    session: SessionDraft = {**plan.session, "progression_id": _of(plan.session["progression_id"], made)}
     return replace(plan, session=session, branches=[replace(one, row=_ordered(one.row, made)) for one in plan.branches])
 
 
@@ -102,7 +103,7 @@ class SessionPiece:
         self._begun = {one: checks.created(f"progressions {one!r:.80}.created_at", at, into.now) for one, at in begun}
         self._locks = sessions.Locks()
         self._look: UnitLookup
-        self._stored: WholeSessionRow | None = None  # the session's row, set by `compared`
+        self._stored: ConversationSession | None = None  # the session's row, set by `compared`
         self._base = ImportedVersions("")
         self._found = SessionDifference()
         self._changes: Row = {}
@@ -164,13 +165,13 @@ class SessionPiece:
         is_older = now < before or (now == before and not self._found.rows.total())
         return is_older and folder.stands(base.folder[0])
 
-    def _compare_fields(self, view: Unit, stored: WholeSessionRow) -> list[str]:
-        """Collect the fields to update from the source. Returns the names of differing fields that stay unchanged."""
+    def _compare_fields(self, view: Unit, stored: ConversationSession) -> list[str]:
+        """Find the fields to update from the source. Return the names of differing fields that stay."""
         session_id = self.plan.session["id"]
         pointers = self._marks()
         self._changes = comparing.differences(stored, self.plan.session, pointers)
         self._branch_changes = comparing.branch_differences(view, session_id, self.plan.branches)
-        if stored["version"] == self._base.version:
+        if stored.version == self._base.version:
             self._is_changed_here = False
             return []
         self._is_changed_here = not self._look.revives
@@ -189,11 +190,11 @@ class SessionPiece:
             pool = replace(pool, first=first, last=last)
         return comparing.marks(pool, self._found.pool)
 
-    def _keeps_status(self, stored: WholeSessionRow) -> bool:
-        """True if the session's status was changed in the store, and differs from the status in the source."""
+    def _keeps_status(self, stored: ConversationSession) -> bool:
+        """Return whether the session's status was changed here, and differs from the status in the source."""
         seq = self._base.seq
-        is_told_here = stored["status"] in words.TERMINAL if seq is None else stored["transition_seq"] != seq
-        return is_told_here and stored["status"] != self.plan.session["status"]
+        is_told_here = stored.status in words.TERMINAL if seq is None else stored.transition_seq != seq
+        return is_told_here and stored.status != self.plan.session["status"]
 
     def store(self, view: Unit, outcome: str) -> None:
         """Add the new rows of the session, and update the stored rows from the source."""
@@ -216,15 +217,12 @@ class SessionPiece:
         self._follow(view, is_new=is_new)
         self._leave(view)
 
-    def _refuse_changed(self, view: Unit, stored: WholeSessionRow) -> None:
-        """Lock a stored session.
-
-        Raises `Conflict` if it was changed since the comparison, so that the unit is retried.
-        """
-        self._locks.first(view, stored["id"])
-        row = view.row(session_sql.LOCK, {"session_id": stored["id"]})
-        if row is None or row["version"] != stored["version"]:
-            raise Conflict(f"session {stored['id']!r:.80} was changed meanwhile", code="unique")
+    def _refuse_changed(self, view: Unit, stored: ConversationSession) -> None:
+        """Lock a stored session. Raises `Conflict` if it was changed since the comparison: the unit begins again."""
+        self._locks.first(view, stored.id)
+        version: int | None = view.value(session_sql.LOCK, {"session_id": stored.id})
+        if version != stored.version:
+            raise Conflict(f"session {stored.id!r:.80} was changed meanwhile", code="unique")
 
     def _planned(self) -> Plan:
         """Return the plan with only those orders and messages that must be stored."""
@@ -267,7 +265,7 @@ class SessionPiece:
         ends = {one: to for one, to in self._ends.items() if one not in self._found.gone}
         comparing.tell_branches(view, listeners, session_id, ends)
         if self._stored is not None:
-            view.change(sql.TOUCH, {"session_id": session_id, "at": max(at, self._stored["updated_at"])})
+            view.change(sql.TOUCH, {"session_id": session_id, "at": max(at, self._stored.updated_at)})
 
     def _pending(self, view: Unit) -> list[comparing.Checked]:
         """Return the changes of the session's status that are still to be written."""
@@ -279,7 +277,7 @@ class SessionPiece:
         new = [one for one in self._history if one[0].id is not None and one[0].id not in here]
         pending = new if self._base.seq is not None else []
         session = self.plan.session
-        status = pending[-1][0].status if pending else self._stored["status"]
+        status = pending[-1][0].status if pending else self._stored.status
         if session["status"] not in (status, None):
             ended = session["ended_at"] if session["status"] in words.TERMINAL else None
             at = ended or self._draft.updated_at
@@ -298,15 +296,15 @@ class SessionPiece:
         """
         [session] = view.rows(session_sql.GET, {"session_id": self.plan.session["id"]})
         heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
-        names = [session["progression_id"], *(row["progression_id"] for row in heads)]
-        versions = {name: row["version"] for name, row in orders.locked(view, names).items()}
+        names = [session.progression_id, *(row["progression_id"] for row in heads)]
+        versions = {name: order.version for name, order in orders.locked(view, names).items()}
         kept = self._found.kept_orders
         differs = dict.fromkeys(kept | self._found.changed_orders, DIFFERS)
         keeps_status = self._stored is not None and self._keeps_status(self._stored)
         self.digest = ImportedVersions(
             self._draft.digest,
-            DIFFERS if self._fields_kept or self._is_changed_here else session["version"],
-            DIFFERS if keeps_status else session["transition_seq"],
+            DIFFERS if self._fields_kept or self._is_changed_here else session.version,
+            DIFFERS if keeps_status else session.transition_seq,
             {**versions, **differs},
             self._source({row["id"] for row in heads if row["progression_id"] in kept}),
             iso_text(self._draft.updated_at),

@@ -16,12 +16,12 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewMessage
+from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.exchange import statements, statements as exchange
 from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.projections import MessageDraft, WholeMessageRow
-from lastlight_state.conversations.rows import ExchangeDeliveryRow
+from lastlight_state.conversations.records import Message
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import Row, bind, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
@@ -160,7 +160,7 @@ class TeamPiece:
         self._removed: AbstractSet[str] = frozenset()  # messages that were imported before and were removed here
         self._gone: AbstractSet[str] = frozenset()  # names of inboxes that were removed here
         self._joining: list[str] = []
-        self._sent: list[ExchangeDeliveryRow] = []
+        self._sent: list[Row] = []
         self._read: list[ReadHere] = []
         self._found = comparing.SessionDifference()
         self._look: UnitLookup
@@ -317,24 +317,21 @@ class TeamPiece:
         """Yield the id of each message with its inboxes."""
         yield from ((body, letter.owners) for body, letter in zip(self._bodies, self._team.letters, strict=True))
 
-    def _placed(self, view: Unit) -> list[ExchangeDeliveryRow]:
-        """Return the new deliveries with positions at the ends of their inboxes.
-
-        Locks the inboxes in the owners' order.
-        """
+    def _placed(self, view: Unit) -> list[Row]:
+        """Return the new deliveries with positions at the ends of their inboxes. Locks inboxes in the owners' order."""
         counts = Counter(row["owner"] for row in self._sent)
         owners = [{"id": one, "count": counts[one]} for one in statements.ordered(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})
         free = {row["owner"]: row["next_ord"] - counts[row["owner"]] for row in ends}
-        placed: list[ExchangeDeliveryRow] = []
+        placed: list[Row] = []
         for row in self._sent:
             placed.append({**row, "ord": free[row["owner"]]})
             free[row["owner"]] += 1
         return placed
 
 
-def _is_changed_here(stored: WholeMessageRow, body: MessageDraft) -> bool:
-    return bool(stored["channel"] == body["channel"]) and stored["revision"] > 0
+def _is_changed_here(stored: Message, body: MessageDraft) -> bool:
+    return stored.channel == body["channel"] and stored.revision > 0
 
 
 def _mark_in(noted: str) -> str:

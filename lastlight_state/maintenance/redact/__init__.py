@@ -122,11 +122,11 @@ def _chosen(unit: Unit, terms: Terms) -> list[str] | None:
                 raise valid.not_found("message", one)
     if session_id is None:
         return None if given is None else sorted(set(given))
-    orders = [row["order_id"] for row in rows(unit, ORDERS, [session_id])]
+    orders = [order for _, order in rows(unit, ORDERS, [session_id])]
     if not orders:
         raise valid.not_found(SESSION, session_id)
-    found = {row["key"] for row in rows(unit, POINTED, [session_id])}
-    found.update(row["message_id"] for order in orders for row in links(unit, order))
+    found = {message for (message,) in rows(unit, POINTED, [session_id])}
+    found.update(message for order in orders for _, message in links(unit, order))
     return sorted(found if given is None else found & set(given))
 
 

@@ -227,13 +227,13 @@ def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
 def _owners(unit: Unit, ids: Collection[str]) -> dict[str, set[str]]:
     """Return the ids of the sessions that contain these messages, each with the ids of its messages."""
     orders: dict[str, set[str]] = {}
-    for held in rows(unit, HOLDERS, ids):
-        orders.setdefault(held["progression_id"], set()).add(held["key"])
+    for message, order in rows(unit, HOLDERS, ids):
+        orders.setdefault(order, set()).add(message)
     found: dict[str, set[str]] = {}
-    for row in rows(unit, OWNERS, orders):
-        found.setdefault(row["owner"], set()).update(orders[row["key"]])
-    for row in rows(unit, POINTING, ids):
-        found.setdefault(row["owner"], set()).add(row["key"])
+    for order, owner in rows(unit, OWNERS, orders):
+        found.setdefault(owner, set()).update(orders[order])
+    for message, owner in rows(unit, POINTING, ids):
+        found.setdefault(owner, set()).add(message)
     return found
 
 

@@ -144,12 +144,12 @@ class Orphans:
 
 
 def _freed(unit: Unit, terms: Terms, orders: set[str]) -> list[str]:
-    """Return the messages that may be removed after these orders are removed."""
-    held = {row["message_id"] for order in orders for row in links(unit, order)}
+    """Return the messages that may be removed once these orders are removed."""
+    held = {message for order in orders for _, message in links(unit, order)}
     if terms["ids"] is not None:
         held &= set(terms["ids"])
     loose = {row["key"] for row in rows(unit, LOOSE, held, {"cutoff": cutoff(terms)})}
-    elsewhere = {row["key"] for row in rows(unit, HOLDERS, loose) if row["progression_id"] not in orders}
+    elsewhere = {message for message, order in rows(unit, HOLDERS, loose) if order not in orders}
     return sorted(loose - elsewhere)
 
 

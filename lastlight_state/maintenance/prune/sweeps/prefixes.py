@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import HOLDERS, POINTING, PROTECTIONS, REFERRED, OwnerOf
+from lastlight_state.conversations.kernel.references import HOLDERS, POINTING, PROTECTIONS, REFERRED
 from lastlight_state.conversations.kernel.threads import removed_unused
 from lastlight_state.conversations.tables import CHANGES, DELIVERIES, INBOXES, MESSAGES, SESSIONS
 from lastlight_state.conversations.words import SESSION
@@ -251,24 +251,19 @@ def _held(heads: Heads, *conditions: sa.ColumnElement[bool]) -> Statement:
 _d, _c = DELIVERIES.c, CHANGES.c
 
 
-class DeliveryOf(OwnerOf):
-    """A delivery of a message, with its position."""
-
-    ord: int
-
-
-_DELIVERED = family(
-    lambda keys: sa.select(_d.message_id.label("key"), _d.owner, _d.ord).where(_d.message_id.in_(keys)), DeliveryOf
+#: The deliveries of messages: the message, the owner of the inbox, and the position.
+_DELIVERED: Family[tuple[str, str, int]] = family(
+    lambda keys: sa.select(_d.message_id.label("key"), _d.owner, _d.ord).where(_d.message_id.in_(keys)), tuple
 )
 
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
-    """Return how many of these messages lose their last reference if the deliveries before these positions go."""
-    staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
-    staying.update(row["key"] for row in rows(unit, POINTING, messages))
-    for one in rows(unit, _DELIVERED, messages - staying):
-        if one["ord"] >= limits.get(one["owner"], 0):
-            staying.add(one["key"])
+    """Return how many of these messages lose their last reference with the deliveries before these positions."""
+    staying = {message for message, _ in rows(unit, HOLDERS, messages)}
+    staying.update(message for message, _ in rows(unit, POINTING, messages))
+    for message, owner, ord_ in rows(unit, _DELIVERED, messages - staying):
+        if ord_ >= limits.get(owner, 0):
+            staying.add(message)
     return len(messages - staying)
 
 
