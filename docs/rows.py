@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.base import Base
 from lastlight_state.db.schema.sealing import plain
-from lastlight_state.files.mailbox import models as mailbox
 from lastlight_state.migrations.metadata import METADATA
 
 ROOT = Path(__file__).parents[1]
@@ -40,14 +39,7 @@ def pages() -> dict[Path, str]:
             _class(model.__name__.removesuffix("Model"), METADATA.tables[model.__tablename__]) for model in models
         ]
         found[ROOT / "lastlight_state" / domain / "rows.py"] = _page(domain, classes)
-    found[ROOT / "lastlight_state" / "files" / "mailbox" / "rows.py"] = _page("the files of mailboxes", _of_mailboxes())
     return found
-
-
-def _of_mailboxes() -> list[str]:
-    """Return the classes of the tables of mailboxes, which no model declares, by the names of their constants."""
-    tables = {name: table for name, table in vars(mailbox).items() if isinstance(table, sa.Table)}
-    return [_class(name.title().replace("_", ""), table) for name, table in tables.items()]
 
 
 def _position(model: type[Base]) -> int:

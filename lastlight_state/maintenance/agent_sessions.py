@@ -6,8 +6,7 @@ A page reads only names and times of files, and runs one statement.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -44,28 +43,6 @@ def _newest_of(session_ids: Sequence[sa.BindParameter[Any]]) -> Any:
     return sa.select(given.c.session_id, *SHOWN).select_from(given).join(EXECUTIONS, _e.id == newest)
 
 
-class ExecutionOfSession(TypedDict):
-    """The newest execution of an agent session."""
-
-    session_id: str
-    id: str
-    skill: str
-    run_id: str | None
-    success: bool | None
-    started_at: datetime
-    owner: str | None
-    repo: str | None
-
-
-NEWEST = Family("session", _newest_of, ExecutionOfSession)
-
-
-def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, ExecutionOfSession]:
-    """Return the newest execution of each of these sessions (1 to 500), in one statement."""
-    statement, values = NEWEST.of(session_ids)
-    return {row["session_id"]: row for row in unit.rows(statement, values)}
-
-
 def qualified_repo(owner: str | None, repo: str | None) -> str | None:
     """Return ``owner/repo``, or None if either part is unknown."""
     owner, repo = split_legacy(owner, repo)
@@ -80,6 +57,20 @@ class SessionExecution(Record):
     run_id: str | None
     success: bool | None
     repo: str | None
+
+    @classmethod
+    def of(cls, values: Any) -> Self:
+        values["repo"] = qualified_repo(values.pop("owner"), values["repo"])
+        return super().of({name: values[name] for name in cls.model_fields})
+
+
+NEWEST = Family("session", _newest_of)
+
+
+def newest(unit: Unit, session_ids: Sequence[str]) -> dict[str, SessionExecution]:
+    """Return the newest execution of each of these sessions (1 to 500), in one statement."""
+    statement, values = NEWEST.of(session_ids)
+    return {row["session_id"]: SessionExecution.of(row) for row in unit.rows(statement, values)}
 
 
 class AgentSession(Record):
@@ -112,7 +103,7 @@ class AgentSessions(Repository):
         page = self._files.list(scope=scope, slug=slug, limit=limit, page_token=page_token)
         session_ids = list(dict.fromkeys(file.id for file in page))
         found = self._reading(lambda unit: newest(unit, session_ids)) if session_ids else {}
-        items = tuple(AgentSession(file=file, execution=_execution(found.get(file.id))) for file in page)
+        items = tuple(AgentSession(file=file, execution=found.get(file.id)) for file in page)
         return AgentSessionPage(items=items, next_page_token=page.next_page_token, skipped=page.skipped)
 
     def repo_for_session(self, session_id: str) -> str | None:
@@ -121,17 +112,5 @@ class AgentSessions(Repository):
         Raises `UnsafePath` for a text that cannot be a session id.
         """
         readable_id(session_id)
-        row = self._reading(lambda unit: newest(unit, [session_id])).get(session_id)
-        return qualified_repo(row["owner"], row["repo"]) if row else None
-
-
-def _execution(row: ExecutionOfSession | None) -> SessionExecution | None:
-    if row is None:
-        return None
-    return SessionExecution(
-        id=row["id"],
-        skill=row["skill"],
-        run_id=row["run_id"],
-        success=row["success"],
-        repo=qualified_repo(row["owner"], row["repo"]),
-    )
+        found = self._reading(lambda unit: newest(unit, [session_id])).get(session_id)
+        return found.repo if found else None

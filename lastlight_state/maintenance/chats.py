@@ -6,11 +6,11 @@ remaining parts of a thread are shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
@@ -83,7 +83,7 @@ def _known(triggers: Sequence[sa.BindParameter[Any]]) -> Any:
     )
 
 
-class ThreadRow(TypedDict):
+class ThreadFacts(NamedTuple):
     """The facts about a thread that its turns do not have."""
 
     trigger_id: str
@@ -95,16 +95,13 @@ class ThreadRow(TypedDict):
     preview: str | None
 
 
-KNOWN = Family("trigger", _known, ThreadRow)
+KNOWN = Family("trigger", _known, ThreadFacts)
 
 
-def known_threads(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadRow]:
-    """Return the columns of the query `KNOWN` by trigger, for at most 500 triggers.
-
-    A trigger without turns is left out.
-    """
+def known_threads(unit: Unit, triggers: Sequence[str]) -> dict[str, ThreadFacts]:
+    """Return the columns of `KNOWN` by trigger, for at most 500 triggers. A trigger without turns is absent."""
     statement, values = KNOWN.of(triggers)
-    return {row["trigger_id"]: row for row in unit.rows(statement, values)}
+    return {row.trigger_id: row for row in unit.rows(statement, values)}
 
 
 # Records of chat threads and their messages.
@@ -133,13 +130,13 @@ class ChatThread(Record):
     last_assistant_preview: str | None
 
     @classmethod
-    def joined(cls, turns: ThreadUsage, known: Mapping[str, Any]) -> ChatThread:
-        """Build a thread from its turns and the columns of the query `KNOWN`."""
+    def joined(cls, turns: ThreadUsage, known: ThreadFacts) -> ChatThread:
+        """Return a thread made from its turns and the columns of `KNOWN`."""
         return cls(
             trigger_id=turns.trigger_id,
-            agent_session_id=known["agent_session_id"] or known["session_id"],
-            platform=known["platform"],
-            repo=qualified_repo(known["owner"], known["repo"]),
+            agent_session_id=known.agent_session_id or known.session_id,
+            platform=known.platform,
+            repo=qualified_repo(known.owner, known.repo),
             first_activity_at=turns.first_at,
             last_activity_at=turns.last_at,
             turn_count=turns.executions,
@@ -150,7 +147,7 @@ class ChatThread(Record):
                 turns.cache_read_input_tokens,
                 turns.cache_creation_input_tokens,
             ),
-            last_assistant_preview=known["preview"],
+            last_assistant_preview=known.preview,
         )
 
 

@@ -11,7 +11,7 @@ from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -41,12 +41,8 @@ from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 LOOK = 500
 
 
-class CounterRow(TypedDict):
-    """A counter, and the least value that it must have; None if it numbers no row."""
-
-    key: str
-    value: int
-    needed: int | None
+#: The key of a counter, its value, and the least value that it must have; None if it numbers no row.
+Look = Statement[tuple[str, int, int | None]]
 
 
 @dataclass(frozen=True)
@@ -87,11 +83,11 @@ class Counter:
         return self.column < self.needed
 
     @cached_property
-    def look(self) -> Statement[CounterRow]:
-        """Return a statement that reads the next counters after a key, each with the least value that it must have."""
+    def look(self) -> Look:
+        """Return a statement for the next counters after a key, each with the least value that it must have."""
         found = sa.select(self.key.label("key"), self.column.label("value"), self.needed.label("needed"))
         return prepared(
-            found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), CounterRow
+            found.where(self.own, self.key > bind("after", self.key)).order_by(self.key).limit(number(LOOK)), tuple
         )
 
     @cached_property
@@ -136,7 +132,7 @@ class LostLeases:
     """The missing rows of `run_leases` for running runs. They are found and written as if they were counters behind."""
 
     name = "run_leases of running runs"
-    look = prepared(run_leases.LOOK.limit(number(LOOK)), CounterRow)
+    look: Look = prepared(run_leases.LOOK.limit(number(LOOK)), tuple)
     mend = run_leases.MEND
 
 
@@ -233,8 +229,8 @@ def _look(unit: Unit, counter: Counter | LostLeases, after: str) -> tuple[str | 
     """Return the last key of the next counters, or None if none are left, and those counters that are behind."""
     rows = unit.rows(counter.look, {"after": after})
     late = [
-        LateCounter(counter=counter.name, key=row["key"], value=row["value"], needed=row["needed"])
-        for row in rows
-        if row["needed"] is not None and row["value"] < row["needed"]
+        LateCounter(counter=counter.name, key=key, value=value, needed=needed)
+        for key, value, needed in rows
+        if needed is not None and value < needed
     ]
-    return (rows[-1]["key"] if rows else None), late
+    return (rows[-1][0] if rows else None), late

@@ -19,10 +19,9 @@ import sqlalchemy as sa
 from lastlight_state.conversations.kernel.references import ORDERS, POINTED, PROTECTIONS, links
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db import valid
-from lastlight_state.db.lists import filters
-from lastlight_state.db.lists.filters import chunks, family, rows
+from lastlight_state.db.lists.filters import chunks, family, first_column, rows
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.rows.statements import Family, RowT, Statement, prepared
+from lastlight_state.db.rows.statements import RowT, Statement, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.declarations import contents, emptied, forgotten
 from lastlight_state.db.units.permits import permitted
@@ -52,11 +51,11 @@ def _named(row: type[RowT], key: Any, column: Any, *more: Any) -> Statement[RowT
 
 
 #: Finds rows with the person's name. Branches and chats are found by a scan, because erasing is rare.
-_SENT, _RECEIVED = _named(filters.KeyRow, _m.id, _m.sender), _named(filters.KeyRow, _m.id, _m.recipient)
-#: The sessions: whether each is held, and its agent session.
-_OWNED: Statement[tuple[str, bool, str | None]] = _named(
-    tuple, _s.id, _s.user, _held.label("held"), _s.agent_session_id
+_SENT, _RECEIVED = (
+    prepared(sa.select(_m.id.label("key")).where(column == _person).order_by(_m.id))
+    for column in (_m.sender, _m.recipient)
 )
+_OWNED = _named(references.SessionOf, _s.id, _s.user, _held.label("held"), _s.agent_session_id)
 #: Selects branches without a user but with contents: such a branch belongs to the user of its session.
 _is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
 _BRANCHED: Statement[tuple[str, bool]] = prepared(
@@ -84,20 +83,18 @@ _LOCK_PLACES = family(
         .where(_s.id.in_(sa.select(_b.session_id).where(_b.id.in_(keys))))
         .order_by(_s.id)
         .with_for_update()
-    ),
-    filters.IdRow,
+    )
 )
 _LOCK_CHATS: Family[tuple[str, str | None]] = family(
     lambda keys: sa.select(_c.id, _c.agent_session_id).where(_c.id.in_(keys)).order_by(_c.id).with_for_update(),
     tuple,
 )
 _OWN = family(
-    lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person)),
-    filters.IdRow,
+    lambda keys: sa.select(_m.id).where(_m.id.in_(keys), sa.or_(_m.sender == _person, _m.recipient == _person))
 )
 #: The columns that redaction does not empty: a message's metadata.
 _LEFT = contents(MESSAGES, but=("content",))
-_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)), filters.IdRow)
+_TOLD = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys), _is_full(_LEFT)))
 _SAID = family(lambda keys: sa.select(sa.func.count().label("rows")).where(SAID.c.session_id.in_(keys)))
 _UNSAY = family(lambda keys: sa.delete(SAID).where(SAID.c.session_id.in_(keys)))
 _FORGET = family(
@@ -118,7 +115,7 @@ _FORGET_BRANCHES_OF = family(
         .values(**forgotten(BRANCHES, _person), **emptied(contents(BRANCHES)))
     )
 )
-_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free), filters.IdRow)
+_FREE_BRANCHES = family(lambda keys: sa.select(_b.id).where(_b.id.in_(keys), _is_free))
 #: Raises the version of sessions, so that an import takes them as changed here and does not restore their fields.
 _TOUCH_PLACES = family(
     lambda keys: (
@@ -213,7 +210,7 @@ def _found(unit: Unit, person: str) -> PersonRows:
     behind = {one for _, held, one in owned if not held} | {one for _, one in chats}
     return PersonRows(
         _of_sessions(unit, sessions)
-        | {row["key"] for sql in (_SENT, _RECEIVED, personal_rows.DELIVERED) for row in unit.rows(sql, values)},
+        | {key for sql in (_SENT, _RECEIVED, personal_rows.DELIVERED) for key in unit.values(sql, values)},
         sessions,
         free,
         [branch for branch, held in unit.rows(_BRANCHED, values) if not held],
@@ -239,9 +236,9 @@ def _parted(
 
     A redacted message has no contents, but may have metadata and chunks.
     """
-    full = {row["id"]: row for row in messages.full(unit, ids, locked=locked)}
-    own = {row["id"] for row in _rows(unit, _OWN, ids, person)}
-    told = {row["id"] for row in rows(unit, _TOLD, ids)} | texts.with_chunks(unit, ids)
+    full = {row.id: row for row in messages.full(unit, ids, locked=locked)}
+    own = set(first_column(unit, _OWN, ids, {"person": person}))
+    told = {*first_column(unit, _TOLD, ids)} | texts.with_chunks(unit, ids)
     kept: Counter[str] = Counter()
     going = set()
     for key, sessions in messages.holders(unit, own | told | set(full)).items():
@@ -265,7 +262,7 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
         unit, personal_rows.own_executions(unit, found.agent_sessions, person)
     )
     counts["vectors"] = texts.counted(unit, texts.places(unit, found.free) | set(found.branches))
-    counts["messaging_messages"] = sum(row["rows"] for row in rows(unit, _SAID, found.chats))
+    counts["messaging_messages"] = sum(first_column(unit, _SAID, found.chats))
     protected: Counter[str] = Counter()
     size = 0
     for ids in chunks(found.messages):
@@ -273,7 +270,7 @@ def _planned(unit: Unit, person: str) -> ErasePlan:
         counts["messages"] += len(going)
         counts["vectors"] += texts.counted(unit, going)
         protected += kept
-        size += sum(row["bytes"] for row in full)
+        size += sum(row.bytes for row in full)
     return ErasePlan(
         counts=dict(sorted((+counts).items())),
         bytes=size,
@@ -308,14 +305,11 @@ def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: dateti
 
 
 def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
-    """Empty the messages that were appended after the search, and remove the person from the session."""
-    locked = list(_rows(unit, _LOCK_SESSIONS, [key], person))
-    if not locked:
+    """Empty messages that were appended meanwhile, and remove the person from the session."""
+    locked = list(rows(unit, _LOCK_SESSIONS, [key], {"person": person}))
+    if not locked or locked[0]["held"]:
         return Counter()
-    [(_, agent_session, held)] = locked
-    if held:
-        return Counter()
-    late = {row["id"] for row in messages.full(unit, _of_sessions(unit, [key]), locked=False)}
+    late = {row.id for row in messages.full(unit, _of_sessions(unit, [key]), locked=False)}
     counts = _empty(person, late, unit, receipt, at)
     counts += Counter(vectors=texts.remove(unit, texts.places(unit, [key])))
     counts += _executions(unit, person, [agent_session])
@@ -334,7 +328,7 @@ def _transitions(ids: Collection[str], unit: Unit, _: Receipt, _at: datetime) ->
 def _branches(person: str, ids: list[str], unit: Unit, _: Receipt, _at: datetime) -> Counter[str]:
     """Remove the person from these branches, except branches whose session has become held meanwhile."""
     list(rows(unit, _LOCK_PLACES, ids))
-    removed = texts.remove(unit, [row["id"] for row in _rows(unit, _FREE_BRANCHES, ids, person)])
+    removed = texts.remove(unit, first_column(unit, _FREE_BRANCHES, ids, {"person": person}))
     counts = Counter(vectors=removed, progressions=personal_rows.empty_branch_orders(unit, ids, person))
     statement, keys = _TOUCH_PLACES.of(ids)
     unit.change(statement, {**keys, "person": person})
@@ -357,9 +351,3 @@ def _chats(person: str, ids: list[str], unit: Unit, receipt: Receipt, at: dateti
     said = unit.change(*_UNSAY.of(ids))
     removed = unit.change(*STATEMENTS["messaging"].own.of(ids))
     return counts + Counter(messaging_messages=said, messaging_sessions=removed)
-
-
-def _rows(unit: Unit, statements: Family[RowT], ids: Iterable[str], person: str) -> Iterator[RowT]:
-    for some in chunks(ids):
-        statement, keys = statements.of(some)
-        yield from unit.rows(statement, {**keys, "person": person})

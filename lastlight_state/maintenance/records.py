@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Self, TypedDict
 
 from lastlight_state.db.rows.records import Record
 
@@ -29,22 +28,11 @@ class TableStats(Record):
     estimated: bool
 
 
-class StatusRow(TypedDict):
-    """The columns of a `StatusCount`."""
-
-    status: str | None
-    rows: int
-
-
 class StatusCount(Record):
     """The number of rows with a status. None stands for NULL."""
 
     status: str | None
     rows: int
-
-    @classmethod
-    def of(cls, values: StatusRow) -> Self:
-        return super().of(values)
 
 
 class MessageCounts(Record):

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import SESSIONS as TALKS
-from lastlight_state.db.lists.filters import CountOf, family, rows
+from lastlight_state.db.lists.filters import family, rows
 from lastlight_state.db.rows.statements import Family
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.files.jsonl import files
@@ -23,13 +23,13 @@ from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES
 _COLUMNS = (EXECUTIONS.c.session_id, SESSIONS.c.agent_session_id, TALKS.c.agent_session_id)
 
 
-def _counting(column: sa.Column[Any]) -> Family[CountOf]:
+def _counting(column: sa.Column[Any]) -> Family[tuple[str, int]]:
     found = sa.select(column.label("key"), sa.func.count().label("rows"))
-    return family(lambda keys: found.where(column.in_(keys)).group_by(column), CountOf)
+    return family(lambda keys: found.where(column.in_(keys)).group_by(column), tuple)
 
 
 #: Count the rows that name each of these agent sessions, by table.
-NAMING: Mapping[str, Family[CountOf]] = {str(column.table.name): _counting(column) for column in _COLUMNS}
+NAMING: Mapping[str, Family[tuple[str, int]]] = {str(column.table.name): _counting(column) for column in _COLUMNS}
 
 
 def named(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tuple(NAMING)) -> Counter[str]:
@@ -40,8 +40,8 @@ def named(unit: Unit, session_ids: Iterable[str], tables: Collection[str] = tupl
     keys = [one for one in session_ids if not files.component_problem(one)]
     found: Counter[str] = Counter()
     for table in tables:
-        for row in rows(unit, NAMING[table], keys):
-            found[row["key"]] += row["rows"]
+        for session_id, count in rows(unit, NAMING[table], keys):
+            found[session_id] += count
     return found
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -29,7 +29,6 @@ from lastlight_state.maintenance.records import (
     SchemaFacts,
     Stats,
     StatusCount,
-    StatusRow,
     TableStats,
 )
 from lastlight_state.messaging.models import MESSAGES, SESSIONS
@@ -49,16 +48,9 @@ NO_MESSAGES = MessageCounts(by_role={}, by_age=dict.fromkeys((*AGES, OLDER), 0),
 _ROWS = sa.func.count().label("rows")
 
 
-class RoleRow(TypedDict):
-    """The number of chat messages with a role."""
-
-    role: str
-    rows: int
-
-
-def _distribution(table: sa.Table, status: Any) -> Statement[StatusRow]:
+def _distribution(table: sa.Table, status: Any) -> Statement[StatusCount]:
     shown = status.label("status")
-    return prepared(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status), StatusRow)
+    return prepared(sa.select(shown, _ROWS).select_from(table).group_by(status).order_by(status), StatusCount)
 
 
 def _either(column: sa.Column[Any], without: str, filled: str) -> sa.ColumnElement[str]:
@@ -84,7 +76,7 @@ _STATUSES = {
     "output_history": _distribution(HISTORY, HISTORY.c.cause),
 }
 
-_BY_ROLE = prepared(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role), RoleRow)
+_BY_ROLE: Statement[tuple[str, int]] = prepared(sa.select(MESSAGES.c.role, _ROWS).group_by(MESSAGES.c.role), tuple)
 _BY_AGE = prepared(
     sa.select(
         sa.func.count().label("all"),
@@ -110,16 +102,14 @@ def rows(unit: Unit, names: Sequence[str]) -> dict[str, int]:
 
 def status_counts(unit: Unit, present: Collection[str]) -> dict[str, tuple[StatusCount, ...]]:
     """Return the number of rows by status, for each table that has a status."""
-    return {
-        table: tuple(unit.all(StatusCount.of, statement)) for table, statement in _STATUSES.items() if table in present
-    }
+    return {table: tuple(unit.rows(statement)) for table, statement in _STATUSES.items() if table in present}
 
 
 def message_counts(unit: Unit, present: Collection[str], now: datetime) -> MessageCounts:
     """Return the numbers of chat messages by role and by age before ``now``."""
     if MESSAGES.name not in present:
         return NO_MESSAGES
-    by_role = {row["role"]: row["rows"] for row in unit.rows(_BY_ROLE)}
+    by_role = dict(unit.rows(_BY_ROLE))
     cutoffs = {f"since_{i}": now - age for i, age in enumerate(AGES.values())}
     found = unit.row(_BY_AGE, cutoffs) or {}
     by_age, younger = {}, 0

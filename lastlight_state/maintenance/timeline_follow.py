@@ -12,14 +12,14 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.db import valid
 from lastlight_state.db.news.watch import Watch, watch_of
-from lastlight_state.db.rows.statements import Row, constant, prepared
+from lastlight_state.db.rows.statements import Row, Statement, constant, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.scope import Scope
@@ -104,15 +104,8 @@ _streams = sa.select(sa.func.sum(SEQUENCES.c.next_seq)).where(
 _inputs = sa.select(sa.func.count()).select_from(INPUTS).where(INPUTS.c.run_id == RUNS.c.id)
 
 
-class FollowPosition(TypedDict):
-    """A run, and the number of its entries so far."""
-
-    id: str
-    told: int
-
-
-#: Counts the entries of these runs so far, in all lists.
-TOLD = prepared(
+#: Counts the entries of these runs so far, in all lists, by run.
+TOLD: Statement[tuple[str, int]] = prepared(
     sa.select(
         RUNS.c.id,
         sa.cast(
@@ -123,7 +116,7 @@ TOLD = prepared(
             RUNS.c.transition_seq.type,
         ).label("told"),
     ).where(AmongFew(RUNS.c.id, sa.select(member_of(_wanted.c.value, "run_id")))),
-    FollowPosition,
+    tuple,
 )
 STATUS = prepared(sa.select(RUNS.c.status).where(RUNS.c.id == sa.bindparam("run_id")))
 
@@ -248,7 +241,6 @@ def _watch_for(scope: Scope) -> Watch[str]:
 
     def read(runs: Collection[str]) -> dict[str, int]:
         wanted: Sequence[dict[str, str]] = [{"run_id": run_id} for run_id in sorted(runs)]
-        rows = scope.reading(lambda unit: unit.rows(TOLD, {"runs": as_list(wanted)}))
-        return {row["id"]: row["told"] for row in rows}
+        return dict(scope.reading(lambda unit: unit.rows(TOLD, {"runs": as_list(wanted)})))
 
     return watch_of(scope, "stories", read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -14,17 +14,11 @@ from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.records import CompletedPhase
 from lastlight_state.workflows.tables import RUNS
 
-
-class _History(TypedDict):
-    phase_history: Any
-
-
 #: Reads the history of ``:run_id`` only if it has more than ``:known`` phases, because it may be long.
 _GROWN = prepared(
     sa.select(RUNS.c.phase_history).where(
         RUNS.c.id == sa.bindparam("run_id"), RUNS.c.phase_count > sa.bindparam("known", type_=sa.Integer)
-    ),
-    _History,
+    )
 )
 
 
@@ -39,10 +33,9 @@ class Phases:
         """Return the phases after a number. If the history cannot be read, an error is returned in place of a row."""
         [known] = after or (0,)
         try:
-            found = unit.row(_GROWN, {"run_id": given["run_id"], "known": known})
+            history = unit.value(_GROWN, {"run_id": given["run_id"], "known": known})
         except CorruptData as error:
             return KeyedRows([error], lambda _: None)
-        history = found["phase_history"] if found else None
         entries = history[known : known + limit] if isinstance(history, list) else []
         rows = [
             {**vars(CompletedPhase.of_entry(entry)), "number": number}

@@ -194,7 +194,7 @@ def test_a_reader_holds_the_other_sides_file_and_lets_it_go(host: HostMailbox, a
             writer.execute("COMMIT")
         assert look.rows(_MESSAGES[1]) == before
         writer.execute("ROLLBACK")
-        return int(before[0]["rows"])
+        return int(before[0][0])
 
     reply(agent, "m-1")
     assert host._pair.other.look(write) == 1

@@ -110,13 +110,20 @@ def rows(unit: Unit, family: Family[RowT], keys: Iterable[str], values: Values =
         yield from unit.rows(statement, {**values, **named})
 
 
+def first_column(unit: Unit, family: Family[Any], keys: Iterable[str], values: Values = NO_VALUES) -> Iterator[Any]:
+    """Return the first column of what a statement finds for these keys, as `rows`."""
+    for chunk in chunks(keys):
+        statement, named = family.of(chunk)
+        yield from unit.values(statement, {**values, **named})
+
+
 class Filtered(Generic[RowT]):
     """A statement with optional filters, each of which takes several values.
 
-    ``make`` gets the conditions and the further arguments of `of`, and returns the statement. A filter is a function of
-    parameters, such as ``column.in_``. There is one statement for each combination of `SIZES`; surplus parameters
-    repeat the last value. ``beside`` replaces ``make`` on databases that store large values inside the rows. ``row`` is
-    the `TypedDict` of the rows, as in a `Statement`.
+    ``make`` gets the conditions, and what else `of` was called with, and returns the statement. A filter is a function
+    of parameters, such as ``column.in_``. There is one statement for each combination of `SIZES`; parameters left over
+    repeat the last value. ``beside`` makes what runs instead where large values lie inside the rows. ``row`` is the
+    type of the rows, as of a `Statement`.
     """
 
     def __init__(

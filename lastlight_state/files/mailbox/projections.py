@@ -1,8 +1,8 @@
-"""Row types of statements that return some columns of a table, or columns of several. Whole rows are in `rows`."""
+"""Columns of rows as works look at them, with their texts as they are stored. Made by position."""
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import NamedTuple, TypedDict
 
 
 class RoutingColumns(TypedDict):
@@ -13,7 +13,7 @@ class RoutingColumns(TypedDict):
     thread_id: str | None
 
 
-class HeadRow(TypedDict):
+class Head(NamedTuple):
     """The columns that decide about an inbound message, without its content."""
 
     id: str
@@ -32,19 +32,8 @@ class HeadRow(TypedDict):
     tries_base: int | None
 
 
-class InSummaryRow(HeadRow, RoutingColumns):
-    """The columns of a `MessageInSummary`. Lists are sorted by ``place``, which no record has."""
-
-    source_session_id: str | None
-    platform_message_id: str | None
-    settled_at: str | None
-    outcome: str | None
-    error: str | None
-    place: NotRequired[int | str]
-
-
-class WaitingRow(TypedDict):
-    """The columns that decide about an outbound message."""
+class Waiting(NamedTuple):
+    """The columns that decide about an outbound message, without its content."""
 
     id: str
     seq: int | None
@@ -57,84 +46,26 @@ class WaitingRow(TypedDict):
     platform_id: str | None
 
 
-class OutSummaryRow(WaitingRow):
-    """The columns of a `MessageOutSummary`. Lists are sorted by ``place``, which no record has."""
-
-    recurrence: str | None
-    thread_id: str | None
-    place: NotRequired[int]
-
-
-class ValueRow(TypedDict):
-    """A value that a side stored about its file."""
-
-    value: str
-
-
-class SeqRow(TypedDict):
-    """The number of a message."""
-
-    seq: int
-
-
-class CountRow(TypedDict):
-    """The number of rows."""
-
-    rows: int
-
-
-class SizedRow(TypedDict):
-    """A message, and the bytes of its content."""
-
-    id: str
-    seq: int | None
-    size: int | None
-
-
-class SettledRow(SizedRow):
-    """A settled message, and its times."""
-
-    timestamp: str
-    process_after: str | None
-    released_at: str | None
-    settled_at: str | None
-
-
-class ReceiptTime(TypedDict):
-    """A receipt, and the time when it was written."""
+class Attempt(NamedTuple):
+    """The columns of the attempts to deliver a message."""
 
     message_out_id: str
-    delivered_at: str
+    attempts: int
+    lease_token: str | None
+    leased_until: str | None
+    next_attempt_at: str | None
+    first_attempt_at: str | None
+    last_attempt_at: str | None
+    last_error: str | None
 
 
-class OddNumber(TypedDict):
-    """A message whose number does not belong to its side."""
-
-    id: str
-    seq: str
-
-
-class LiveTwice(TypedDict):
-    """A series with several live messages."""
-
-    id: str
-    series_id: str
-
-
-class InId(TypedDict):
-    """The id of a message."""
-
-    id: str
-
-
-class StrangeWord(TypedDict):
-    """A row with an unknown word: its key, and the word as text."""
-
-    id: str
-    word: str | None
-
-
-class AckedId(TypedDict):
-    """The id of the message that an acknowledgement names."""
+class Ack(NamedTuple):
+    """The columns of an acknowledgement."""
 
     message_id: str
+    status: str
+    status_changed: str
+    message_seq: int | None
+    message_tries: int | None
+    claimed_by: str | None
+    error: str | None

@@ -11,18 +11,13 @@ from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Row
 from lastlight_state.files.mailbox.arguments import Routing
 from lastlight_state.files.mailbox.models import PLACE, instant
-from lastlight_state.files.mailbox.projections import InSummaryRow, OutSummaryRow
-from lastlight_state.files.mailbox.rows import (
-    DeliveredRow,
-    DestinationsRow,
-    MessagesInRow,
-    MessagesOutRow,
-    SessionStateRow,
-)
 
 T = TypeVar("T")
 
 _TIMES_IN = ("timestamp", "process_after", "settled_at")
+_ROUTING = frozenset({"channel_type", "platform_id", "thread_id"})
+#: Columns that no record of an inbound message shows.
+_WORKING = frozenset({"released_at", "tries_base"})
 
 
 class MessageInSummary(Record):
@@ -47,21 +42,22 @@ class MessageInSummary(Record):
     outcome: str | None
     error: str | None
 
+    _computed = frozenset({"routing"})
+    _consumed = _ROUTING | _WORKING | {PLACE}
+
     @classmethod
-    def of(cls, values: InSummaryRow) -> Self:
-        fields: Any = values
+    def of(cls, values: Any) -> Self:
         for name in _TIMES_IN:
-            fields[name] = instant(fields[name])
-        fields["series_id"] = values["series_id"] or values["id"]
-        fields["status"] = values["status"] or ""
-        fields["tries"] = values["tries"] or 0
-        fields["trigger"] = values["trigger"] != 0
-        fields["on_wake"] = bool(values["on_wake"])
-        fields["routing"] = _routing(fields)
-        fields.pop(PLACE, None)
-        fields.pop("released_at", None)
-        fields.pop("tries_base", None)
-        return super().of(fields)
+            values[name] = instant(values[name])
+        values["series_id"] = values["series_id"] or values["id"]
+        values["status"] = values["status"] or ""
+        values["tries"] = values["tries"] or 0
+        values["trigger"] = values["trigger"] != 0
+        values["on_wake"] = bool(values["on_wake"])
+        values["routing"] = _routing(values)
+        for name in (PLACE, *_WORKING):
+            values.pop(name, None)
+        return super().of(values)
 
 
 class MessageIn(MessageInSummary):
@@ -74,8 +70,11 @@ class MessageIn(MessageInSummary):
     raw: str | None
     malformed: bool
 
+    _computed = frozenset({"routing", "raw", "malformed"})
+    _consumed = _ROUTING | _WORKING
+
     @classmethod
-    def of(cls, values: MessagesInRow) -> Self:  # type: ignore[override]
+    def of(cls, values: Any) -> Self:
         return super().of(_with_content(values))
 
 
@@ -92,14 +91,16 @@ class MessageOutSummary(Record):
     routing: Routing
     target_seq: int | None
 
+    _computed = frozenset({"routing"})
+    _consumed = _ROUTING | {PLACE}
+
     @classmethod
-    def of(cls, values: OutSummaryRow) -> Self:
-        fields: Any = values
-        fields["timestamp"] = instant(values["timestamp"])
-        fields["deliver_after"] = instant(values["deliver_after"])
-        fields["routing"] = _routing(fields)
-        fields.pop(PLACE, None)
-        return super().of(fields)
+    def of(cls, values: Any) -> Self:
+        values["timestamp"] = instant(values["timestamp"])
+        values["deliver_after"] = instant(values["deliver_after"])
+        values["routing"] = _routing(values)
+        values.pop(PLACE, None)
+        return super().of(values)
 
 
 class MessageOut(MessageOutSummary):
@@ -112,8 +113,11 @@ class MessageOut(MessageOutSummary):
     raw: str | None
     malformed: bool
 
+    _computed = frozenset({"routing", "raw", "malformed"})
+    _consumed = _ROUTING
+
     @classmethod
-    def of(cls, values: MessagesOutRow) -> Self:  # type: ignore[override]
+    def of(cls, values: Any) -> Self:
         return super().of(_with_content(values))
 
 
@@ -128,10 +132,9 @@ class Delivery(Record):
     attempts: int | None = None
 
     @classmethod
-    def of(cls, values: DeliveredRow) -> Self:
-        fields: Any = values
-        fields["delivered_at"] = instant(values["delivered_at"])
-        return super().of(fields)
+    def of(cls, values: Any) -> Self:
+        values["delivered_at"] = instant(values["delivered_at"])
+        return super().of(values)
 
 
 class DueMessage(Record):
@@ -227,10 +230,6 @@ class Destination(Record):
     platform_id: str | None
     agent_group_id: str | None
 
-    @classmethod
-    def of(cls, values: DestinationsRow) -> Self:
-        return super().of(values)
-
 
 class StateEntry(Record):
     """A value that the agent has stored, and that survives its restarts."""
@@ -240,10 +239,9 @@ class StateEntry(Record):
     updated_at: datetime | None
 
     @classmethod
-    def of(cls, values: SessionStateRow) -> Self:
-        fields: Any = values
-        fields["updated_at"] = instant(values["updated_at"])
-        return super().of(fields)
+    def of(cls, values: Any) -> Self:
+        values["updated_at"] = instant(values["updated_at"])
+        return super().of(values)
 
 
 class OutboxFile(Record):
@@ -309,7 +307,7 @@ def _routing(values: Row) -> Routing:
     return Routing(values.pop("channel_type"), values.pop("platform_id"), values.pop("thread_id"))
 
 
-def _with_content(values: MessagesInRow | MessagesOutRow) -> Any:
+def _with_content(values: Row) -> Row:
     text = values["content"]
     try:
         return {**values, "content": codec.decode(text), "raw": None, "malformed": False}

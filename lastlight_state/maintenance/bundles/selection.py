@@ -104,16 +104,11 @@ _SESSION: Family[tuple[str, str | None]] = filters.family(
 )
 
 
-class ForkOf(filters.IdRow):
-    """A branch, its session, and the branch that it was forked from."""
-
-    parent_branch_id: str | None
-    session_id: str
-
-
 _HEAD = (_b.id, _b.parent_branch_id, _b.session_id)
-_OWN = filters.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)), ForkOf)
-_AMONG = filters.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)), ForkOf)
+#: A branch: its id, the branch that it was forked from, and its session.
+_Head = tuple[str, str | None, str]
+_OWN: Family[_Head] = filters.family(lambda keys: sa.select(*_HEAD).where(_b.session_id.in_(keys)), tuple)
+_AMONG: Family[_Head] = filters.family(lambda keys: sa.select(*_HEAD).where(_b.id.in_(keys)), tuple)
 _WORDS = {
     table.c.word: filters.family(lambda keys, column=column: sa.select(column.label("key")).where(_s.id.in_(keys)))
     for table, column in ((_INVOCATION_KINDS, _s.invocation_kind), (_SOURCE_KINDS, _s.source_kind))
@@ -262,8 +257,8 @@ def _family_of(unit: Unit, session_id: str) -> tuple[dict[str, str], set[str]]:
     found: dict[str, str] = {}
     looked = list(filters.rows(unit, _OWN, {session_id}))
     while looked:
-        found |= {row["id"]: row["session_id"] for row in looked}
-        named = {row["parent_branch_id"] for row in looked if row["parent_branch_id"] is not None}
+        found |= {branch_id: owner for branch_id, _, owner in looked}
+        named = {parent for _, parent, _ in looked if parent is not None}
         parents = named - found.keys()
         looked = list(filters.rows(unit, _AMONG, parents))
     return found, {session_id, *found.values()}

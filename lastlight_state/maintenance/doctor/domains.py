@@ -10,7 +10,6 @@ from datetime import timedelta
 import sqlalchemy as sa
 
 from lastlight_state.checkpoints.models import VALUES
-from lastlight_state.db.lists.filters import IdRow
 from lastlight_state.db.rows.statements import bind, constant, number, prepared
 from lastlight_state.errors import StateError
 from lastlight_state.files.agent_log.paths import is_safe_id
@@ -159,12 +158,6 @@ AGREEMENTS = (
 )
 
 
-class NamingChat(IdRow):
-    """A chat session, and the name of its log."""
-
-    agent_session_id: str
-
-
 _IDLING = Fault(
     CHAT_STUCK,
     "info",
@@ -178,8 +171,7 @@ _NAMING = prepared(
     sa.select(_chat_sessions.id, _chat_sessions.agent_session_id)
     .where(_chat_sessions.agent_session_id.is_not(None))
     .order_by(_chat_sessions.last_activity_at.desc(), _chat_sessions.id.desc())
-    .limit(number(MOST)),
-    NamingChat,
+    .limit(number(MOST))
 )
 
 

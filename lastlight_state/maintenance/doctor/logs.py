@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypedDict
 
 import sqlalchemy as sa
 
@@ -29,18 +28,11 @@ _c = EXECUTIONS.c
 _PIECE = 200
 
 
-class Target(TypedDict):
-    """An execution that a run names."""
-
-    id: str
-    workflow_run_id: str | None
-    has: bool
-
-
-_TARGETS = Family(
+#: An execution that a run names: its id, its run, and whether it has an output.
+_TARGETS: Family[tuple[str, str | None, bool]] = Family(
     "key",
     lambda keys: sa.select(_c.id, _c.workflow_run_id, _c.output_text.is_not(None).label("has")).where(_c.id.in_(keys)),
-    Target,
+    tuple,
 )
 _USED = sa.or_(_c.turns > number(0), _c.input_tokens > number(0), _c.output_tokens > number(0))
 _WITHOUT_SESSION = prepared(
@@ -83,18 +75,19 @@ def _pointers(_: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
         yield found(POINTERS, "warning", "workflow_runs.scratch", f"an execution is named {problem}", samples)
 
 
-def _targets(snapshot: Snapshot, names: Sequence[str]) -> dict[str, Target]:
+def _targets(snapshot: Snapshot, names: Sequence[str]) -> dict[str, tuple[str | None, bool]]:
     """Return the existing executions with these ids."""
     pieces = (names[at : at + _PIECE] for at in range(0, len(names), _PIECE))
-    return {row["id"]: row for piece in pieces for row in snapshot.unit.rows(*_TARGETS.of(piece))}
+    return {key: (run, has) for piece in pieces for key, run, has in snapshot.unit.rows(*_TARGETS.of(piece))}
 
 
-def _problem(target: Target | None, run_id: str) -> str | None:
+def _problem(target: tuple[str | None, bool] | None, run_id: str) -> str | None:
     if target is None:
         return "that is not there"
-    if target["workflow_run_id"] != run_id:
+    owner, has_output = target
+    if owner != run_id:
         return "that belongs to another run"
-    return None if target["has"] else "that has no output"
+    return None if has_output else "that has no output"
 
 
 def _named_logs(look: CheckContext, snapshot: Snapshot) -> Iterator[Finding]:
@@ -111,7 +104,7 @@ def _lost(snapshot: Snapshot, naming: Statement, column: str, logs: Collection[s
     """Return the rows that name a missing log, unless the log was pruned."""
     lacking = [row for row in snapshot.unit.rows(naming) if row[column] not in logs]
     looked = {row[column] for row in lacking} if TOMBSTONES.name in snapshot.tables else set()
-    pruned = {row["key"] for row in filters.rows(snapshot.unit, _PRUNED, looked)}
+    pruned = set(filters.first_column(snapshot.unit, _PRUNED, looked))
     return [named(row) for row in lacking if row[column] not in pruned]
 
 

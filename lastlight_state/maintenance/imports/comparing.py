@@ -163,7 +163,7 @@ def compared(
         return row.id in pooled or (is_shared and row.created_at_unix == body["created_at_unix"])
 
     ids = as_list([{"id": branch.row["id"]} for branch in plan.branches])
-    heads = {row["id"]: row for row in look.view.rows(sql.HEADS, {"ids": ids})}
+    heads = {head.id: head for head in look.view.rows(sql.HEADS, {"ids": ids})}
     removed = RemovedParts(ImportedVersions("") if look.revives else base, plan, heads, pool)
     plan, bodies = removed.plan, {one: body for one, body in bodies.items() if one not in removed.left}
     absent = messages(look, found, bodies, is_same)
@@ -217,17 +217,17 @@ def _branches(
     for branch in plan.branches:
         branch_id, session_id = branch.row["id"], plan.session["id"]
         head = heads.get(branch_id)
-        owner = head["session_id"] if head else look.planned["branches"].get(branch_id, session_id)
+        owner = head.session_id if head else look.planned["branches"].get(branch_id, session_id)
         if owner != session_id:
             raise AlreadyExists(words.BRANCH, branch_id, problem=f"belongs to session {owner!r:.80}", session_id=owner)
         stored = branching.whole_order(look.view, branch_id) if head else []
-        as_left = head is None or may_change(look, head["progression_id"], base, stored, branch.order)
+        as_left = head is None or may_change(look, head.progression_id, base, stored, branch.order)
         given = removed.order(branch_id, branch.order, stored, is_as_left=as_left)
         has_lost = len(branch.order) < base.source.get(branch_id, (0,))[0]
         order = given if head is None else _order(look.view, found, given, stored, head, as_left, has_lost=has_lost)
         found.orders[branch_id] = order
         if head is not None and not as_left and (has_lost or order != branch.order):
-            found.changed_orders.add(head["progression_id"])
+            found.changed_orders.add(head.progression_id)
         found.rows["branches"] += head is None
         found.rows["progression_links"] += max(0, len(order) - len(stored))
 
@@ -246,16 +246,16 @@ def _order(
 
     Messages that the source no longer has stay in the store.
     """
-    own = head["progression_id"]
+    own = head.progression_id
     if given[: len(stored)] == stored:
         return given
     at = _first_difference(stored, given)
     inherited = view.value(orders.INHERITED, {"progression_id": own}) or 0
-    if as_left and at >= max(inherited, head["forked_at_ord"] or 0) and set(stored) <= set(given):
+    if as_left and at >= max(inherited, head.forked_at_ord or 0) and set(stored) <= set(given):
         return given
     found.kept_orders.add(own)
     if has_lost or stored[: len(given)] != given:
-        found.kept.append(f"branch {head['id']}: order of messages")
+        found.kept.append(f"branch {head.id}: order of messages")
     return stored
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
@@ -23,25 +23,13 @@ from lastlight_state.maintenance.imports import brought
 # Statements of imported sessions.
 
 
-class StoredBranch(TypedDict):
+class StoredBranch(NamedTuple):
     """A stored branch: its session, its order of messages, and where it was forked."""
 
     id: str
     session_id: str
     progression_id: str
     forked_at_ord: int | None
-
-
-class StoredRow(TypedDict):
-    """The id of a stored row."""
-
-    id: str
-
-
-class StoredChange(StoredRow):
-    """A status change that is stored, with its session."""
-
-    session_id: str
 
 
 _s, _b = SESSIONS.c, BRANCHES.c
@@ -61,8 +49,7 @@ HEADS = prepared(
     StoredBranch,
 )
 ORDERS_THERE = prepared(
-    sa.select(PROGRESSIONS.c.id).where(AmongFew(PROGRESSIONS.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
-    StoredRow,
+    sa.select(PROGRESSIONS.c.id).where(AmongFew(PROGRESSIONS.c.id, sa.select(member_of(listed("ids").c.value, "id"))))
 )
 MESSAGES_THERE = prepared(
     sa.select(*storing.COLUMNS).where(AmongFew(MESSAGES.c.id, sa.select(member_of(listed("ids").c.value, "id")))),
@@ -73,8 +60,7 @@ ORDER_VERSION = prepared(sa.select(PROGRESSIONS.c.version).where(PROGRESSIONS.c.
 CHANGES_THERE = prepared(
     sa.select(TRANSITIONS.c.id, TRANSITIONS.c.session_id).where(
         AmongFew(TRANSITIONS.c.id, sa.select(member_of(listed("ids").c.value, "id")))
-    ),
-    StoredChange,
+    )
 )
 BRANCHES_OF = prepared(sa.select(*branching.COLUMNS).where(_b.session_id == bind("session_id", _b.session_id)), Branch)
 

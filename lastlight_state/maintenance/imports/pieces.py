@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -18,7 +18,7 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import Statement, bind, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.keys import composed
@@ -221,11 +221,8 @@ def key_of(names: tuple[str, ...]) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-class UnitKey(TypedDict):
-    """The key of a line in the ledger: a kind of source with its scope, and the name of a unit."""
-
-    source_kind: str
-    source_key: str
+#: The key of a line in the ledger: a kind of source with its scope, and the name of a unit.
+UnitKey: TypeAlias = tuple[str, str]
 
 
 # Earlier imports: the ledger of units, and the tombstones of pruned records.
@@ -238,11 +235,11 @@ _IMPORTED = prepared(sa.select(_l.digest).where(*_of_unit))
 _TARGET = prepared(sa.select(_l.target_id).where(*_of_unit))
 _of_target = tuple(_l[name] == bind(name, _l[name]) for name in ("target_kind", "target_id"))
 _BROUGHT = prepared(sa.select(_l.target_id).where(*_of_target).limit(1))
-_KEYS = prepared(
+_KEYS: Statement[UnitKey] = prepared(
     sa.select(_l.source_kind, _l.source_key)
     .where(*_of_target)
     .order_by(_l.imported_at.desc(), _l.source_key != bind("source_key", _l.source_key)),
-    UnitKey,
+    tuple,
 )
 _READ_BY = prepared(sa.update(LEDGER).where(*_of_unit).values(receipt_id=bind("receipt_id", _l.receipt_id)))
 _BURIED = prepared(sa.select(_t.id).where(_t.kind == bind("kind", _t.kind), _t.id == bind("id", _t.id)))

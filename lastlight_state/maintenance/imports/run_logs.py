@@ -110,8 +110,8 @@ class LogPiece:
                 self._copy(size)
 
     def _looked_for(self, look: UnitLookup) -> RunFile | None:
-        """Return the stored file, on the day that the source states, or on a day under which it was imported before."""
-        days = [Path(one["source_key"]).parent.parts for one in pieces.keys(look, self)]
+        """Return the stored file: on the day of the source, or on a day where an earlier import found the source."""
+        days = [Path(key).parent.parts for _, key in pieces.keys(look, self)]
         for day in (self._day, *days):
             self._stored = self._files(day)
             if (found := self._found()) is not None:

@@ -52,14 +52,14 @@ def kept_orders(view: Unit, plan: Plan, begun: Mapping[str, tuple[Any, float | N
 
     ``begun`` has the creation times of orders, if known.
     """
-    heads = {row["id"] for row in view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in plan.branches)})}
+    heads = {head.id for head in view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in plan.branches)})}
     new = [one.row for one in plan.branches if one.row["id"] not in heads]
     named = [
         (row["progression_id"], (row["created_at"], row["created_at_unix"]))
         for row in (*([plan.session] if is_new else []), *new)
         if row["progression_id"] is not None
     ]
-    taken = {row["id"] for row in view.rows(sql.ORDERS_THERE, {"ids": _ids(name for name, _ in named)})}
+    taken = set(view.values(sql.ORDERS_THERE, {"ids": _ids(name for name, _ in named)}))
     made: set[str] = set()
     for name, created in named:
         if name not in taken:
@@ -296,8 +296,8 @@ class SessionPiece:
         """
         [session] = view.rows(session_sql.GET, {"session_id": self.plan.session["id"]})
         heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
-        names = [session.progression_id, *(row["progression_id"] for row in heads)]
-        versions = {name: order.version for name, order in orders.locked(view, names).items()}
+        names = [session["progression_id"], *(head.progression_id for head in heads)]
+        versions = {name: row["version"] for name, row in orders.locked(view, names).items()}
         kept = self._found.kept_orders
         differs = dict.fromkeys(kept | self._found.changed_orders, DIFFERS)
         keeps_status = self._stored is not None and self._keeps_status(self._stored)
@@ -306,7 +306,7 @@ class SessionPiece:
             DIFFERS if self._fields_kept or self._is_changed_here else session.version,
             DIFFERS if keeps_status else session.transition_seq,
             {**versions, **differs},
-            self._source({row["id"] for row in heads if row["progression_id"] in kept}),
+            self._source({head.id for head in heads if head.progression_id in kept}),
             iso_text(self._draft.updated_at),
             () if self._draft.folder is None else (self._draft.folder.mark, self._draft.folder.told),
         ).text()
@@ -332,4 +332,4 @@ class SessionPiece:
 def _changes_there(view: Unit, changes: Iterable[comparing.Checked]) -> set[str]:
     """Return which ids of these changes are taken in the store, by any session."""
     ids = _ids(one.id for one, _ in changes if one.id is not None)
-    return {row["id"] for row in view.rows(sql.CHANGES_THERE, {"ids": ids})}
+    return set(view.values(sql.CHANGES_THERE, {"ids": ids}))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -21,7 +21,7 @@ from lastlight_state.conversations.exchange import statements, statements as exc
 from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.records import Message
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
-from lastlight_state.db.rows.statements import Row, bind, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
@@ -30,13 +30,7 @@ from lastlight_state.maintenance.imports import brought, comparing, origins, pie
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup
 
 
-class MemberName(TypedDict):
-    """A present or former member of a channel."""
-
-    member: str
-
-
-class DeliveredRow(TypedDict):
+class StoredDelivery(NamedTuple):
     """A stored delivery, with the owner of its inbox."""
 
     message_id: str
@@ -46,32 +40,11 @@ class DeliveredRow(TypedDict):
     taken_by: str | None
 
 
-class InboxOwner(TypedDict):
-    """The owner of an inbox."""
-
-    owner: str
-
-
-class InboxEnd(InboxOwner):
-    """An inbox, and its next free position."""
-
-    next_ord: int
-
-
-class ReadHere(TypedDict):
-    """A delivery that was read in its source."""
-
-    owner: str
-    ord: int
-    acked_at: datetime
-    acked_by: str
-
-
 _i, _d, _m = INBOXES.c, DELIVERIES.c, MEMBERS.c
 _owners = listed("owners")
 
 #: Finds members of a channel, also those who have left: an import does not bring them back.
-_MEMBERS = prepared(sa.select(_m.member).where(_m.channel == bind("channel", _m.channel)), MemberName)
+_MEMBERS = prepared(sa.select(_m.member).where(_m.channel == bind("channel", _m.channel)))
 _JOIN = prepared(
     insert(MEMBERS)
     .values({name: bind(name, _m[name]) for name in ("channel", "member", "joined_at")})
@@ -81,11 +54,9 @@ _DELIVERED = prepared(
     sa.select(_d.message_id, _d.owner, _d.ord, _d.acked_at, _d.taken_by).where(
         AmongFew(_d.message_id, sa.select(member_of(listed("ids").c.value, "id")))
     ),
-    DeliveredRow,
+    StoredDelivery,
 )
-_INBOXES = prepared(
-    sa.select(_i.owner).where(AmongFew(_i.owner, sa.select(member_of(listed("ids").c.value, "id")))), InboxOwner
-)
+_INBOXES = prepared(sa.select(_i.owner).where(AmongFew(_i.owner, sa.select(member_of(listed("ids").c.value, "id")))))
 _count = sa.cast(member_of(_owners.c.value, "count"), _i.next_ord.type)
 _reserved = insert(INBOXES).from_select(
     ["owner", "next_ord", "created_at"],
@@ -94,11 +65,11 @@ _reserved = insert(INBOXES).from_select(
     .where(sa.true()),  # otherwise SQLite reads ON CONFLICT as the condition of a join
 )
 #: Reserves the next positions of each of these inboxes, as many as its ``count``. Creates missing inboxes.
-_RESERVE = prepared(
+_RESERVE: Statement[tuple[str, int]] = prepared(
     _reserved.on_conflict_do_update(
         index_elements=[_i.owner], set_={"next_ord": _i.next_ord + _reserved.excluded.next_ord}
     ).returning(_i.owner, _i.next_ord),
-    InboxEnd,
+    tuple,
 )
 #: Acknowledges a delivery, unless a reader has taken it here: then the reader is to acknowledge it.
 _ACK = prepared(
@@ -160,8 +131,8 @@ class TeamPiece:
         self._removed: AbstractSet[str] = frozenset()  # messages that were imported before and were removed here
         self._gone: AbstractSet[str] = frozenset()  # names of inboxes that were removed here
         self._joining: list[str] = []
-        self._sent: list[Row] = []
-        self._read: list[ReadHere] = []
+        self._sent: list[ExchangeDeliveryRow] = []
+        self._read: list[Row] = []
         self._found = comparing.SessionDifference()
         self._look: UnitLookup
         self._takes_scope = False
@@ -180,7 +151,7 @@ class TeamPiece:
             return "unchanged", Counter(), Counter()
         if is_same:
             self._refuse_other(look)
-        stored = {row["member"] for row in look.view.rows(_MEMBERS, {"channel": team.id})}
+        stored = set(look.view.values(_MEMBERS, {"channel": team.id}))
         if not is_same and (stored or team.id in look.planned["teams"] or pieces.keys(look, self)):
             raise AlreadyExists("team", team.id, problem="was stored already, and came from elsewhere")
         found = pieces.outcome(look, self, is_stored=is_same)
@@ -211,18 +182,19 @@ class TeamPiece:
         next to the old file is another team.
         """
         found = pieces.keys(look, self)
-        others = [one for one in found if (one["source_kind"], one["source_key"]) != (look.kind, look.key)]
-        files = (one["source_key"] for one in others if one["source_kind"] == look.kind)
+        others = [one for one in found if one != (look.kind, look.key)]
+        files = (key for kind, key in others if kind == look.kind)
         if any(self._is_there(one.removesuffix(f"/{self.target[1]}")) for one in files):
             return look
-        return replace(look, kind=found[0]["source_kind"], key=found[0]["source_key"]) if others else look
+        kind, key = found[0] if others else (look.kind, look.key)
+        return replace(look, kind=kind, key=key)
 
     def _removed_inboxes(self, view: Unit, noted: str | None, members: AbstractSet[str]) -> frozenset[str]:
         """Return the inboxes of the last import that the store has no more, neither as inboxes nor as members."""
         known = set(brought.told_by(noted).get("owners", ()))
         named = [one for one in self._owners if one not in members and brought.mark(one) in known]
-        here = view.rows(_INBOXES, {"ids": as_list([{"id": one} for one in named])}) if named else []
-        return frozenset(named) - {row["owner"] for row in here}
+        here = view.values(_INBOXES, {"ids": as_list([{"id": one} for one in named])}) if named else []
+        return frozenset(named) - {*here}
 
     def _added(self, look: UnitLookup, members: AbstractSet[str], before: AbstractSet[str]) -> tuple[Counter[str], int]:
         """Return the rows to add, and how many removed deliveries of messages imported ``before`` are not added."""
@@ -281,17 +253,17 @@ class TeamPiece:
         if mark == self._marks[0] and not pieces.is_same(look, self) and not origins.is_of_source(look):
             pieces.refuse_other(self, f"is stored, was empty at its last import, and {origins.came_from(look)}{both}")
 
-    def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], DeliveredRow]:
-        """Return the stored deliveries of those messages that are not ``new``, by owner and message."""
-        found: dict[tuple[str, str], DeliveredRow] = {}
+    def _there(self, view: Unit, new: Mapping[str, Any]) -> dict[tuple[str, str], StoredDelivery]:
+        """Return the stored deliveries of the messages that are not ``new``, by owner and message."""
+        found: dict[tuple[str, str], StoredDelivery] = {}
         ids = [one for one in self._bodies if one not in new]
         for at in range(0, len(ids), words.BATCH):
             rows = view.rows(_DELIVERED, {"ids": as_list([{"id": one} for one in ids[at : at + words.BATCH]])})
-            found.update(((row["owner"], row["message_id"]), row) for row in rows)
+            found.update(((row.owner, row.message_id), row) for row in rows)
         return found
 
-    def _deliveries(self, there: Mapping[tuple[str, str], DeliveredRow], before: AbstractSet[str]) -> int:
-        """Find the deliveries to add, in the file's order, and those to acknowledge.
+    def _deliveries(self, there: Mapping[tuple[str, str], StoredDelivery], before: AbstractSet[str]) -> int:
+        """Find deliveries to add, in the file's order, and to acknowledge. Return how many removed ones stay away.
 
         Returns the number of removed deliveries that are not added again. A message that was imported ``before`` is
         delivered only to new members, if it is still stored.
@@ -309,8 +281,8 @@ class TeamPiece:
                 elif stored is None:
                     placed = statements.delivery(owner, 0, body, body["created_at"])
                     self._sent.append({**placed, "acked_at": read, "acked_by": reader})
-                elif read is not None and stored["acked_at"] is None:
-                    self._read.append({"owner": owner, "ord": stored["ord"], "acked_at": read, "acked_by": owner})
+                elif read is not None and stored.acked_at is None:
+                    self._read.append({"owner": owner, "ord": stored.ord, "acked_at": read, "acked_by": owner})
         return left
 
     def _letters(self) -> Iterator[tuple[str, Sequence[str]]]:
@@ -322,8 +294,8 @@ class TeamPiece:
         counts = Counter(row["owner"] for row in self._sent)
         owners = [{"id": one, "count": counts[one]} for one in statements.ordered(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})
-        free = {row["owner"]: row["next_ord"] - counts[row["owner"]] for row in ends}
-        placed: list[Row] = []
+        free = {owner: next_ord - counts[owner] for owner, next_ord in ends}
+        placed: list[ExchangeDeliveryRow] = []
         for row in self._sent:
             placed.append({**row, "ord": free[row["owner"]]})
             free[row["owner"]] += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,8 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import SESSIONS
-from lastlight_state.db.lists.filters import CountOf, family, rows
+from lastlight_state.db.lists.filters import family, rows
+from lastlight_state.db.rows.statements import Family
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import UnsafePath
 from lastlight_state.files.agent_log import paths, raw, repair
@@ -105,14 +106,14 @@ class ArchivedLogs:
 
 
 #: Counts how often records name each agent session, by kind of record.
-NAMED_BY = {
+NAMED_BY: Mapping[str, Family[tuple[str, int]]] = {
     "runs": family(
         lambda keys: (
             sa.select(EXECUTIONS.c.session_id.label("key"), sa.func.count().label("rows"))
             .where(EXECUTIONS.c.workflow_run_id.in_(keys), EXECUTIONS.c.session_id.is_not(None))
             .group_by(EXECUTIONS.c.session_id)
         ),
-        CountOf,
+        tuple,
     ),
     "sessions": family(
         lambda keys: (
@@ -120,7 +121,7 @@ NAMED_BY = {
             .where(SESSIONS.c.id.in_(keys), SESSIONS.c.agent_session_id.is_not(None))
             .group_by(SESSIONS.c.agent_session_id)
         ),
-        CountOf,
+        tuple,
     ),
 }
 
@@ -128,8 +129,8 @@ NAMED_BY = {
 def named_by(unit: Unit, kind: str, keys: Sequence[str]) -> Counter[str]:
     """Return how many times these records name each agent session."""
     found: Counter[str] = Counter()
-    for row in rows(unit, NAMED_BY[kind], keys):
-        found[row["key"]] += row["rows"]
+    for session_id, count in rows(unit, NAMED_BY[kind], keys):
+        found[session_id] += count
     return found
 
 

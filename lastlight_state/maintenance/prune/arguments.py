@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from lastlight_state.clock import exact_iso_text
 from lastlight_state.db.rows.records import Record
@@ -20,13 +20,6 @@ from lastlight_state.db.valid import words
 
 #: The time of a record, and its key.
 Place = tuple[datetime, str]
-
-
-class Ended(TypedDict):
-    """A record, and the time by which it is ordered."""
-
-    key: str
-    age: datetime
 
 
 #: The place before every record.
@@ -44,15 +37,15 @@ def read(value: list[str]) -> Place:
     return parse_time(moment), key
 
 
-def bounded(unit: Unit, boundary: Statement[Ended], terms: Mapping[str, Any], **values: Any) -> Row:
-    """Return the terms with ``until`` added. Records before this place are old enough, and not among the newest.
+def bounded(unit: Unit, boundary: Statement[Place], terms: Mapping[str, Any], **values: Any) -> Row:
+    """Return the terms with the place ``until``. Records before this place are old enough, and not among the newest.
 
     ``boundary`` finds the ``age`` and the ``key`` of the record that has ``kept`` newer records.
     """
     until = read([terms["cutoff"], ""])
     if terms["keep_n"]:
         last_kept = unit.row(boundary, {"kept": terms["keep_n"] - 1, **values})
-        until = START if last_kept is None else min(until, (last_kept["age"], last_kept["key"]))
+        until = START if last_kept is None else min(until, last_kept)
     return {**terms, "until": written(until)}
 
 

@@ -92,7 +92,7 @@ def _together(unit: Unit, kind: Kind, going: Iterator[list[str]], protected: Cou
 def _refuse_unknown(unit: Unit, name: str, keys: tuple[str, ...]) -> None:
     if not keys:
         return
-    refuse_missing(KINDS[name].record, keys, {row["key"] for row in unit.rows(*sql.STATEMENTS[name].known.of(keys))})
+    refuse_missing(KINDS[name].record, keys, set(unit.values(*sql.STATEMENTS[name].known.of(keys))))
 
 
 @dataclass(frozen=True)

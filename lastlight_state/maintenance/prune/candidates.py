@@ -7,20 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db import reconcile
-from lastlight_state.db.lists.filters import CountOf, KeyRow
-from lastlight_state.db.rows.statements import Family, Row, bind, constant, exactly, number, prepared
+from lastlight_state.db.rows.statements import Family, Row, Statement, bind, constant, exactly, number, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.prune import arguments
-from lastlight_state.maintenance.prune.arguments import START, Ended, Place
+from lastlight_state.maintenance.prune.arguments import START, Place
 from lastlight_state.maintenance.prune.kinds import KINDS, Kind
 from lastlight_state.migrations.offline import rights
 from lastlight_state.outputs.models import REGISTRY
@@ -39,20 +38,12 @@ BURY_ARCHIVED = prepared(
 )
 
 
-class OutputName(TypedDict):
-    """The name of an output table."""
-
-    table_name: str
-
-
 #: Finds the registered output tables, attached ones included.
-OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name), OutputName)
+OUTPUTS = prepared(sa.select(REGISTRY.c.table_name).order_by(REGISTRY.c.table_name))
 
 
-class MeasuredCount(CountOf):
-    """The number of rows that a record has in a table."""
-
-    name: str
+#: A record that was found: its key, and the time by which it is ordered.
+AgedKey = tuple[str, datetime]
 
 
 class Statements:
@@ -66,27 +57,28 @@ class Statements:
         self._kind = kind
         key, age = kind.key, kind.age
         walked = through(self._found(self._after), kind.table, kind.index).order_by(age, key).limit(number(LOOK))
-        self.look = prepared(walked, Ended)
-        self.lock = prepared(_locking(walked), Ended)
-        self.chosen = Family("key", self._among, Ended)
-        self.lock_chosen = Family("key", lambda keys: _locking(self._among(keys)), Ended)
+        self.look: Statement[AgedKey] = prepared(walked, tuple)
+        self.lock: Statement[AgedKey] = prepared(_locking(walked), tuple)
+        self.chosen: Family[AgedKey] = Family("key", self._among, tuple)
+        self.lock_chosen: Family[AgedKey] = Family("key", lambda keys: _locking(self._among(keys)), tuple)
         #: Locks records that will stay. Other calls can still insert rows that refer to them.
         self.hold_chosen = Family(
-            "key", lambda keys: self._among(keys).with_for_update(key_share=True, skip_locked=True), Ended
+            "key", lambda keys: self._among(keys).with_for_update(key_share=True, skip_locked=True)
         )
         #: Finds the record that has ``keep_n`` records with a later end.
-        self.boundary = prepared(
+        self.boundary: Statement[Place] = prepared(
             through(sa.select(age.label("age"), key.label("key")), kind.table, kind.index)
             .where(kind.ended)
             .order_by(age.desc(), key.desc())
             .limit(number(1))
             .offset(sa.bindparam("kept", type_=sa.Integer())),
-            Ended,
+            tuple,
         )
         self.open = None if kind.open is None else prepared(_open(kind, kind.open))
-        self.known = Family("key", lambda keys: sa.select(key.label("key")).where(key.in_(keys)), KeyRow)
+        self.known = Family("key", lambda keys: sa.select(key.label("key")).where(key.in_(keys)))
         self.protected = Family("key", self._protected)
-        self.measured = Family("key", self._measured, MeasuredCount)
+        #: The number of rows of a record in a table: the table, the record's key, the number.
+        self.measured: Family[tuple[str, str, int]] = Family("key", self._measured, tuple)
         self.children = {str(child.table.name): _removal(child) for child in kind.children}
         #: Locks the rows of a record in tables that any caller may change.
         self.held = [_holding(child) for child in kind.children if "UPDATE" in rights()[str(child.table.name)]]
@@ -136,15 +128,15 @@ class Statements:
 
 
 @lru_cache(maxsize=256)
-def output_counts(table: str) -> Family[CountOf]:
-    """Return a `Family` of statements that count the rows of each of these runs in an output table."""
+def output_counts(table: str) -> Family[tuple[str, int]]:
+    """Return a `Family` that counts the rows of each of these runs in an output table."""
     run_id = _run_id_of(table)
     return Family(
         "key",
         lambda keys: (
             sa.select(run_id.label("key"), sa.func.count().label("rows")).where(run_id.in_(keys)).group_by(run_id)
         ),
-        CountOf,
+        tuple,
     )
 
 
@@ -218,7 +210,7 @@ class Range:
             family = self.statements.lock_chosen if locked else self.statements.chosen
             statement, keys = family.of(self.keys)
             found = unit.rows(statement, {**values, **keys})
-        following = [(row["age"], row["key"]) for row in found]
+        following = [(age, key) for key, age in found]
         if following and self.keys is None:
             jobs.confirm_after(following[-1], after)
         return following
@@ -232,7 +224,7 @@ class Range:
             return []
         statement, keys = self.statements.hold_chosen.of(self.keys)
         values = {"after_key": "", "until_age": self.until[0], "until_key": self.until[1]}
-        return [row["key"] for row in unit.rows(statement, {**values, **keys})]
+        return unit.values(statement, {**values, **keys})
 
 
 def bounded(unit: Unit, kind: Kind, terms: Mapping[str, Any]) -> Row:
@@ -264,11 +256,11 @@ def sizes(unit: Unit, kind: Kind, keys: Sequence[str], outputs: Sequence[str]) -
     for at in range(0, len(keys), LOOK):
         some = keys[at : at + LOOK]
         if kind.children:
-            for row in unit.rows(*STATEMENTS[kind.name].measured.of(some)):
-                found[row["key"]][row["name"]] += row["rows"]
+            for name, key, count in unit.rows(*STATEMENTS[kind.name].measured.of(some)):
+                found[key][name] += count
         for table in outputs:
-            for counted in unit.rows(*output_counts(table).of(some)):
-                found[counted["key"]][table] += counted["rows"]
+            for key, count in unit.rows(*output_counts(table).of(some)):
+                found[key][table] += count
     return found
 
 
@@ -316,7 +308,7 @@ def outputs_of(unit: Unit, kind: Kind) -> list[str]:
     """
     if not kind.has_outputs:
         return []
-    names = [row["table_name"] for row in unit.rows(OUTPUTS)]
+    names = unit.values(OUTPUTS)
     return reconcile.existing(unit, names) if names else []
 
 

@@ -13,8 +13,7 @@ from lastlight_state.conversations.kernel.references import PROTECTIONS
 from lastlight_state.conversations.kernel.threads import Threads
 from lastlight_state.conversations.tables import BRANCHES, CHANGES, SESSIONS as SESSION_ROWS
 from lastlight_state.conversations.words import SESSION
-from lastlight_state.db.lists.filters import IdRow
-from lastlight_state.db.rows.statements import Family, among, constant, number, prepared
+from lastlight_state.db.rows.statements import Family, Statement, among, constant, number, prepared
 from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.maintenance.run_tables import RUN_TABLES
@@ -161,41 +160,28 @@ _finished = sa.or_(EXECUTIONS.c.finished_at.is_not(None), EXECUTIONS.c.success.i
 _pending = constant("pending")
 
 
-class Pointing(IdRow):
-    """A live run, with its scratch."""
-
-    scratch: Any
-
-
-class RunOf(IdRow):
-    """The run to which an execution belongs."""
-
-    workflow_run_id: str | None
-
-
 #: Finds live runs whose scratch names an execution with an output that they will read.
-_POINTING = prepared(
+_POINTING: Statement[tuple[str, Any]] = prepared(
     sa.select(RUNS.c.id, RUNS.c.scratch).where(
         _is_live, sa.cast(RUNS.c.scratch, sa.Text).like(sa.literal_column(f"'%{POINTER}%'"))
     ),
-    Pointing,
+    tuple,
 )
-_RUN_OF = Family(
+_RUN_OF: Family[tuple[str, str | None]] = Family(
     "execution",
     lambda ids: sa.select(EXECUTIONS.c.id, EXECUTIONS.c.workflow_run_id).where(EXECUTIONS.c.id.in_(ids)),
-    RunOf,
+    tuple,
 )
 
 
 def pointers(unit: Unit) -> dict[str, list[str]]:
     """Return, by live run, the executions whose output the run will read. An unreadable scratch names none."""
     found: dict[str, list[str]] = {}
-    for row in unit.sound(_POINTING)[0]:
-        scratch = row["scratch"]
+    for run_id, scratch in unit.sound(_POINTING)[0]:
         for value in scratch.values() if isinstance(scratch, dict) else ():
             pointer = value.get(POINTER) if isinstance(value, dict) else None
             if isinstance(pointer, str):
-                found.setdefault(row["id"], []).append(pointer)
+                found.setdefault(run_id, []).append(pointer)
     return found
 
 
@@ -209,7 +195,7 @@ def runs_in_use(unit: Unit) -> frozenset[str]:
     names = sorted(executions_in_use(unit))
     found: set[Any] = set()
     for at in range(0, len(names), 200):
-        found.update(row["workflow_run_id"] for row in unit.rows(*_RUN_OF.of(names[at : at + 200])))
+        found.update(run_id for _, run_id in unit.rows(*_RUN_OF.of(names[at : at + 200])))
     return frozenset(found - {None})
 
 

@@ -13,9 +13,9 @@ from lastlight_state.conversations.kernel.references import ORDERS, POINTED, lin
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db import valid
-from lastlight_state.db.lists.filters import IdRow, family, rows
+from lastlight_state.db.lists.filters import family, first_column, rows
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.rows.statements import bind, exactly, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, exactly, number, prepared
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import through
@@ -36,15 +36,9 @@ MOST_IDS, MOST_DAYS = 500, 36_500
 Terms = dict[str, Any]
 
 
-class OlderMessage(IdRow):
-    """A message, and the time of its creation."""
-
-    created_at: datetime
-
-
 _m = MESSAGES.c
 _after = sa.tuple_(exactly("after_at", _m.created_at), bind("after_id", _m.id))
-OLDER = prepared(
+OLDER: Statement[tuple[datetime, str]] = prepared(
     through(sa.select(_m.created_at, _m.id), MESSAGES, "ix_messages_newest")
     .where(
         _m.created_at >= exactly("after_at", _m.created_at),
@@ -53,9 +47,9 @@ OLDER = prepared(
     )
     .order_by(_m.created_at, _m.id)
     .limit(number(LOOK)),
-    OlderMessage,
+    tuple,
 )
-_KNOWN = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys)), IdRow)
+_KNOWN = family(lambda keys: sa.select(_m.id).where(_m.id.in_(keys)))
 
 
 class Redact(Repository):
@@ -116,7 +110,7 @@ def _chosen(unit: Unit, terms: Terms) -> list[str] | None:
     """Return the ids of the messages that match the policy's session and ids. None if the policy names neither."""
     given, session_id = terms["message_ids"], terms["session_id"]
     if given is not None:
-        known = {row["id"] for row in rows(unit, _KNOWN, given)}
+        known = set(first_column(unit, _KNOWN, given))
         for one in given:
             if one not in known:
                 raise valid.not_found("message", one)
@@ -140,9 +134,9 @@ def _next(unit: Unit, terms: Terms, ids: list[str] | None, after: Any) -> tuple[
     found = unit.rows(OLDER, values)
     if not found:
         return [], after
-    last = found[-1]
-    jobs.confirm_after((last["created_at"], last["id"]), (parse_time(moment), str(key)))
-    return [row["id"] for row in found], [exact_iso_text(last["created_at"]), last["id"]]
+    last_at, last_id = last = found[-1]
+    jobs.confirm_after(last, (parse_time(moment), str(key)))
+    return [message_id for _, message_id in found], [exact_iso_text(last_at), last_id]
 
 
 def _parted(
@@ -153,11 +147,11 @@ def _parted(
     found = [
         row
         for row in messages.full(unit, ids, locked=locked)
-        if (terms["roles"] is None or row["role"] in terms["roles"]) and (cutoff is None or row["created_at"] < cutoff)
+        if (terms["roles"] is None or row.role in terms["roles"]) and (cutoff is None or row.created_at < cutoff)
     ]
-    holding = messages.holders(unit, [row["id"] for row in found])
-    kept = {row["id"]: messages.reason(holding[row["id"]]) for row in found}
-    return [row for row in found if kept[row["id"]] is None], Counter(reason for reason in kept.values() if reason)
+    holding = messages.holders(unit, [row.id for row in found])
+    kept = {row.id: messages.reason(holding[row.id]) for row in found}
+    return [row for row in found if kept[row.id] is None], Counter(reason for reason in kept.values() if reason)
 
 
 def _planned(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
@@ -168,9 +162,9 @@ def _planned(unit: Unit, terms: Terms, ids: list[str] | None) -> RedactPlan:
     while look:
         found, kept = _parted(unit, terms, look, locked=False)
         counts["messages"] += len(found)
-        counts["vectors"] += messages.counted(unit, [row["id"] for row in found])
+        counts["vectors"] += messages.counted(unit, [row.id for row in found])
         protected += kept
-        size += sum(row["bytes"] for row in found)
+        size += sum(row.bytes for row in found)
         look, after = _next(unit, terms, ids, after)
     return RedactPlan(counts=+counts, bytes=size, protected=protected)
 
@@ -181,6 +175,6 @@ def _batch(unit: Unit, receipt: Receipt, terms: Terms, ids: list[str] | None, at
     look, after = _next(unit, terms, ids, receipt.cursor)
     found, _ = _parted(unit, terms, look, locked=True)
     messages.empty(unit, found, at)
-    removed = messages.remove(unit, [row["id"] for row in found])
+    removed = messages.remove(unit, [row.id for row in found])
     counts = Counter(receipt.counts) + Counter(messages=len(found), vectors=removed)
     return steps.step(unit, receipt, counts=counts, cursor=after, at=at), bool(look)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -15,9 +15,9 @@ from lastlight_state.clock import iso_text
 from lastlight_state.conversations.kernel.references import HOLDERS, OWNERS, POINTING, PROTECTIONS
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, NAMESPACES, SESSIONS, VECTORS
 from lastlight_state.conversations.words import REDACTED, is_redacted
-from lastlight_state.db.lists.filters import IdRow, KeyRow, chunks as some, family, rows
+from lastlight_state.db.lists.filters import chunks as some, family, first_column, rows
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import Values, bind, prepared
+from lastlight_state.db.rows.statements import Family, Row, Values, bind, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.declarations import contents, emptied
 from lastlight_state.db.units.unit import Unit
@@ -25,32 +25,20 @@ from lastlight_state.db.units.unit import Unit
 # Chunks of messages, branches and sessions repeat their texts. They are removed when the texts are emptied.
 
 
-class Space(TypedDict):
-    """A namespace of chunks."""
-
-    namespace: str
-
-
-class ChunkOf(IdRow):
-    """A chunk, and the id of the message, branch or session to which it belongs."""
-
-    of: str
-
-
 _b, _n, _v = BRANCHES.c, NAMESPACES.c, VECTORS.c
 
 _within = _v.namespace == bind("namespace", _v.namespace)
-_SPACES = prepared(sa.select(_n.namespace).order_by(_n.namespace), Space)
+_SPACES = prepared(sa.select(_n.namespace).order_by(_n.namespace))
 #: Finds the chunks of these keys in a namespace, with their owners: a chunk's document, or the row with the chunk's id.
-FOUND = family(
+FOUND: Family[tuple[str, str]] = family(
     lambda keys: sa.union_all(
         sa.select(_v.id, _v.document_id.label("of")).where(_within, _v.document_id.in_(keys)),
         sa.select(_v.id, _v.id).where(_within, _v.id.in_(keys), _v.document_id.is_(None)),
     ),
-    ChunkOf,
+    tuple,
 )
 REMOVE = family(lambda keys: sa.delete(VECTORS).where(_within, _v.id.in_(keys)))
-BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)), IdRow)
+BRANCHES_OF = family(lambda keys: sa.select(_b.id).where(_b.session_id.in_(keys)))
 
 
 def with_chunks(unit: Unit, keys: Iterable[str]) -> set[str]:
@@ -74,17 +62,17 @@ def remove(unit: Unit, keys: Iterable[str]) -> int:
 def places(unit: Unit, sessions: Iterable[str]) -> set[str]:
     """Return the ids that may own chunks besides messages: these sessions and their branches."""
     given = set(sessions)
-    return given | {row["id"] for row in rows(unit, BRANCHES_OF, given)}
+    return given.union(first_column(unit, BRANCHES_OF, given))
 
 
 def _found(unit: Unit, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """Yield the namespace, id and owner of each chunk. Searches by namespace, because the indexes begin with it."""
     given = list(some(keys))
-    for space in unit.rows(_SPACES) if given else ():
+    for namespace in unit.values(_SPACES) if given else ():
         for few in given:
             statement, values = FOUND.of(few)
-            for row in unit.rows(statement, {**values, **space}):
-                yield space["namespace"], row["id"], row["of"]
+            for key, of in unit.rows(statement, {**values, "namespace": namespace}):
+                yield namespace, key, of
 
 
 def _removed(unit: Unit, namespace: str, ids: list[str]) -> int:
@@ -137,8 +125,8 @@ class RedactPolicy:
     message_ids: Sequence[str] | None = None
 
 
-class FullMessage(TypedDict):
-    """A message without its content. ``marked`` is the content if it begins like an emptied one; `full` removes it."""
+class FullMessage(NamedTuple):
+    """A message without its content. ``marked`` is the content if it begins like an emptied one."""
 
     id: str
     created_at: datetime
@@ -146,15 +134,7 @@ class FullMessage(TypedDict):
     sender: str | None
     recipient: str | None
     bytes: int
-    marked: NotRequired[str | None]
-
-
-class Holder(KeyRow):
-    """A session that contains a message, with the conditions that can keep the message unchanged."""
-
-    user: str | None
-    not_ended: bool
-    held: bool
+    marked: str | None
 
 
 _m, _s = MESSAGES.c, SESSIONS.c
@@ -175,11 +155,11 @@ _EMPTY = prepared(
         revised_at=bind("at", _m.created_at),
     )
 )
+#: A session by ``key``: its ``user``, and the conditions under which its messages are left alone.
 _OWNERS = family(
     lambda keys: sa.select(
         _s.id.label("key"), _s.user, *(condition.label(reason) for reason, condition in PROTECTIONS.items())
-    ).where(_s.id.in_(keys)),
-    Holder,
+    ).where(_s.id.in_(keys))
 )
 
 
@@ -187,9 +167,7 @@ def _full(keys: Any) -> sa.Select[Any]:
     return sa.select(*_SHOWN).where(_m.id.in_(keys)).order_by(_m.id)
 
 
-_LOCK_OWNERS = family(
-    lambda keys: sa.select(_s.id).where(_s.id.in_(keys)).order_by(_s.id).with_for_update(read=True), IdRow
-)
+_LOCK_OWNERS = family(lambda keys: sa.select(_s.id).where(_s.id.in_(keys)).order_by(_s.id).with_for_update(read=True))
 FULL, LOCK_FULL = family(_full, FullMessage), family(lambda keys: _full(keys).with_for_update(), FullMessage)
 
 
@@ -202,7 +180,7 @@ def full(unit: Unit, ids: Collection[str], *, locked: bool) -> list[FullMessage]
     if locked:
         list(rows(unit, _LOCK_OWNERS, _owners(unit, ids)))
     found = rows(unit, LOCK_FULL if locked else FULL, ids)
-    return [row for row in found if not _is_emptied(row.pop("marked"))]
+    return [row for row in found if not _is_emptied(row.marked)]
 
 
 def _is_emptied(text: str | None) -> bool:
@@ -214,10 +192,10 @@ def _is_emptied(text: str | None) -> bool:
     return is_redacted(value)
 
 
-def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Holder]]:
-    """Return, for each message, the sessions that contain it, with their user and whether they are running or held."""
+def holders(unit: Unit, ids: Collection[str]) -> dict[str, list[Row]]:
+    """Return the sessions that have each of these messages, with their user and whether they are left alone."""
     found = _owners(unit, ids)
-    holding: dict[str, list[Holder]] = {key: [] for key in ids}
+    holding: dict[str, list[Row]] = {key: [] for key in ids}
     for row in rows(unit, _OWNERS, found):
         for key in found[row["key"]]:
             holding[key].append(row)
@@ -245,5 +223,5 @@ def reason(sessions: Sequence[Values], reasons: Iterable[str] = PROTECTIONS) -> 
 def empty(unit: Unit, found: Iterable[FullMessage], at: datetime) -> None:
     """Replace the contents of these messages by a mark that states the time and the number of bytes."""
     for row in found:
-        mark = {REDACTED: {"at": iso_text(at), "original_bytes": row["bytes"]}}
-        unit.change(_EMPTY, {"id": row["id"], "content": codec.encode_sound(mark).decode(), "at": at})
+        mark = {REDACTED: {"at": iso_text(at), "original_bytes": row.bytes}}
+        unit.change(_EMPTY, {"id": row.id, "content": codec.encode_sound(mark).decode(), "at": at})

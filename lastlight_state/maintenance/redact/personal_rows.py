@@ -22,7 +22,7 @@ from lastlight_state.conversations.tables import (
     SESSIONS,
     TRANSITIONS,
 )
-from lastlight_state.db.lists.filters import IdRow, KeyRow, chunks, family, rows
+from lastlight_state.db.lists.filters import chunks, family, first_column
 from lastlight_state.db.rows.statements import prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.declarations import contents, emptied, forgotten, names
@@ -45,8 +45,7 @@ DELIVERED = prepared(
         _d.owner == _person,
         ~sa.exists().where(_other.c.message_id == _d.message_id, _other.c.owner != _person),
     )
-    .order_by(_d.message_id),
-    KeyRow,
+    .order_by(_d.message_id)
 )
 _LOCK = prepared(sa.select(INBOXES.c.owner).where(INBOXES.c.owner == _person).with_for_update())
 #: The columns with the person's name as a key, in the order in which rows are deleted.
@@ -86,21 +85,16 @@ _thread_c = THREADS.c
 
 
 #: Finds the rows by a scan, because erasing is rare.
-_THREAD_OWN = prepared(
-    sa.select(_thread_c.id.label("key")).where(_thread_c.user == _person).order_by(_thread_c.id), KeyRow
-)
+_THREAD_OWN = prepared(sa.select(_thread_c.id.label("key")).where(_thread_c.user == _person).order_by(_thread_c.id))
 _THREAD_LOCK = family(
     lambda keys: (
         sa.select(_thread_c.id)
         .where(_thread_c.id.in_(keys), _thread_c.user == _person)
         .order_by(_thread_c.id)
         .with_for_update()
-    ),
-    IdRow,
+    )
 )
-_OWN_STATES = prepared(
-    sa.select(STATES.c.id.label("key")).where(STATES.c.user == _person).order_by(STATES.c.id), KeyRow
-)
+_OWN_STATES = prepared(sa.select(STATES.c.id.label("key")).where(STATES.c.user == _person).order_by(STATES.c.id))
 _REMOVE_STATES = family(lambda keys: sa.delete(STATES).where(STATES.c.id.in_(keys), STATES.c.user == _person))
 _THREAD_COUNT = {
     str(table.name): family(
@@ -112,14 +106,12 @@ _THREAD_COUNT = {
 
 def threads_of(unit: Unit, person: str) -> list[str]:
     """Return the ids of a person's threads."""
-    return [row["key"] for row in unit.rows(_THREAD_OWN, {"person": person})]
+    return unit.values(_THREAD_OWN, {"person": person})
 
 
 def count_threads(unit: Unit, ids: Collection[str]) -> Counter[str]:
     """Return how many rows these threads have, by table."""
-    found = Counter(
-        {table: sum(row["rows"] for row in rows(unit, count, ids)) for table, count in _THREAD_COUNT.items()}
-    )
+    found = Counter({table: sum(first_column(unit, count, ids)) for table, count in _THREAD_COUNT.items()})
     found[str(THREADS.name)] = len(ids)
     return +found
 
@@ -127,14 +119,14 @@ def count_threads(unit: Unit, ids: Collection[str]) -> Counter[str]:
 def remove_threads(person: str, key: str, unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
     """Remove a thread and all its rows, if it still belongs to the person. Returns the rows by table."""
     removed: Counter[str] = Counter()
-    for row in list(rows(unit, _THREAD_LOCK, [key], {"person": person})):
-        removed += removal.thread(unit, row["id"])
+    for thread_id in list(first_column(unit, _THREAD_LOCK, [key], {"person": person})):
+        removed += removal.thread(unit, thread_id)
     return removed
 
 
 def states_of(unit: Unit, person: str) -> list[str]:
     """Return the ids of a person's states, expired ones too."""
-    return [row["key"] for row in unit.rows(_OWN_STATES, {"person": person})]
+    return unit.values(_OWN_STATES, {"person": person})
 
 
 def remove_states(person: str, keys: Collection[str], unit: Unit, _receipt: Receipt, _at: datetime) -> Counter[str]:
@@ -158,8 +150,7 @@ _BRANCHED = sa.exists().where(_b.id == _t.branch_id, _b.user == _person)
 _OF = prepared(
     sa.select(_t.id.label("key"))
     .where(_transition_is_full, _is_free, sa.or_(_t.actor == _person, _TRANSITION_OWN, _BRANCHED))
-    .order_by(_t.id),
-    KeyRow,
+    .order_by(_t.id)
 )
 _EMPTY = family(
     lambda keys: sa.update(TRANSITIONS).where(_t.id.in_(keys), _transition_is_full, _is_free).values(_EMPTIED)
@@ -170,8 +161,8 @@ _EMPTY_OF = family(
 
 
 def transitions_of(unit: Unit, person: str) -> list[str]:
-    """Return the ids of status changes with texts that the person made, or of the person's sessions and branches."""
-    return [row["key"] for row in unit.rows(_OF, {"person": person})]
+    """Return the ids of status changes by the person, or of the person's sessions and branches, that have texts."""
+    return unit.values(_OF, {"person": person})
 
 
 def empty_transitions(unit: Unit, ids: Collection[str]) -> int:
@@ -255,7 +246,7 @@ _e, _c, _s = EXECUTIONS.c, CHATS.c, SESSIONS.c
 _TEXTS = contents(EXECUTIONS)
 _is_full = sa.or_(*(column.is_not(None) for column in _TEXTS))
 
-FULL = family(lambda keys: sa.select(_e.id).where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full), IdRow)
+FULL = family(lambda keys: sa.select(_e.id).where(_e.session_id.in_(keys), _e.session_id.is_not(None), _is_full))
 EMPTY = family(
     lambda keys: (
         sa.update(EXECUTIONS)
@@ -268,8 +259,7 @@ OTHERS = family(
     lambda keys: sa.union(
         sa.select(_c.agent_session_id.label("key")).where(_c.agent_session_id.in_(keys), _c.user_id != _person),
         sa.select(_s.agent_session_id).where(_s.agent_session_id.in_(keys), _s.user != _person),
-    ),
-    KeyRow,
+    )
 )
 
 
@@ -278,13 +268,13 @@ def own_executions(unit: Unit, agent_sessions: Collection[str], person: str) -> 
     others: set[str] = set()
     for some in chunks(agent_sessions):
         statement, values = OTHERS.of(some)
-        others.update(row["key"] for row in unit.rows(statement, {**values, "person": person}))
+        others.update(unit.values(statement, {**values, "person": person}))
     return set(agent_sessions) - others
 
 
 def count_executions(unit: Unit, agent_sessions: Collection[str]) -> int:
     """Return how many executions `empty_executions` would change."""
-    return sum(1 for _ in rows(unit, FULL, agent_sessions))
+    return sum(1 for _ in first_column(unit, FULL, agent_sessions))
 
 
 def empty_executions(unit: Unit, agent_sessions: Collection[str]) -> int:

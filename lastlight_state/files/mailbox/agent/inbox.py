@@ -14,6 +14,7 @@ from typing import Any
 from lastlight_state.backends import waiting
 from lastlight_state.db import valid
 from lastlight_state.db.news.watch import TimeLimit
+from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.files.mailbox import models
@@ -23,9 +24,8 @@ from lastlight_state.files.mailbox.kernel.messages import Poll
 from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_SECOND
-from lastlight_state.files.mailbox.projections import HeadRow
+from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.records import Batch, MessageIn
-from lastlight_state.files.mailbox.rows import AcksRow
 
 #: The kind of messages for the agent's own bookkeeping; a poll skips them unless asked for.
 _SKIPPED = ("system",)
@@ -109,7 +109,7 @@ class AgentInbox(MailboxPart):
         """Return the message with this id, or None."""
         asked = valid.sought("id", message_id)
         rows = self._look(lambda look: look.keyed(messages.IN_BY_ID, [asked]))
-        return MessageIn.of(rows[0]) if rows else None
+        return rows[0] if rows else None
 
     def find_response(self, question_id: str) -> MessageIn | None:
         """Return the oldest due message that answers this question and is not acknowledged.
@@ -131,13 +131,13 @@ class AgentInbox(MailboxPart):
             waiting.pause(min(pause, left))
         return True
 
-    def _chosen(self, both: BothFiles, poll: Poll) -> tuple[Batch, list[HeadRow]]:
-        """Return the batch of a poll, and the unreadable messages that come before the last message of the batch."""
+    def _chosen(self, both: BothFiles, poll: Poll) -> tuple[Batch, list[Head]]:
+        """Return the batch, and the messages before it that cannot be read."""
         found, damaged = _read(both, poll, messages.triggers(both), poll.limit)
         if found:
             more, also = _read(both, poll, messages.context(both), poll.limit - len(found))
             found, damaged = found + more, damaged + also
-        unreadable = tuple(head["id"] for head, _ in found if models.is_unreadable(head["process_after"]))
+        unreadable = tuple(head.id for head, _ in found if models.is_unreadable(head.process_after))
         batch = Batch(messages=tuple(sorted((one for _, one in found), key=_place)), unreadable_times=unreadable)
         return batch, damaged
 
@@ -146,7 +146,7 @@ class AgentInbox(MailboxPart):
         for message in batch.messages:
             unit.change(sql.PUT_ACK, self._ack(message.id, message.seq, message.tries, "processing", poll.now))
         for head in damaged:
-            ack = self._ack(head["id"], head["seq"], head["tries"] or 0, "failed", poll.now)
+            ack = self._ack(head.id, head.seq, head.tries or 0, "failed", poll.now)
             unit.change(sql.PUT_ACK, {**ack, "error": "the message cannot be read"})
         return batch
 
@@ -156,13 +156,12 @@ class AgentInbox(MailboxPart):
         won = tuple(
             message_id
             for message_id in asked
-            if heads[message_id]["status"] == "pending"
-            and not messages.is_live(found.get(message_id), heads[message_id])
+            if heads[message_id].status == "pending" and not messages.is_live(found.get(message_id), heads[message_id])
         )
         for message_id in won:
             unit.change(
                 sql.PUT_ACK,
-                self._ack(message_id, heads[message_id]["seq"], heads[message_id]["tries"] or 0, "processing", now),
+                self._ack(message_id, heads[message_id].seq, heads[message_id].tries or 0, "processing", now),
             )
         return won
 
@@ -175,18 +174,18 @@ class AgentInbox(MailboxPart):
     def _settled(self, unit: Unit, asked: Sequence[str], status: str, error: str | None, now: datetime) -> None:
         is_looked_through = self._pair.own.tidied_to is not None
         found, earlier = state.with_earlier(unit, self._pair, asked)
-        heads = self._heads(asked, [ack["message_id"] for ack in earlier])
+        heads = self._heads(asked, [ack.message_id for ack in earlier])
         for message_id in asked:
             ack, head = found.get(message_id), heads[message_id]
             current = ack if messages.is_live(ack, head) or _is_own_claim(ack, head, self._pair.instance) else None
-            if current is not None and current["status"] == status:
+            if current is not None and current.status == status:
                 continue
-            if current is not None and current["status"] in models.ENDED:
-                raise LostRace(f"message {message_id!r} is {current['status']}", status=current["status"])
-            tries = head["tries"] or 0 if current is None else current["message_tries"]
-            unit.change(sql.PUT_ACK, {**self._ack(message_id, head["seq"], tries, status, now), "error": error})
+            if current is not None and current.status in models.ENDED:
+                raise LostRace(f"message {message_id!r} is {current.status}", status=current.status)
+            tries = head.tries or 0 if current is None else current.message_tries
+            unit.change(sql.PUT_ACK, {**self._ack(message_id, head.seq, tries, status, now), "error": error})
         if is_looked_through:
-            ended = [message_id for message_id in asked if heads[message_id]["status"] in models.ENDED]
+            ended = [message_id for message_id in asked if heads[message_id].status in models.ENDED]
             state.forget(unit, [*ended, *state.unneeded(earlier, heads)])
         else:
             state.tidy(unit, self._pair)
@@ -197,8 +196,8 @@ class AgentInbox(MailboxPart):
         for walk in (messages.triggers(both), reversed([*messages.context(both)])):
             heads = messages.open_to(poll, both, walk)
             while not answers and (step := list(islice(heads, messages.STEP))):
-                rows = both.keyed(messages.IN_BY_ID, [head["id"] for head in step])
-                answers = [message for message in map(MessageIn.of, rows) if _answers(message, question_id)]
+                rows = both.keyed(messages.IN_BY_ID, [head.id for head in step])
+                answers = [message for message in rows if _answers(message, question_id)]
         return min(answers, key=_place) if answers else None
 
     def _poll(self, limit: int, skip_kinds: Collection[str]) -> Poll:
@@ -206,16 +205,16 @@ class AgentInbox(MailboxPart):
         kinds = queries.kinds("skip_kinds", skip_kinds)
         return Poll(self._now(), most, kinds, first_poll=self._pair.first_poll)
 
-    def _heads(self, asked: Sequence[str], others: Sequence[str] = ()) -> dict[str, HeadRow]:
-        """Return the requested messages, and those of ``others`` that exist. Raises `NotFound` for a requested one."""
+    def _heads(self, asked: Sequence[str], others: Sequence[str] = ()) -> dict[str, Head]:
+        """Return the messages that are asked for, and those of the others that are there. Raises `NotFound`."""
         rows = self._look(lambda look: look.keyed(messages.HEADS_BY_ID, [*asked, *others]))
-        heads = {row["id"]: row for row in rows}
+        heads = {head.id: head for head in rows}
         for message_id in asked:
             if message_id not in heads:
                 raise NotFound(MESSAGE, message_id)
         return heads
 
-    def _ack(self, message_id: str, seq: int | None, tries: int | None, status: str, now: datetime) -> AcksRow:
+    def _ack(self, message_id: str, seq: int | None, tries: int | None, status: str, now: datetime) -> Row:
         return {
             "message_id": message_id,
             "status": status,
@@ -232,30 +231,30 @@ def _ids(ids: Sequence[str]) -> list[str]:
     return [queries.message_id(message_id) for message_id in dict.fromkeys(ids)]
 
 
-def _acks(unit: Unit, heads: Collection[HeadRow]) -> dict[str, AcksRow]:
-    found = messages.OF_MESSAGES.keyed(unit, [head["id"] for head in heads])
-    return {ack["message_id"]: ack for ack in found}
+def _acks(unit: Unit, heads: Collection[Head]) -> dict[str, Ack]:
+    found = messages.OF_MESSAGES.keyed(unit, [head.id for head in heads])
+    return {ack.message_id: ack for ack in found}
 
 
 def _read(
-    both: BothFiles, poll: Poll, walk: Iterable[HeadRow], limit: int
-) -> tuple[list[tuple[HeadRow, MessageIn]], list[HeadRow]]:
-    """Return the first ``limit`` messages that match the poll, and the damaged messages found before the last one."""
+    both: BothFiles, poll: Poll, walk: Iterable[Head], limit: int
+) -> tuple[list[tuple[Head, MessageIn]], list[Head]]:
+    """Return the first ``limit`` messages that the poll may have, and the damaged ones before the last."""
     heads = messages.open_to(poll, both, walk)
-    found: list[tuple[HeadRow, MessageIn]] = []
-    damaged: list[HeadRow] = []
+    found: list[tuple[Head, MessageIn]] = []
+    damaged: list[Head] = []
     while step := list(islice(heads, limit - len(found))):
-        rows = {row["id"]: row for row in both.keyed(messages.IN_BY_ID, [head["id"] for head in step])}
-        found += [(head, MessageIn.of(rows[head["id"]])) for head in step if head["id"] in rows]
-        damaged += [head for head in step if head["id"] not in rows]
+        known = {one.id: one for one in both.keyed(messages.IN_BY_ID, [head.id for head in step])}
+        found += [(head, known[head.id]) for head in step if head.id in known]
+        damaged += [head for head in step if head.id not in known]
     return found, damaged
 
 
-def _is_own_claim(ack: AcksRow | None, head: HeadRow, instance: str | None) -> bool:
-    """True if this agent instance has claimed the message, even if the host has freed the message meanwhile."""
-    if ack is None or ack["status"] != "processing" or not messages.is_of(ack, head):
+def _is_own_claim(ack: Ack | None, head: Head, instance: str | None) -> bool:
+    """Return whether this life of the agent claimed the message, also where the host has freed it meanwhile."""
+    if ack is None or ack.status != "processing" or not messages.is_of(ack, head):
         return False
-    return instance is not None and ack["claimed_by"] == instance
+    return instance is not None and ack.claimed_by == instance
 
 
 def _place(message: MessageIn) -> Any:

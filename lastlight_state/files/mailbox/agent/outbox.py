@@ -24,10 +24,9 @@ from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import DESTINATION, MESSAGE
-from lastlight_state.files.mailbox.projections import RoutingColumns, SizedRow
+from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Delivery, Destination, MessageOut, MessageOutSummary, MessageRef
 from lastlight_state.files.mailbox.reports import PruneReport
-from lastlight_state.files.mailbox.rows import DeliveredRow, DestinationsRow, SessionRoutingRow
 from lastlight_state.ids import new_id
 
 # Deletion of delivered messages from the agent's file.
@@ -38,8 +37,7 @@ _SENT = prepared(
     sa.select(_out.id, _out.seq, pruning.content_size(_out))
     .where(_out.id > bind("after", _out.id))
     .order_by(_out.id)
-    .limit(number(messages.STEP)),
-    SizedRow,
+    .limit(number(messages.STEP))
 )
 _REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_OUT).where(_out.id.in_(ids)))
 
@@ -58,8 +56,8 @@ class AgentPruner(Pruner):
     def _delivered(self, before: datetime, unit: Unit, both: BothFiles, after: str) -> Step:
         seen = unit.sound(_SENT, {"after": after})[0]
         receipts = both.keyed(messages.DELIVERED_BY_ID, [row["id"] for row in seen])
-        done = {row["message_out_id"] for row in receipts if _is_old(row, before)}
-        targets = {found.head["target_seq"] for found in deliveries.unsettled(both)} - {None}
+        done = {receipt.message_out_id for receipt in receipts if _is_old(receipt, before)}
+        targets = {found.head.target_seq for found in deliveries.unsettled(both)} - {None}
         old = [row for row in seen if row["id"] in done and row["seq"] not in targets]
         return Step(seen, pruning.sized(self._pair, OUTBOX, old))
 
@@ -69,15 +67,17 @@ class AgentPruner(Pruner):
         unit.change(*_REMOVE.of(ids))
 
 
-def _is_old(receipt: DeliveredRow, before: datetime) -> bool:
-    return receipt["status"] == "delivered" and pruning.is_before(receipt["delivered_at"], before)
+def _is_old(receipt: Delivery, before: datetime) -> bool:
+    return receipt.status == "delivered" and receipt.delivered_at is not None and receipt.delivered_at < before
 
 
 # The places for the agent's messages. Each call reads the host's present settings.
 
-_DEFAULT = TolerantSelect(models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)), row=SessionRoutingRow)
+_DEFAULT: TolerantSelect[tuple[int, str | None, str | None, str | None]] = TolerantSelect(
+    models.SESSION_ROUTING, lambda columns: sa.select(*shown(columns)), row=tuple
+)
 _ALL = TolerantSelect(
-    models.DESTINATIONS, lambda columns: sa.select(*shown(columns)).order_by(columns["name"]), row=DestinationsRow
+    models.DESTINATIONS, lambda columns: sa.select(*shown(columns)).order_by(columns["name"]), row=Destination
 )
 
 
@@ -87,7 +87,7 @@ class AgentRouting(MailboxPart):
     def find_default(self) -> Routing | None:
         """Return the destination of messages that name none, or None if there is no default."""
         row = self._look(lambda look: look.row(_DEFAULT))
-        found = None if row is None else Routing(row["channel_type"], row["platform_id"], row["thread_id"])
+        found = None if row is None else Routing(*row[1:])
         return None if found == Routing() else found
 
     def resolve(self, to: str) -> Destination:
@@ -96,11 +96,11 @@ class AgentRouting(MailboxPart):
         rows = self._look(lambda look: look.keyed(messages.DESTINATION_BY_NAME, [name]))
         if not rows:
             raise NotFound(DESTINATION, name)
-        return Destination.of(rows[0])
+        return rows[0]
 
     def list_destinations(self) -> list[Destination]:
         """Return all places that the agent may send to, by name."""
-        return [Destination.of(row) for row in self._look(lambda look: look.rows(_ALL))]
+        return self._look(lambda look: look.rows(_ALL))
 
 
 class DeliverColumns(TypedDict):
@@ -193,11 +193,11 @@ class AgentOutbox(MailboxPart):
         """Return the message with this id, or None."""
         asked = valid.sought("id", message_id)
         rows = self._reading(lambda unit: messages.OUT_BY_ID.keyed(unit, [asked]))
-        return MessageOut.of(rows[0]) if rows else None
+        return rows[0] if rows else None
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
         """Return a page of the messages, the newest first, without their content."""
-        return self._page_as(sql.LIST, MessageOutSummary.of, None, limit, page_token)
+        return self._page(sql.LIST, None, limit, page_token)
 
     def delivery(self, message_id: str) -> Delivery:
         """Return the state of a message's delivery. It is ``pending`` until the host reports an outcome.
@@ -206,7 +206,7 @@ class AgentOutbox(MailboxPart):
         """
         asked = self.get(message_id).id
         rows = self._look(lambda look: look.keyed(messages.DELIVERED_BY_ID, [asked]))
-        return Delivery.of(rows[0]) if rows else Delivery(message_out_id=asked, status="pending")
+        return rows[0] if rows else Delivery(message_out_id=asked, status="pending")
 
     def prune(self, *, settled_before: datetime, dry_run: bool = True) -> PruneReport:
         """Delete messages that were delivered before a time, with their files.
@@ -258,7 +258,7 @@ class AgentOutbox(MailboxPart):
             raise AlreadyExists(MESSAGE, row["id"])
         if staged is not None:
             staged.place(self._pair.undo)
-        return MessageOut.of(stored)
+        return stored
 
 
 def _deliver(deliver: Deliver) -> DeliverColumns:

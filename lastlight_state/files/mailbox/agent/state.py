@@ -14,17 +14,25 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import Family, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import (
+    Family,
+    Row,
+    bind,
+    columns_of,
+    constant,
+    every_column_of,
+    number,
+    prepared,
+)
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, NotFound
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.kernel import messages, queries
 from lastlight_state.files.mailbox.kernel.pair import MailboxPart, Pair
 from lastlight_state.files.mailbox.models import STATE
-from lastlight_state.files.mailbox.projections import HeadRow, OutSummaryRow
-from lastlight_state.files.mailbox.records import StateEntry
+from lastlight_state.files.mailbox.projections import Ack, Head
+from lastlight_state.files.mailbox.records import MessageOut, MessageOutSummary, StateEntry
 from lastlight_state.files.mailbox.reports import StartReport
-from lastlight_state.files.mailbox.rows import AcksRow, MessagesOutRow, SessionStateRow
 from lastlight_state.ids import new_id
 
 # Deletion of acknowledgements whose messages the host has settled or removed, so that their number follows the live
@@ -34,7 +42,7 @@ from lastlight_state.ids import new_id
 _MOST, _EACH = 200, 7
 
 _ack = models.ACKS.c
-_SETTLED = prepared(sa.select(*_ack).where(_ack.status != constant("processing")).limit(number(_MOST)), AcksRow)
+_SETTLED = prepared(sa.select(*_ack).where(_ack.status != constant("processing")).limit(number(_MOST)), Ack)
 _EARLIER = (
     sa.select(*_ack)
     .where(_ack.status != constant("processing"), _ack.message_id > bind("after", _ack.message_id))
@@ -46,7 +54,7 @@ _EARLIER = (
 _WITH_EARLIER = Family(
     "id",
     lambda ids: sa.union_all(sa.select(*_ack).where(_ack.message_id.in_(ids)), sa.select(*_EARLIER.c)),
-    AcksRow,
+    Ack,
 )
 #: The key reached so far, for the case that none of its rows can be read.
 _LAST = prepared(sa.select(sa.func.max(_EARLIER.c.message_id)))
@@ -59,23 +67,23 @@ def tidy(unit: Unit, pair: Pair) -> int:
     if not found:
         return 0
     pair.own.tidied_to = ""
-    ids = [ack["message_id"] for ack in found]
+    ids = [ack.message_id for ack in found]
     heads = pair.other.look_if_sound(lambda look: look.keyed(messages.HEADS_BY_ID, ids), None)
     if heads is None:
         return 0
-    gone = unneeded(found, {head["id"]: head for head in heads})
+    gone = unneeded(found, {head.id: head for head in heads})
     forget(unit, gone)
     return len(gone)
 
 
-def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, AcksRow], list[AcksRow]]:
-    """Return the acknowledgements of these messages by id, and a few settled ones of other messages, in turn."""
+def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, Ack], list[Ack]]:
+    """Return the acknowledgements of these messages by id, and a few settled ones of others, other ones each time."""
     after, limit = pair.own.tidied_to or "", min(_EACH * len(ids), _MOST)
     statement, values = _WITH_EARLIER.of(ids)
     found, in_all = unit.sound(statement, {**values, "after": after, "limit": limit})
-    of_these = {ack["message_id"]: ack for ack in found if ack["message_id"] in ids}
-    earlier = [ack for ack in found if ack["message_id"] not in of_these]
-    place = max((ack["message_id"] for ack in earlier), default=None)
+    of_these = {ack.message_id: ack for ack in found if ack.message_id in ids}
+    earlier = [ack for ack in found if ack.message_id not in of_these]
+    place = max((ack.message_id for ack in earlier), default=None)
     if in_all < limit:
         place = ""  # at the end, start again at the beginning
     elif place is None:
@@ -84,14 +92,12 @@ def with_earlier(unit: Unit, pair: Pair, ids: Sequence[str]) -> tuple[dict[str, 
     return of_these, earlier
 
 
-def unneeded(acks: Sequence[AcksRow], heads: Mapping[str, HeadRow]) -> list[str]:
-    """Return the ids of acknowledged messages that the host has settled, removed or replaced."""
+def unneeded(acks: Sequence[Ack], heads: Mapping[str, Head]) -> list[str]:
+    """Return the messages among these that the host has settled or removed, by their ids."""
     return [
-        ack["message_id"]
+        ack.message_id
         for ack in acks
-        if (head := heads.get(ack["message_id"])) is None
-        or head["status"] in models.ENDED
-        or not messages.is_of(ack, head)
+        if (head := heads.get(ack.message_id)) is None or head.status in models.ENDED or not messages.is_of(ack, head)
     ]
 
 
@@ -125,14 +131,14 @@ INSERT = prepared(
     insert(models.MESSAGES_OUT)
     .values(**{column.name: bind(column.name, column) for column in _out})
     .on_conflict_do_nothing(index_elements=[_out.id])
-    .returning(*_out),
-    MessagesOutRow,
+    .returning(*every_column_of(MessageOut, models.MESSAGES_OUT)),
+    MessageOut,
 )
 LIST = Listing(
     "messages_out",
-    [*(column for column in _out if column.name != "content"), models.OUT_PLACE.label(models.PLACE)],
+    [*columns_of(MessageOutSummary, models.MESSAGES_OUT), models.OUT_PLACE.label(models.PLACE)],
     order=(models.OUT_PLACE, _out.id),
-    row=OutSummaryRow,
+    row=MessageOutSummary,
 )
 
 _put_state = insert(models.SESSION_STATE).values(**{column.name: bind(column.name, column) for column in _state})
@@ -142,8 +148,9 @@ PUT_STATE = prepared(
         set_={"value": _put_state.excluded.value, "updated_at": _put_state.excluded.updated_at},
     )
 )
-GET_STATE = prepared(sa.select(*_state).where(_state.key == bind("key", _state.key)), SessionStateRow)
-LIST_STATE = prepared(sa.select(*_state).order_by(_state.key), SessionStateRow)
+_entry = every_column_of(StateEntry, models.SESSION_STATE)
+GET_STATE = prepared(sa.select(*_entry).where(_state.key == bind("key", _state.key)), StateEntry)
+LIST_STATE = prepared(sa.select(*_entry).order_by(_state.key), StateEntry)
 DELETE_STATE = prepared(sa.delete(models.SESSION_STATE).where(_state.key == bind("key", _state.key)))
 
 
@@ -164,8 +171,8 @@ class AgentState(MailboxPart):
         return found
 
     def find(self, key: str) -> str | None:
-        """Return the value stored under this key, or None."""
-        found = self._find_as(StateEntry.of, GET_STATE, {"key": valid.sought("key", key)})
+        """Return the value, or None."""
+        found = self._find(GET_STATE, {"key": valid.sought("key", key)})
         return None if found is None else found.value
 
     def put(self, key: str, value: str) -> None:
@@ -179,8 +186,8 @@ class AgentState(MailboxPart):
         return self._writing(lambda unit: unit.change(DELETE_STATE, asked)) > 0
 
     def list(self) -> Sequence[StateEntry]:
-        """Return all stored values, ordered by key."""
-        return self._all_as(StateEntry.of, LIST_STATE)
+        """Return all values, by key."""
+        return self._all(LIST_STATE)
 
     def continuation(self, provider: str) -> str | None:
         """Return the conversation with this provider that is to be continued, or None.
@@ -202,7 +209,7 @@ class AgentState(MailboxPart):
         """Delete the conversation with this provider. Returns True if there was one."""
         return self.clear(_slot(provider))
 
-    def _row(self, key: str, value: str) -> SessionStateRow:
+    def _row(self, key: str, value: str) -> Row:
         text = valid.content("value", value, self._settings.limits.agent_state)
         return {"key": key, "value": text, "updated_at": iso_text(self._now())}
 
@@ -212,7 +219,7 @@ def _slot(provider: str) -> str:
 
 
 def _adopt(unit: Unit, slot: str, now: str) -> None:
-    legacy = unit.find(StateEntry.of, GET_STATE, {"key": _LEGACY})
+    legacy = unit.row(GET_STATE, {"key": _LEGACY})
     if legacy is None:
         return
     if unit.row(GET_STATE, {"key": slot}) is None:

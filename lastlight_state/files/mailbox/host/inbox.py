@@ -130,12 +130,12 @@ class HostInbox(MailboxPart):
         return stored
 
     def get(self, message_id: str) -> MessageIn:
-        """Return the message with this id. Raises `NotFound`."""
-        return self._one_as(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
+        """Return the message. Raises `NotFound`."""
+        return self._one(sql.GET, {"id": valid.sought("id", message_id)}, kind=MESSAGE, key=message_id)
 
     def find(self, message_id: str) -> MessageIn | None:
-        """Return the message with this id, or None."""
-        return self._find_as(MessageIn.of, sql.GET, {"id": valid.sought("id", message_id)})
+        """Return the message, or None."""
+        return self._find(sql.GET, {"id": valid.sought("id", message_id)})
 
     def list(
         self,
@@ -150,7 +150,7 @@ class HostInbox(MailboxPart):
             "status": None if status is None else valid.word("status", status, models.STATUSES),
             "kind": None if kind is None else valid.sought("kind", kind),
         }
-        return self._page_as(sql.LIST, MessageInSummary.of, given, limit, page_token)
+        return self._page(sql.LIST, given, limit, page_token)
 
     def count_due(self, *, skip_kinds: Collection[str] = ("system",)) -> int:
         """Return the number of messages of these kinds that are due, not acknowledged and would wake an agent."""
@@ -171,7 +171,7 @@ class HostInbox(MailboxPart):
         Raises `LostRace` with its ``status``, `NotFound`.
         """
         values = {"id": valid.sought("id", message_id), "released_at": iso_text(self._now())}
-        changed = self._changed_as(MessageIn.of, sql.RETRY, values)
+        changed = self._changed(sql.RETRY, values)
         if changed is None:
             raise _lost(self.get(message_id))
         return changed
@@ -206,7 +206,7 @@ class HostInbox(MailboxPart):
         return [draft.store(unit, seq) for draft, seq in zip(drafts, seqs, strict=True)]
 
     def _failed(self, unit: Unit, message_id: str, error: str, now: Any) -> MessageIn:
-        found = unit.row(sql.GET, {"id": valid.sought("id", message_id)})
+        found = unit.row(sql.GET_ROW, {"id": valid.sought("id", message_id)})
         if found is None:
             raise valid.not_found(MESSAGE, message_id)
         values = {"id": message_id, "tries": found["tries"], "status": "failed", "settled_at": iso_text(now)}
@@ -214,7 +214,7 @@ class HostInbox(MailboxPart):
         if settled is None:
             raise _lost(MessageIn.of(found))
         series.follow(unit, self._pair, settled, now, paused=found["status"] == "paused")
-        return MessageIn.of(unit.row(sql.GET, {"id": message_id}) or found)
+        return unit.row(sql.GET, {"id": message_id}) or MessageIn.of(found)
 
 
 class _Draft:
@@ -262,7 +262,7 @@ class _Draft:
             raise AlreadyExists(MESSAGE, self.id)
         if self._staged is not None:
             self._staged.place(self._pair.undo)
-        return MessageIn.of(stored)
+        return stored
 
 
 def _origin(origin: Origin | None, room: HostInbox) -> OriginColumns:

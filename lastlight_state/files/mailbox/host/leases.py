@@ -18,7 +18,7 @@ from lastlight_state.files.mailbox.kernel.idle import Horizon
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.models import instant
-from lastlight_state.files.mailbox.projections import WaitingRow
+from lastlight_state.files.mailbox.projections import Waiting
 from lastlight_state.files.mailbox.records import DueMessage, MessageOut
 
 
@@ -44,10 +44,10 @@ def is_any_due(both: BothFiles, now: datetime, horizon: Horizon) -> bool:
         if _is_due(found, now) and _target(found.head, both).state != "waiting":
             return True
         before = found.attempt
-        horizon.meet(found.head["deliver_after"], now)
+        horizon.meet(found.head.deliver_after, now)
         if before is not None:
-            horizon.meet(before["leased_until"], now)
-            horizon.meet(before["next_attempt_at"], now)
+            horizon.meet(before.leased_until, now)
+            horizon.meet(before.next_attempt_at, now)
     return False
 
 
@@ -61,7 +61,7 @@ def take(unit: Unit, pair: Pair, both: BothFiles, wish: LeaseRequest) -> list[Du
             if not isinstance(found, UnsettledMessage):
                 settled = found if contiguous and found is not None else settled
                 continue
-            contiguous = found.head["seq"] is None  # messages without a number come before all others
+            contiguous = found.head.seq is None  # these come before all others
             if len(taken) < wish.limit and _is_due(found, wish.now):
                 taken += _taken(unit, pair, both, found, wish)
         if len(taken) >= wish.limit:
@@ -72,10 +72,10 @@ def take(unit: Unit, pair: Pair, both: BothFiles, wish: LeaseRequest) -> list[Du
 
 
 def _is_due(found: UnsettledMessage, now: datetime) -> bool:
-    if not models.is_due(found.head["deliver_after"], now):
+    if not models.is_due(found.head.deliver_after, now):
         return False
     before = found.attempt
-    return before is None or not (_is_ahead(before["leased_until"], now) or _is_ahead(before["next_attempt_at"], now))
+    return before is None or not (_is_ahead(before.leased_until, now) or _is_ahead(before.next_attempt_at, now))
 
 
 def _is_ahead(text: str | None, now: datetime) -> bool:
@@ -87,10 +87,10 @@ def _is_ahead(text: str | None, now: datetime) -> bool:
     return moment is not None and timedelta(0) < moment - now <= models.LONGEST_LEASE
 
 
-def _target(head: WaitingRow, both: BothFiles, group: str = "") -> _Target:
-    if head["target_seq"] is None:
+def _target(head: Waiting, both: BothFiles, group: str = "") -> _Target:
+    if head.target_seq is None:
         return _Target("none")
-    found = messages.find(head["target_seq"], group, both)
+    found = messages.find(head.target_seq, group, both)
     if found is None:
         return _Target("failed")
     if found.delivery == "pending":
@@ -106,13 +106,13 @@ def _taken(unit: Unit, pair: Pair, both: BothFiles, found: UnsettledMessage, wis
     if target.state == "waiting":
         return []
     if target.state == "failed":
-        _fail(unit, head["id"], "target_failed", wish.now)
+        _fail(unit, head.id, "target_failed", wish.now)
         return []
-    rows = both.keyed(messages.OUT_BY_ID, [head["id"]])
+    rows = both.keyed(messages.OUT_BY_ID, [head.id])
     if not rows:
-        _fail(unit, head["id"], "the message cannot be read", wish.now)
+        _fail(unit, head.id, "the message cannot be read", wish.now)
         return []
-    message = MessageOut.of(rows[0])
+    message = rows[0]
     if target.state == "known" and isinstance(message.content, dict):
         message = message.model_copy(update={"content": {**message.content, "messageId": target.platform_id}})
     attempt = _lease(unit, found, wish)
@@ -122,7 +122,7 @@ def _taken(unit: Unit, pair: Pair, both: BothFiles, found: UnsettledMessage, wis
             token=wish.token,
             leased_until=wish.until,
             attempt=attempt,
-            in_doubt=found.attempt is not None and found.attempt["lease_token"] is not None,
+            in_doubt=found.attempt is not None and found.attempt.lease_token is not None,
             problem=_problem(message),
         )
     ]
@@ -134,18 +134,18 @@ def _fail(unit: Unit, message_id: str, error: str, now: datetime) -> None:
 
 def _lease(unit: Unit, found: UnsettledMessage, wish: LeaseRequest) -> int:
     now, before = iso_text(wish.now), found.attempt
-    attempts = 1 if before is None else int(before["attempts"] or 0) + 1
+    attempts = 1 if before is None else int(before.attempts or 0) + 1
     unit.change(
         sql.PUT_ATTEMPT,
         {
-            "message_out_id": found.head["id"],
+            "message_out_id": found.head.id,
             "attempts": attempts,
             "lease_token": wish.token,
             "leased_until": iso_text(wish.until),
             "next_attempt_at": None,
-            "first_attempt_at": (before["first_attempt_at"] if before else None) or now,
+            "first_attempt_at": (before.first_attempt_at if before else None) or now,
             "last_attempt_at": now,
-            "last_error": before["last_error"] if before else None,
+            "last_error": before.last_error if before else None,
         },
     )
     return attempts

@@ -141,7 +141,7 @@ class HostOutbox(MailboxPart):
 
     def list_failed(self, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
         """Return a page of the messages that could not be delivered, the latest first."""
-        return self._page_as(sql.LIST_FAILED, Delivery.of, None, limit, page_token)
+        return self._page(sql.LIST_FAILED, None, limit, page_token)
 
     def list_waiting(self, *, limit: int = 50, page_token: str | None = None) -> Page[MessageOutSummary]:
         """Return a page of the messages that are neither delivered nor failed, in the order they were written."""
@@ -159,7 +159,7 @@ class HostOutbox(MailboxPart):
         """Return the message with this id, or None."""
         asked = valid.sought("id", message_id)
         rows = self._look(lambda look: look.keyed(messages.OUT_BY_ID, [asked]))
-        return MessageOut.of(rows[0]) if rows else None
+        return rows[0] if rows else None
 
     def files(self, message_id: str) -> OutboxFiles:
         """Return the files that the message's content lists. Unreadable files are skipped, with the reason."""
@@ -226,5 +226,5 @@ class HostOutbox(MailboxPart):
         return "failed" if found.status == "failed" else "retried"
 
     def _status(self, message_id: str) -> str:
-        found = self._find_as(Delivery.of, sql.DELIVERED, {"id": message_id})
+        found = self._find(sql.DELIVERED, {"id": message_id})
         return "pending" if found is None else found.status

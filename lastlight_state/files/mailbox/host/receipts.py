@@ -20,7 +20,6 @@ from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, 
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
-from lastlight_state.files.mailbox.projections import InId, ReceiptTime, SettledRow, ValueRow
 from lastlight_state.files.mailbox.records import Delivery
 from lastlight_state.files.mailbox.reports import PruneReport
 
@@ -50,32 +49,30 @@ _SETTLED = prepared(
         _in.series_id.not_in(_GOING_ON),
     )
     .order_by(_in.id)
-    .limit(number(messages.STEP)),
-    SettledRow,
+    .limit(number(messages.STEP))
 )
 _RECEIPTS = prepared(
     sa.select(_done.message_out_id, _done.delivered_at)
     .where(_done.message_out_id > bind("after", _done.message_out_id))
     .order_by(_done.message_out_id)
-    .limit(number(messages.STEP)),
-    ReceiptTime,
+    .limit(number(messages.STEP))
 )
 _REMOVE = Family("id", lambda ids: sa.delete(models.MESSAGES_IN).where(_in.id.in_(ids)))
 _REMOVE_RECEIPTS = Family("id", lambda ids: sa.delete(models.DELIVERED).where(_done.message_out_id.in_(ids)))
 
-_STILL_THERE = TolerantSelect(
+_STILL_THERE: TolerantSelect[tuple[str]] = TolerantSelect(
     models.MESSAGES_OUT,
     lambda columns, ids: sa.select(*shown(columns, "id")).where(columns["id"].in_(ids)),
     listed="id",
-    row=InId,
+    row=tuple,
 )
-#: Shows that the agent's file is the one that numbered messages, not an empty file in its place.
-_HIGHEST = TolerantSelect(
+#: Says that the agent's file is one that numbered messages, not an empty one in its place.
+_HIGHEST: TolerantSelect[tuple[str]] = TolerantSelect(
     models.OUT_META,
     lambda columns: sa.select(*shown(columns, "value")).where(
         columns["key"] == sa.literal_column(f"'{pruning.HIGHEST}'")
     ),
-    row=ValueRow,
+    row=tuple,
 )
 
 
@@ -106,15 +103,15 @@ class HostPruner(Pruner):
 
 
 def _named(both: BothFiles) -> set[object]:
-    """Return the ids and numbers of messages that the agent works on, or to which an undelivered message refers."""
-    named: set[object] = {ack["message_id"] for ack in both.rows(messages.PROCESSING)}
+    """Return ids and numbers of messages that the agent works on, or that an undelivered message names."""
+    named: set[object] = {ack.message_id for ack in both.rows(messages.PROCESSING)}
     for found in deliveries.unsettled(both):
-        named |= {found.head["in_reply_to"], found.head["target_seq"]}
+        named |= {found.head.in_reply_to, found.head.target_seq}
     return named - {None}
 
 
-def _is_old(row: SettledRow, before: datetime) -> bool:
-    """True if a message was settled long ago.
+def _is_old(row: Row, before: datetime) -> bool:
+    """Return whether a message was settled long ago.
 
     Other programs do not record when a message was settled. Then all times of the message must be long ago.
     """
@@ -132,7 +129,7 @@ def _receipts(before: datetime, unit: Unit, both: BothFiles, after: str) -> Step
     if not both.rows(_HIGHEST):
         return Step((), ())
     seen = unit.sound(_RECEIPTS, {"after": after})[0]
-    there = {row["id"] for row in both.keyed(_STILL_THERE, [row["message_out_id"] for row in seen])}
+    there = {message_id for (message_id,) in both.keyed(_STILL_THERE, [row["message_out_id"] for row in seen])}
     old = [row for row in seen if pruning.is_before(row["delivered_at"], before) and row["message_out_id"] not in there]
     return Step(seen, old)
 
@@ -180,28 +177,25 @@ def failed(message_id: str, error: str, now: datetime) -> ReceiptDraft:
 def store(unit: Unit, row: ReceiptDraft) -> Delivery:
     """Store the receipt unless the message has one. Ends the lease. Returns the receipt that is stored."""
     found = unit.row(sql.ATTEMPT, {"id": row["message_out_id"]})
-    attempts = None if found is None else found["attempts"]
-    made = unit.find(Delivery.of, sql.PUT_DELIVERED, {**row, "attempts": attempts})
+    attempts = None if found is None else found.attempts
+    made = unit.row(sql.PUT_DELIVERED, {**row, "attempts": attempts})
     unit.change(sql.DROP_ATTEMPT, {"id": row["message_out_id"]})
     if made is not None:
         return made
-    there = unit.find(Delivery.of, sql.DELIVERED, {"id": row["message_out_id"]})
+    there = unit.row(sql.DELIVERED, {"id": row["message_out_id"]})
     assert there is not None  # noqa: S101 - under the lock, a row that conflicts is there
     return there
 
 
 def fail(unit: Unit, failure: Failure) -> Delivery:
-    """Count a failed attempt. The message is then due again after a delay, or has finally failed.
-
-    Returns the receipt, if there is one.
-    """
-    there = unit.find(Delivery.of, sql.DELIVERED, {"id": failure.id})
+    """Count the attempt: the message is due again after a delay, or has failed. The receipt, if there is one."""
+    there = unit.row(sql.DELIVERED, {"id": failure.id})
     if there is not None:
         return there
     found = unit.row(sql.ATTEMPT, {"id": failure.id})
-    if failure.token is not None and found is not None and found["lease_token"] not in (None, failure.token):
+    if failure.token is not None and found is not None and found.lease_token not in (None, failure.token):
         raise LostRace(f"message {failure.id!r} was taken by another caller", status="leased")
-    attempts = max(1, 1 if found is None else found["attempts"])
+    attempts = max(1, 1 if found is None else found.attempts)
     if failure.permanent or attempts >= models.MOST_ATTEMPTS:
         return store(unit, failed(failure.id, failure.error, failure.at))
     now = iso_text(failure.at)
@@ -213,7 +207,7 @@ def fail(unit: Unit, failure: Failure) -> Delivery:
             "lease_token": None,
             "leased_until": None,
             "next_attempt_at": iso_text(failure.at + models.FIRST_DELAY * 2 ** (attempts - 1)),
-            "first_attempt_at": now if found is None else found["first_attempt_at"],
+            "first_attempt_at": now if found is None else found.first_attempt_at,
             "last_attempt_at": now,
             "last_error": failure.error,
         },

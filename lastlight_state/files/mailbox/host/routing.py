@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from lastlight_state.db import valid
+from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.files.mailbox import models
@@ -16,7 +17,6 @@ from lastlight_state.files.mailbox.kernel import queries
 from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Destination
-from lastlight_state.files.mailbox.rows import DestinationsRow
 
 _NEEDED = {"channel": ("channel_type", "platform_id"), "agent": ("agent_group_id",)}
 
@@ -42,7 +42,7 @@ class HostRouting(MailboxPart):
 
     def list_destinations(self) -> list[Destination]:
         """Return all destinations, by name."""
-        return self._all_as(Destination.of, sql.ALL_DESTINATIONS)
+        return self._all(sql.ALL_DESTINATIONS)
 
     def put_default(self, routing: Routing | None) -> None:
         """Set the default destination, for messages that name none. With None, such messages have no destination."""
@@ -50,9 +50,9 @@ class HostRouting(MailboxPart):
         self._writing(lambda unit: unit.change(sql.PUT_DEFAULT, values), repeatable=True)
 
     def find_default(self) -> Routing | None:
-        """Return the default destination, for messages that name none. None if there is no default."""
-        row = self._reading(lambda unit: unit.row(sql.GET_DEFAULT))
-        found = None if row is None else Routing(**row)
+        """Return where messages go that say nothing, or None."""
+        row = self._find(sql.GET_DEFAULT)
+        found = None if row is None else Routing(*row)
         return None if found == Routing() else found
 
     def allows(self, routing: Routing) -> bool:
@@ -64,14 +64,14 @@ class HostRouting(MailboxPart):
 def _allows(unit: Unit, asked: RoutingColumns) -> bool:
     default = unit.row(sql.GET_DEFAULT)
     place = asked["channel_type"], asked["platform_id"]
-    if place[1] is not None and default is not None and place == (default["channel_type"], default["platform_id"]):
+    if place[1] is not None and default is not None and place == default[:2]:
         return True
     values = {"channel_type": asked["channel_type"], "platform_id": asked["platform_id"]}
     return unit.row(sql.IS_DESTINATION, values) is not None
 
 
-def _replaced(unit: Unit, rows: Sequence[DestinationsRow]) -> bool:
-    if unit.rows(sql.ALL_DESTINATIONS) == rows:
+def _replaced(unit: Unit, rows: Sequence[Row]) -> bool:
+    if [vars(destination) for destination in unit.rows(sql.ALL_DESTINATIONS)] == rows:
         return False
     unit.change(sql.CLEAR_DESTINATIONS)
     for row in rows:
@@ -79,7 +79,7 @@ def _replaced(unit: Unit, rows: Sequence[DestinationsRow]) -> bool:
     return True
 
 
-def _row(entry: Any) -> DestinationsRow:
+def _row(entry: Any) -> Row:
     given = valid.group("entry", entry, NewDestination)
     name = valid.identifier("name", given.name, models.ROUTING_BYTES)
     kind = valid.word("type", given.type, models.DESTINATION_TYPES)

@@ -7,14 +7,14 @@ from typing import Literal, TypeAlias, TypedDict
 
 from lastlight_state import cron
 from lastlight_state.clock import iso_text
+from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.files.mailbox.host import statements as sql
 from lastlight_state.files.mailbox.kernel import pruning
 from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.models import instant
-from lastlight_state.files.mailbox.projections import HeadRow
-from lastlight_state.files.mailbox.rows import MessagesInRow
+from lastlight_state.files.mailbox.projections import Head
 from lastlight_state.ids import new_id
 
 # The next occurrence of a series.
@@ -47,33 +47,33 @@ class FreshColumns(TypedDict):
     status: str | None
 
 
-def follow(unit: Unit, pair: Pair, settled: HeadRow, now: datetime, *, paused: bool = False) -> Followed:
-    """Store the occurrence after a settled one, skipping missed ones. With ``paused``, the new occurrence is paused.
+def follow(unit: Unit, pair: Pair, settled: Head, now: datetime, *, paused: bool = False) -> Followed:
+    """Store the next occurrence after a settled one, paused if that was. Its periods that were missed are passed over.
 
     A series whose pattern, zone or content cannot be read stays unchanged, and is reported again by later calls.
     """
-    if settled["recurrence"] is None:
+    if settled.recurrence is None:
         return "none"
-    zone = settled["timezone"] or pair.settings.mailbox_timezone
-    last = instant(settled["process_after"])
+    zone = settled.timezone or pair.settings.mailbox_timezone
+    last = instant(settled.process_after)
     try:
-        at = next_occurrence(settled["recurrence"], zone, now=now, last=last)
-        [kept] = unit.rows(sql.GET, {"id": settled["id"]})
+        at = next_occurrence(settled.recurrence, zone, now=now, last=last)
+        [kept] = unit.rows(sql.GET_ROW, {"id": settled.id})
     except (InvalidValue, CorruptData):
         return "unreadable"
-    series = settled["series_id"] or settled["id"]
+    series = settled.series_id or settled.id
     stored = at is not None and _store(unit, pair, {**kept, "series_id": series}, now, at, paused=paused)
     unit.change(sql.STOP_RECURRING, {"series_id": series})
     return "stored" if stored else "none"
 
 
-def _store(unit: Unit, pair: Pair, settled: MessagesInRow, now: datetime, at: datetime, *, paused: bool) -> bool:
-    """Store the next occurrence, unless the series has a live one. Returns True if it was stored."""
+def _store(unit: Unit, pair: Pair, settled: Row, now: datetime, at: datetime, *, paused: bool) -> bool:
+    """Return whether there was no live occurrence, so that one was stored."""
     live = unit.row(sql.LIVE_OF_SERIES, {"series_id": settled["series_id"]})
     if live is not None:
         return False
     prefix = "task" if settled["kind"] == "task" else "msg"
-    row: MessagesInRow = {
+    row: Row = {
         **new_row(),
         "kind": settled["kind"],
         "content": settled["content"],

@@ -17,9 +17,8 @@ from lastlight_state.files.mailbox.kernel.idle import Idle
 from lastlight_state.files.mailbox.kernel.messages import Poll
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import instant
-from lastlight_state.files.mailbox.projections import HeadRow
+from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
-from lastlight_state.files.mailbox.rows import AcksRow, ContainerStateRow
 
 #: The age at which a folder without a stored message counts as left by a dead process.
 LEFT_AFTER = timedelta(hours=1)
@@ -64,11 +63,11 @@ def _allowance(signs: Signs, policy: StalePolicy) -> timedelta:
     return signs.tool_timeout if timed and signs.tool_timeout is not None else timedelta(0)
 
 
-Held: TypeAlias = tuple[HeadRow, AcksRow]
+Held: TypeAlias = tuple[Head, Ack]
 
 #: The longest time, in milliseconds, for which a tool may be silent: a year.
 _LONGEST_TOOL = 365 * 86_400_000
-_TOOL = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)), row=ContainerStateRow)
+_TOOL: TolerantSelect = TolerantSelect(models.CONTAINER_STATE, lambda columns: sa.select(*shown(columns)))
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def signals(both: BothFiles, now: datetime, claims: Sequence[Held]) -> Signals:
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
     due = sum(1 for _ in messages.open_to(poll, both, messages.triggers(both)))
     tool = next(iter(both.rows(_TOOL)), None)
-    times = [(head["id"], instant(ack["status_changed"])) for head, ack in claims]
+    times = [(head.id, instant(ack.status_changed)) for head, ack in claims]
     return Signals(
         due=due,
         until=poll.horizon.until,
@@ -117,11 +116,11 @@ def signals(both: BothFiles, now: datetime, claims: Sequence[Held]) -> Signals:
 
 
 def held(both: BothFiles) -> list[Held]:
-    """Return the agent's live claims, each with its message."""
-    claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
+    """Return live claims, each with its message."""
+    claimed = {ack.message_id: ack for ack in both.rows(messages.PROCESSING)}
     heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
-    live = [head for head in heads if head["status"] not in models.ENDED]
-    return [(head, claimed[head["id"]]) for head in live if messages.is_live(claimed[head["id"]], head)]
+    live = [head for head in heads if head.status not in models.ENDED]
+    return [(head, claimed[head.id]) for head in live if messages.is_live(claimed[head.id], head)]
 
 
 def _millis(value: int | None) -> timedelta | None:

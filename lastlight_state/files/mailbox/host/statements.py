@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
+from lastlight_state.db.rows.statements import (
+    Statement,
+    among,
+    bind,
+    columns_of,
+    constant,
+    every_column_of,
+    number,
+    prepared,
+)
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.kernel.messages import HEAD, STEP
-from lastlight_state.files.mailbox.projections import HeadRow, InSummaryRow, RoutingColumns
-from lastlight_state.files.mailbox.rows import AttemptsRow, DeliveredRow, DestinationsRow, MessagesInRow
-
-
-class ExpiredRow(TypedDict):
-    """Context that is beyond the number to keep."""
-
-    id: str
-    tries: int | None
-
+from lastlight_state.files.mailbox.projections import Attempt, Head
+from lastlight_state.files.mailbox.records import (
+    Delivery,
+    Destination,
+    MessageIn,
+    MessageInSummary,
+    Task,
+    TaskSummary,
+)
 
 _in, _done, _try = models.MESSAGES_IN.c, models.DELIVERED.c, models.ATTEMPTS.c
 _heads = [_in[name] for name in HEAD]
+_whole = every_column_of(MessageIn, models.MESSAGES_IN)
+_receipt = every_column_of(Delivery, models.DELIVERED)
 _this = _in.id == bind("id", _in.id)
 _live, _ended = among(_in.status, models.LIVE), among(_in.status, models.ENDED)
 
@@ -34,17 +42,19 @@ INSERT = prepared(
     insert(models.MESSAGES_IN)
     .values(**{column.name: bind(column.name, column) for column in _in})
     .on_conflict_do_nothing()
-    .returning(*_in),
-    MessagesInRow,
+    .returning(*_whole),
+    MessageIn,
 )
-GET = prepared(sa.select(*_in).where(_this), MessagesInRow)
-HEAD_OF = prepared(sa.select(*_heads).where(_this), HeadRow)
+_get = sa.select(*_whole).where(_this)
+#: GET_ROW gives the texts as they are stored, of which a work makes the next row.
+GET, GET_ROW = prepared(_get, MessageIn), prepared(_get)
+HEAD_OF = prepared(sa.select(*_heads).where(_this), Head)
 LIST = Listing(
     "messages_in",
-    [*(column for column in _in if column.name != "content"), models.IN_PLACE.label(models.PLACE)],
+    [*columns_of(MessageInSummary, models.MESSAGES_IN), models.IN_PLACE.label(models.PLACE)],
     order=(models.IN_PLACE, _in.id),
     filters={"status": _in.status == bind("status", _in.status), "kind": _in.kind == bind("kind", _in.kind)},
-    row=InSummaryRow,
+    row=MessageInSummary,
 )
 
 
@@ -58,7 +68,7 @@ RECURRING_SETTLED = prepared(
     )
     .order_by(_in.series_id, _in.seq.desc())
     .limit(number(STEP)),
-    HeadRow,
+    Head,
 )
 
 #: Settles a message if it is unchanged since it was read, even one with an unknown status. Does not return the content,
@@ -68,7 +78,7 @@ SETTLE = prepared(
     .where(_this, _unsettled, _in.tries.is_not_distinct_from(bind("tries", _in.tries)))
     .values(**{name: bind(name, _in[name]) for name in ("status", "settled_at", "outcome", "error")})
     .returning(*_heads),
-    HeadRow,
+    Head,
 )
 RETRY = prepared(
     sa.update(models.MESSAGES_IN)
@@ -83,8 +93,8 @@ RETRY = prepared(
         outcome=sa.null(),
         error=sa.null(),
     )
-    .returning(*_in),
-    MessagesInRow,
+    .returning(*_whole),
+    MessageIn,
 )
 #: Frees a claimed message for another try, unless somebody has freed it meanwhile.
 RELEASE = prepared(
@@ -106,24 +116,18 @@ STOP_RECURRING = prepared(
     )
     .values(recurrence=sa.null())
 )
-LIVE_OF_SERIES = prepared(
-    sa.select(*_in)
-    .where(_in.series_id == bind("series_id", _in.series_id), _live)
-    .order_by(_in.seq.desc())
-    .limit(number(1)),
-    MessagesInRow,
-)
-LAST_OF_SERIES = prepared(
-    sa.select(*_in).where(_in.series_id == bind("series_id", _in.series_id)).order_by(_in.seq.desc()).limit(number(1)),
-    MessagesInRow,
-)
-EXPIRED = prepared(
+_of_series = sa.select(*_whole).where(_in.series_id == bind("series_id", _in.series_id))
+_of_series = _of_series.order_by(_in.seq.desc()).limit(number(1))
+#: These give the texts as they are stored, as `GET_ROW`.
+LIVE_OF_SERIES, LAST_OF_SERIES = prepared(_of_series.where(_live)), prepared(_of_series)
+#: Ids and tries of context that is not kept.
+EXPIRED: Statement[tuple[str, int | None]] = prepared(
     sa.select(_in.id, _in.tries)
     .where(_in.status == constant("pending"), _in.trigger == number(0))
     .order_by(_in.seq.desc())
     .offset(bind("kept", _in.seq))
     .limit(number(models.MOST_SENT)),
-    ExpiredRow,
+    tuple,
 )
 #: Session and number of the newest message from a peer that names the session which sent it.
 RETURN_PATH = prepared(
@@ -136,7 +140,7 @@ RETURN_PATH = prepared(
     .order_by(_in.seq.desc())
     .limit(number(1))
 )
-ATTEMPT = prepared(sa.select(*_try).where(_try.message_out_id == bind("id", _try.message_out_id)), AttemptsRow)
+ATTEMPT = prepared(sa.select(*_try).where(_try.message_out_id == bind("id", _try.message_out_id)), Attempt)
 _put = insert(models.ATTEMPTS).values(**{column.name: bind(column.name, column) for column in _try})
 PUT_ATTEMPT = prepared(
     _put.on_conflict_do_update(
@@ -145,34 +149,36 @@ PUT_ATTEMPT = prepared(
     )
 )
 DROP_ATTEMPT = prepared(sa.delete(models.ATTEMPTS).where(_try.message_out_id == bind("id", _try.message_out_id)))
-DELIVERED = prepared(sa.select(*_done).where(_done.message_out_id == bind("id", _done.message_out_id)), DeliveredRow)
-#: Keeps the first outcome.
+DELIVERED = prepared(sa.select(*_receipt).where(_done.message_out_id == bind("id", _done.message_out_id)), Delivery)
+#: The first outcome stays.
 PUT_DELIVERED = prepared(
     insert(models.DELIVERED)
     .values(**{column.name: bind(column.name, column) for column in _done})
     .on_conflict_do_nothing(index_elements=[_done.message_out_id])
-    .returning(*_done),
-    DeliveredRow,
+    .returning(*_receipt),
+    Delivery,
 )
 DROP_FAILED = prepared(
     sa.delete(models.DELIVERED)
     .where(_done.message_out_id == bind("id", _done.message_out_id), _done.status != constant("delivered"))
-    .returning(*_done),
-    DeliveredRow,
+    .returning(*_receipt),
+    Delivery,
 )
 LIST_FAILED = Listing(
     "delivered",
-    tuple(_done),
+    _receipt,
     order=(_done.delivered_at, _done.message_out_id),
     always=(_done.status == constant("failed"),),
-    row=DeliveredRow,
+    row=Delivery,
 )
 _to, _default = models.DESTINATIONS.c, models.SESSION_ROUTING.c
 CLEAR_DESTINATIONS = prepared(sa.delete(models.DESTINATIONS))
 INSERT_DESTINATION = prepared(
     insert(models.DESTINATIONS).values(**{column.name: bind(column.name, column) for column in _to})
 )
-ALL_DESTINATIONS = prepared(sa.select(*_to).order_by(_to.name), DestinationsRow)
+ALL_DESTINATIONS = prepared(
+    sa.select(*every_column_of(Destination, models.DESTINATIONS)).order_by(_to.name), Destination
+)
 _ROUTE = ("channel_type", "platform_id", "thread_id")
 _put_default = insert(models.SESSION_ROUTING).values(
     id=number(1), **{name: bind(name, _default[name]) for name in _ROUTE}
@@ -182,7 +188,9 @@ PUT_DEFAULT = prepared(
         index_elements=[_default.id], set_={name: _put_default.excluded[name] for name in _ROUTE}
     )
 )
-GET_DEFAULT = prepared(sa.select(_default.channel_type, _default.platform_id, _default.thread_id), RoutingColumns)
+GET_DEFAULT: Statement[tuple[str | None, str | None, str | None]] = prepared(
+    sa.select(_default.channel_type, _default.platform_id, _default.thread_id), tuple
+)
 IS_DESTINATION = prepared(
     sa.select(_to.name)
     .where(
@@ -205,15 +213,15 @@ CHANGE_TASK = prepared(
     sa.update(models.MESSAGES_IN)
     .where(_this)
     .values(**{name: bind(name, _in[name]) for name in _CHANGED})
-    .returning(*_in),
-    MessagesInRow,
+    .returning(*_whole),
+    Task,
 )
 LIST_TASKS = Listing(
     "tasks",
-    [*(column for column in _in if column.name != "content"), models.TASK_PLACE.label(models.PLACE)],
+    [*columns_of(TaskSummary, models.MESSAGES_IN), models.TASK_PLACE.label(models.PLACE)],
     order=(models.TASK_PLACE, _in.id),
     descending=False,
     filters={"status": _in.status == bind("status", _in.status)},
     always=(models.LIVE_TASK,),
-    row=InSummaryRow,
+    row=TaskSummary,
 )

@@ -22,12 +22,11 @@ from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.kernel.words import AcknowledgedAs
 from lastlight_state.files.mailbox.models import instant
-from lastlight_state.files.mailbox.projections import HeadRow
+from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.records import Claim
 from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
-from lastlight_state.files.mailbox.rows import AcksRow
 
-_Settling: TypeAlias = tuple[HeadRow, str, str | None]
+_Settling: TypeAlias = tuple[Head, str, str | None]
 
 
 class HostSweep(MailboxPart):
@@ -74,7 +73,7 @@ class HostSweep(MailboxPart):
         text, now = queries.error_text(reason), self._now()
         queries.policy(policy)
         held, strange = self._both(lambda both: (standing.held(both), words.acknowledged(both)))
-        held = [found for found in held if found[0]["status"] == "pending"]
+        held = [found for found in held if found[0].status == "pending"]
         if not held and not strange:
             return ReleaseReport()
         done = self._writing(lambda unit: self._released(unit, held, strange, text, now))
@@ -101,7 +100,7 @@ class HostSweep(MailboxPart):
         if not found:
             return 0
         known = self._reading(lambda unit: messages.HEADS_BY_ID.keyed(unit, found))
-        kept = {row["id"] for row in known}
+        kept = {head.id for head in known}
         return sum(creation.remove_leftover(self._pair.place.path, name) for name in found if name not in kept)
 
     def run(self, *, agent_started_at: datetime | None, policy: StalePolicy = DEFAULT_POLICY) -> SweepReport:
@@ -144,8 +143,8 @@ class HostSweep(MailboxPart):
         held = standing.held(both)
         return Quiet(
             sync=SyncReport(ignored=ignored),
-            holds=any(head["status"] == "pending" for head, _ in held),
-            kept=frozenset(row["id"] for row in messages.HEADS_BY_ID.keyed(unit, old)) if old else frozenset(),
+            holds=any(head.status == "pending" for head, _ in held),
+            kept=frozenset(head.id for head in messages.HEADS_BY_ID.keyed(unit, old)) if old else frozenset(),
             signals=standing.signals(both, now, held),
         )
 
@@ -184,29 +183,29 @@ class HostSweep(MailboxPart):
         counts = {"completed": 0, "failed": 0, "successors": 0}
         unreadable: list[str] = []
         for head, status, error in found:
-            before = unit.row(sql.HEAD_OF, {"id": head["id"]})
-            if before is None or (before["seq"], before["tries"]) != (head["seq"], head["tries"]):
+            before = unit.row(sql.HEAD_OF, {"id": head.id})
+            if before is None or (before.seq, before.tries) != (head.seq, head.tries):
                 continue
             settled = unit.row(sql.SETTLE, _settling(head, status, error, now))
             if settled is None:
                 continue
             counts[status] += 1
-            followed = series.follow(unit, self._pair, settled, now, paused=before["status"] == "paused")
+            followed = series.follow(unit, self._pair, settled, now, paused=before.status == "paused")
             counts["successors"] += followed == "stored"
             if followed == "unreadable":
-                unreadable.append(settled["id"])
+                unreadable.append(settled.id)
         return SyncReport(**counts, unreadable_series=tuple(unreadable))
 
     def _advanced(self, unit: Unit, now: datetime) -> AdvanceReport:
         stored, unreadable = 0, []
         for head in _stalled(unit, self):
-            settled = unit.row(sql.HEAD_OF, {"id": head["id"]})
-            if settled is None or settled["recurrence"] is None:
-                continue  # already stored with another message of its series
+            settled = unit.row(sql.HEAD_OF, {"id": head.id})
+            if settled is None or settled.recurrence is None:
+                continue  # followed with another one of its series
             followed = series.follow(unit, self._pair, settled, now)
             stored += followed == "stored"
             if followed == "unreadable":
-                unreadable.append(head["id"])
+                unreadable.append(head.id)
         return AdvanceReport(successors=stored, unreadable_series=tuple(unreadable))
 
     def _released(
@@ -215,15 +214,15 @@ class HostSweep(MailboxPart):
         released = exhausted = 0
         unknown = self._settled(unit, [*map(_failing, strange)], now).failed
         for head, ack in held:
-            tries, base = head["tries"] or 0, head["tries_base"] or 0
+            tries, base = head.tries or 0, head.tries_base or 0
             if tries - base >= models.MOST_TRIES:
                 exhausted += self._given_up(unit, head, reason, now)
                 continue
-            claimed_at = instant(ack["status_changed"])
+            claimed_at = instant(ack.status_changed)
             values = {
-                "id": head["id"],
-                "seq": head["seq"],
-                "seen": head["tries"],
+                "id": head.id,
+                "seq": head.seq,
+                "seen": head.tries,
                 "tries": tries + 1,
                 "process_after": iso_text(now + models.FIRST_DELAY * 2 ** (tries - base)),
                 "released_at": iso_text(now if claimed_at is None else max(now, claimed_at)),
@@ -232,10 +231,10 @@ class HostSweep(MailboxPart):
             released += unit.change(sql.RELEASE, values)
         return ReleaseReport(released=released, exhausted=exhausted, unknown=unknown)
 
-    def _given_up(self, unit: Unit, head: HeadRow, reason: str, now: datetime) -> bool:
-        """Fail a message that has no tries left, unless the message was paused or replaced after it was read."""
-        before = unit.row(sql.HEAD_OF, {"id": head["id"]})
-        if before is None or (before["seq"], before["status"]) != (head["seq"], "pending"):
+    def _given_up(self, unit: Unit, head: Head, reason: str, now: datetime) -> bool:
+        """Fail a message that has no tries left, unless it was paused or replaced after it was looked at."""
+        before = unit.row(sql.HEAD_OF, {"id": head.id})
+        if before is None or (before.seq, before.status) != (head.seq, "pending"):
             return False
         settled = unit.row(sql.SETTLE, {**_settling(head, "failed", reason, now), "outcome": models.EXHAUSTED})
         if settled is not None:
@@ -243,8 +242,8 @@ class HostSweep(MailboxPart):
         return settled is not None
 
 
-def _live(both: BothFiles) -> Iterator[HeadRow]:
-    """Return all messages that have no final status."""
+def _live(both: BothFiles) -> Iterator[Head]:
+    """Return all messages that are not settled."""
     return chain(messages.triggers(both), messages.context(both), messages.paused(both), messages.unknown(both))
 
 
@@ -253,16 +252,16 @@ def _settlings(both: BothFiles) -> tuple[list[_Settling], list[AcknowledgedAs], 
     heads = list(_live(both))
     found = messages.acknowledged(both, heads)
     settlings = [
-        (head, status, ack["error"] if status == "failed" else None)
+        (head, status, ack.error if status == "failed" else None)
         for head in heads
-        if (ack := found.get(head["id"])) is not None and (status := messages.settles(ack, head)) is not None
+        if (ack := found.get(head.id)) is not None and (status := messages.settles(ack, head)) is not None
     ]
     return settlings, words.acknowledged(both), _unknown(both)
 
 
 def _unknown(both: BothFiles) -> int:
-    """Return how many acknowledgements refer to no existing message. Checks at most 500."""
-    ids = [ack["message_id"] for ack in both.rows(messages.SETTLING)]
+    """Return how many acknowledgements, of at most 500, name no message."""
+    ids = [message_id for (message_id,) in both.rows(messages.SETTLING)]
     return len(ids) - len(both.keyed(messages.HEADS_BY_ID, ids))
 
 
@@ -271,15 +270,15 @@ def _failing(found: AcknowledgedAs) -> _Settling:
 
 
 def _is_before(found: AcknowledgedAs, started: datetime) -> bool:
-    """True if the acknowledgement was written before the running agent started."""
-    moment = instant(found.ack["status_changed"])
+    """Return whether the acknowledgement is older than the agent that runs now."""
+    moment = instant(found.ack.status_changed)
     return moment is not None and moment < started
 
 
-def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> Values:
+def _settling(head: Head, status: str, error: str | None, now: datetime) -> Values:
     return {
-        "id": head["id"],
-        "tries": head["tries"],
+        "id": head.id,
+        "tries": head.tries,
         "status": status,
         "settled_at": iso_text(now),
         "outcome": status,
@@ -287,31 +286,31 @@ def _settling(head: HeadRow, status: str, error: str | None, now: datetime) -> V
     }
 
 
-def _stalled(unit: Unit, room: MailboxPart) -> list[HeadRow]:
-    """Return settled messages that recur but have no next occurrence, except those that had failed before adoption."""
+def _stalled(unit: Unit, room: MailboxPart) -> list[Head]:
+    """Return settled messages that recur, apart from those that had failed before the file was adopted."""
     after: str | None = ""
-    stalled: list[HeadRow] = []
+    stalled: list[Head] = []
     while found := unit.sound(sql.RECURRING_SETTLED, {"after": after})[0]:
         stalled += found
-        after = found[-1]["series_id"]
-    if not any(head["status"] == "failed" for head in stalled):
+        after = found[-1].series_id
+    if not any(head.status == "failed" for head in stalled):
         return stalled
     adopted = queries.number(unit, room._pair.declared, "adopted_seq")
-    return [head for head in stalled if head["status"] != "failed" or (head["seq"] or 0) > adopted]
+    return [head for head in stalled if head.status != "failed" or (head.seq or 0) > adopted]
 
 
 def _expired(unit: Unit, values: Values, now: str) -> int:
     expired = {"status": "completed", "settled_at": now, "outcome": models.EXPIRED, "error": None}
     rows = unit.sound(sql.EXPIRED, values)[0]
-    return sum(unit.row(sql.SETTLE, {**row, **expired}) is not None for row in rows)
+    return sum(unit.row(sql.SETTLE, {"id": key, "tries": tries, **expired}) is not None for key, tries in rows)
 
 
-def _claim(head: HeadRow, ack: AcksRow) -> Claim:
+def _claim(head: Head, ack: Ack) -> Claim:
     return Claim(
-        message_id=head["id"],
-        seq=head["seq"],
-        status=str(head["status"]),
-        claimed_at=instant(ack["status_changed"]),
-        claimed_by=ack["claimed_by"],
-        tries=head["tries"] or 0,
+        message_id=head.id,
+        seq=head.seq,
+        status=str(head.status),
+        claimed_at=instant(ack.status_changed),
+        claimed_by=ack.claimed_by,
+        tries=head.tries or 0,
     )

@@ -27,7 +27,6 @@ from lastlight_state.files.mailbox.kernel import queries
 from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.models import TASK
 from lastlight_state.files.mailbox.records import Task, TaskSummary
-from lastlight_state.files.mailbox.rows import MessagesInRow
 from lastlight_state.ids import new_id
 
 
@@ -115,7 +114,7 @@ class HostTasks(MailboxPart):
     def list(self, *, status: str | None = None, limit: int = 50, page_token: str | None = None) -> Page[TaskSummary]:
         """Return a page of the tasks that are pending or paused: one entry for each series, the next due first."""
         given = {"status": None if status is None else valid.word("status", status, models.LIVE)}
-        return self._page_as(sql.LIST_TASKS, TaskSummary.of, given, limit, page_token)
+        return self._page(sql.LIST_TASKS, given, limit, page_token)
 
     def _first(self, when: When) -> When:
         given = valid.group("when", when, When)
@@ -141,9 +140,9 @@ class HostTasks(MailboxPart):
         return _change(unit, found, values)
 
 
-def _current(unit: Unit, task_id: str) -> MessagesInRow | None:
-    """Return the live message of the series that this id belongs to. If there is none, return the last message."""
-    row = unit.row(sql.GET, {"id": task_id})
+def _current(unit: Unit, task_id: str) -> Row | None:
+    """Return the live message of the series that this id belongs to, else its last one."""
+    row = unit.row(sql.GET_ROW, {"id": task_id})
     if row is not None and row["kind"] != "task":
         return None
     series = {"series_id": task_id if row is None else row["series_id"] or task_id}
@@ -151,7 +150,7 @@ def _current(unit: Unit, task_id: str) -> MessagesInRow | None:
     return found if found is not None and found["kind"] == "task" else None
 
 
-def _live(unit: Unit, task_id: str) -> MessagesInRow:
+def _live(unit: Unit, task_id: str) -> Row:
     found = _current(unit, task_id)
     if found is None:
         raise valid.not_found(TASK, task_id)
@@ -160,16 +159,15 @@ def _live(unit: Unit, task_id: str) -> MessagesInRow:
     return found
 
 
-def _change(unit: Unit, found: MessagesInRow, values: Values) -> Task:
+def _change(unit: Unit, found: Row, values: Values) -> Task:
     names = ("status", "content", "process_after", "recurrence", "timezone", "outcome", "settled_at")
-    here: Values = found
-    row = {name: values.get(name, here[name]) for name in names} | dict(values)
+    row = {name: values.get(name, found[name]) for name in names} | dict(values)
     changed = unit.row(sql.CHANGE_TASK, {"id": found["id"], **row})
     assert changed is not None  # noqa: S101 - found under the same lock
-    return Task.of(changed)
+    return changed
 
 
-def _times(found: MessagesInRow, change: WhenChange) -> Row:
+def _times(found: Row, change: WhenChange) -> Row:
     values: Row = {}
     if change.process_after is not UNSET:
         values["process_after"] = queries.time_text("when.process_after", change.process_after)

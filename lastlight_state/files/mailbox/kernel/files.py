@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import quoted_name
@@ -22,7 +22,7 @@ from lastlight_state.backends.facts import FORBIDDEN
 from lastlight_state.backends.waiting import Deadline, Retry
 from lastlight_state.db import reconcile
 from lastlight_state.db.reconcile import PresentColumn, PresentTable
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import Statement, bind, prepared
 from lastlight_state.db.units.scope import StoreScope
 from lastlight_state.db.units.unit import Unit, Work
 from lastlight_state.errors import BackendUnavailable, Conflict, CorruptData, NotFound
@@ -55,14 +55,7 @@ _HIGHEST = prepared(
 )
 
 
-class ObjectName(TypedDict):
-    """A table, view or index of a file."""
-
-    type: str
-    name: str
-
-
-class ColumnFacts(TypedDict):
+class ColumnFacts(NamedTuple):
     """The facts of a column from SQLite."""
 
     name: str
@@ -73,7 +66,8 @@ class ColumnFacts(TypedDict):
 
 
 _KIND, _NAME = sa.column("type", sa.Text), sa.column("name", sa.Text)
-_OBJECTS = prepared(sa.select(_KIND, _NAME).select_from(sa.table("sqlite_master")), ObjectName)
+#: The tables, views and indexes of a file.
+_OBJECTS: Statement[tuple[str, str]] = prepared(sa.select(_KIND, _NAME).select_from(sa.table("sqlite_master")), tuple)
 _FACTS: list[sa.ColumnElement[Any]] = [
     *(_NAME, _KIND, sa.column("dflt_value", sa.Text), sa.column("pk", sa.Integer)),
     sa.column(quoted_name("notnull", quote=True), sa.Integer),
@@ -116,20 +110,20 @@ def present(unit: Unit, declared: sa.MetaData) -> dict[str, PresentTable]:
     found = {}
     for name in declared.tables.keys() & (tables | _named(unit, "view")):
         rows = unit.rows(_COLUMNS, {"table": name})
-        columns = {row["name"]: _present(row) for row in rows}
-        key = tuple(row["name"] for row in sorted(rows, key=lambda row: int(row["pk"])) if row["pk"])
+        columns = {row.name: _present(row) for row in rows}
+        key = tuple(row.name for row in sorted(rows, key=lambda row: int(row.pk)) if row.pk)
         found[name] = PresentTable(name, name in tables, columns, key, frozenset(), indexes)
     return found
 
 
 def _present(row: ColumnFacts) -> PresentColumn:
-    has_default = row["dflt_value"] is not None
-    return PresentColumn(row["name"], row["type"].upper(), nullable=not row["notnull"], has_default=has_default)
+    has_default = row.dflt_value is not None
+    return PresentColumn(row.name, row.type.upper(), nullable=not row.notnull, has_default=has_default)
 
 
 def _named(unit: Unit, kind: str) -> set[str]:
     """Return the names of the tables, views or indexes of the file."""
-    return {row["name"] for row in unit.rows(_OBJECTS) if row["type"] == kind}
+    return {name for found, name in unit.rows(_OBJECTS) if found == kind}
 
 
 def _add(unit: Unit, statement: str) -> None:

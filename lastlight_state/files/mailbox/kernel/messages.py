@@ -14,13 +14,11 @@ from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import RowT, bind, constant, number
 from lastlight_state.errors import NotFound
 from lastlight_state.files.mailbox import models
-from lastlight_state.files.mailbox.arguments import Routing
 from lastlight_state.files.mailbox.kernel.idle import Horizon
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import MESSAGE, instant
-from lastlight_state.files.mailbox.projections import AckedId, HeadRow
-from lastlight_state.files.mailbox.records import MessageRef
-from lastlight_state.files.mailbox.rows import AcksRow, DeliveredRow, DestinationsRow, MessagesInRow, MessagesOutRow
+from lastlight_state.files.mailbox.projections import Ack, Head
+from lastlight_state.files.mailbox.records import Delivery, Destination, MessageIn, MessageOut, MessageRef
 
 # The meaning of an acknowledgement for a message, and the statements that find acknowledgements.
 #
@@ -32,59 +30,52 @@ OF_MESSAGES = TolerantSelect(
     models.ACKS,
     lambda columns, ids: sa.select(*shown(columns)).where(columns["message_id"].in_(ids)),
     listed="id",
-    row=AcksRow,
+    row=Ack,
 )
 PROCESSING = TolerantSelect(
     models.ACKS,
     lambda columns: sa.select(*shown(columns)).where(columns["status"] == sa.literal_column("'processing'")),
-    row=AcksRow,
+    row=Ack,
 )
 #: Acknowledgements that settle messages, at most 500 of them.
-SETTLING = TolerantSelect(
+SETTLING: TolerantSelect[tuple[str]] = TolerantSelect(
     models.ACKS,
     lambda columns: (
         sa.select(*shown(columns, "message_id"))
         .where(columns["status"] != sa.literal_column("'processing'"))
         .limit(sa.literal_column("500"))
     ),
-    row=AckedId,
+    row=tuple,
 )
 
 
-def is_of(ack: AcksRow, head: HeadRow) -> bool:
-    """True if the acknowledgement belongs to this message, and not to an earlier message with the same id."""
-    return ack["message_seq"] is None or ack["message_seq"] == head["seq"]
+def is_of(ack: Ack, head: Head) -> bool:
+    """Return whether the acknowledgement is of this message, not of an earlier one with its id."""
+    return ack.message_seq is None or ack.message_seq == head.seq
 
 
-def is_live(ack: AcksRow | None, head: HeadRow) -> bool:
-    """True if the acknowledgement is in force, so that the agent does not take the message again.
+def is_live(ack: Ack | None, head: Head) -> bool:
+    """Return whether the acknowledgement hides the message.
 
     An acknowledgement by another program is in force until the host frees the message.
     """
     if ack is None or not is_of(ack, head):
         return False
-    if ack["message_tries"] is not None:
-        return bool(ack["status"] == "completed" or ack["message_tries"] == (head["tries"] or 0))
-    released_at, changed = instant(head["released_at"]), instant(ack["status_changed"])
+    if ack.message_tries is not None:
+        return bool(ack.status == "completed" or ack.message_tries == (head.tries or 0))
+    released_at, changed = instant(head.released_at), instant(ack.status_changed)
     return released_at is None or changed is None or changed > released_at
 
 
-def settles(ack: AcksRow, head: HeadRow) -> str | None:
-    """Return the final status that this acknowledgement gives the message, or None.
-
-    Completed work counts at any try.
-    """
-    if ack["status"] == "completed" and is_of(ack, head) and (ack["message_tries"] is not None or is_live(ack, head)):
+def settles(ack: Ack, head: Head) -> str | None:
+    """Return the status that the message gets by this, or None. Work that was done counts at any try."""
+    if ack.status == "completed" and is_of(ack, head) and (ack.message_tries is not None or is_live(ack, head)):
         return "completed"
-    return "failed" if ack["status"] == "failed" and is_live(ack, head) else None
+    return "failed" if ack.status == "failed" and is_live(ack, head) else None
 
 
-#: The columns that decide about an inbound message, without its content.
-HEAD = tuple(
-    "id seq kind status process_after recurrence series_id tries trigger timestamp on_wake timezone released_at "
-    "tries_base".split()
-)
-#: The rows in one batch of the iteration.
+HEAD = Head._fields
+#: Rows that one step of a walk reads.
 STEP = 200
 
 
@@ -94,18 +85,18 @@ def _keyed(table: sa.Table, key: str, row: type[RowT]) -> TolerantSelect[RowT]:
     )
 
 
-IN_BY_ID, IN_BY_SEQ = _keyed(models.MESSAGES_IN, "id", MessagesInRow), _keyed(models.MESSAGES_IN, "seq", MessagesInRow)
+IN_BY_ID, IN_BY_SEQ = _keyed(models.MESSAGES_IN, "id", MessageIn), _keyed(models.MESSAGES_IN, "seq", MessageIn)
 OUT_BY_ID, OUT_BY_SEQ = (
-    _keyed(models.MESSAGES_OUT, "id", MessagesOutRow),
-    _keyed(models.MESSAGES_OUT, "seq", MessagesOutRow),
+    _keyed(models.MESSAGES_OUT, "id", MessageOut),
+    _keyed(models.MESSAGES_OUT, "seq", MessageOut),
 )
-DELIVERED_BY_ID = _keyed(models.DELIVERED, "message_out_id", DeliveredRow)
-DESTINATION_BY_NAME = _keyed(models.DESTINATIONS, "name", DestinationsRow)
+DELIVERED_BY_ID = _keyed(models.DELIVERED, "message_out_id", Delivery)
+DESTINATION_BY_NAME = _keyed(models.DESTINATIONS, "name", Destination)
 HEADS_BY_ID = TolerantSelect(
     models.MESSAGES_IN,
     lambda columns, ids: sa.select(*shown(columns, *HEAD)).where(columns["id"].in_(ids)),
     listed="id",
-    row=HeadRow,
+    row=Head,
 )
 
 
@@ -113,15 +104,15 @@ def _pending(columns: Columns, trigger: int) -> sa.ColumnElement[bool]:
     return sa.and_(columns["status"] == constant("pending"), columns["trigger"] == number(trigger))
 
 
-def _unnumbered(trigger: int) -> TolerantSelect[HeadRow]:
+def _unnumbered(trigger: int) -> TolerantSelect[Head]:
     def make(columns: Columns) -> sa.Select[Any]:
         found = sa.select(*shown(columns, *HEAD)).where(_pending(columns, trigger), columns["seq"].is_(None))
         return found.order_by(columns["timestamp"], columns["id"]).limit(number(STEP))
 
-    return TolerantSelect(models.MESSAGES_IN, make, row=HeadRow)
+    return TolerantSelect(models.MESSAGES_IN, make, row=Head)
 
 
-def _numbered(trigger: int, *, newest_first: bool) -> TolerantSelect[HeadRow]:
+def _numbered(trigger: int, *, newest_first: bool) -> TolerantSelect[Head]:
     def make(columns: Columns) -> sa.Select[Any]:
         seq = columns["seq"]
         at = bind("at", seq)
@@ -129,7 +120,7 @@ def _numbered(trigger: int, *, newest_first: bool) -> TolerantSelect[HeadRow]:
         found = sa.select(*shown(columns, *HEAD)).where(_pending(columns, trigger), beyond)
         return found.order_by(seq.desc() if newest_first else seq).limit(number(STEP))
 
-    return TolerantSelect(models.MESSAGES_IN, make, row=HeadRow)
+    return TolerantSelect(models.MESSAGES_IN, make, row=Head)
 
 
 _TRIGGERS, _CONTEXT = _numbered(1, newest_first=False), _numbered(0, newest_first=True)
@@ -143,7 +134,7 @@ def _paused(columns: Columns) -> sa.Select[Any]:
     return found.order_by(columns["id"]).limit(number(STEP))
 
 
-_PAUSED = TolerantSelect(models.MESSAGES_IN, _paused, row=HeadRow)
+_PAUSED = TolerantSelect(models.MESSAGES_IN, _paused, row=Head)
 
 
 def _unknown(columns: Columns) -> sa.Select[Any]:
@@ -152,37 +143,37 @@ def _unknown(columns: Columns) -> sa.Select[Any]:
     return found.order_by(columns["id"]).limit(number(STEP))
 
 
-_UNKNOWN = TolerantSelect(models.MESSAGES_IN, _unknown, row=HeadRow)
+_UNKNOWN = TolerantSelect(models.MESSAGES_IN, _unknown, row=Head)
 
 
-def triggers(both: BothFiles) -> Iterator[HeadRow]:
+def triggers(both: BothFiles) -> Iterator[Head]:
     """Return pending messages that wake the agent, oldest first."""
     yield from both.rows(_UNNUMBERED_TRIGGERS)
     yield from _walk(both, _TRIGGERS, -1)
 
 
-def context(both: BothFiles) -> Iterator[HeadRow]:
-    """Return pending context messages, which wake no agent, newest first."""
+def context(both: BothFiles) -> Iterator[Head]:
+    """Return pending messages that wake nobody, newest first."""
     yield from _walk(both, _CONTEXT, _GREATEST)
     yield from reversed(both.rows(_UNNUMBERED_CONTEXT))
 
 
-def paused(both: BothFiles) -> Iterator[HeadRow]:
+def paused(both: BothFiles) -> Iterator[Head]:
     """Return paused messages, in the order of their ids."""
     return _walk(both, _PAUSED, "", key="id")
 
 
-def unknown(both: BothFiles) -> Iterator[HeadRow]:
+def unknown(both: BothFiles) -> Iterator[Head]:
     """Return messages whose status is not a known word, in the order of their ids."""
     return _walk(both, _UNKNOWN, "", key="id")
 
 
 def _walk(
-    both: BothFiles, reading: TolerantSelect[HeadRow], at: Any, *, key: Literal["seq", "id"] = "seq"
-) -> Iterator[HeadRow]:
+    both: BothFiles, reading: TolerantSelect[Head], at: Any, *, key: Literal["seq", "id"] = "seq"
+) -> Iterator[Head]:
     while found := both.rows(reading, {"at": at}):
         yield from found
-        at = found[-1][key]
+        at = getattr(found[-1], key)
 
 
 # Selection of the pending messages that may be worked on now. It is complete before any limit counts.
@@ -201,28 +192,28 @@ class Poll:
     first_poll: bool = False
     horizon: Horizon = field(default_factory=Horizon, compare=False)
 
-    def admits(self, head: HeadRow) -> bool:
-        """True if a pending message may be taken. Does not check acknowledgements."""
-        if head["kind"] in self.skip_kinds or (head["on_wake"] and not self.first_poll):
+    def admits(self, head: Head) -> bool:
+        """Return whether a pending message may be taken, apart from acknowledgements."""
+        if head.kind in self.skip_kinds or (head.on_wake and not self.first_poll):
             return False
-        if models.is_due(head["process_after"], self.now):
+        if models.is_due(head.process_after, self.now):
             return True
-        self.horizon.meet(head["process_after"], self.now)
+        self.horizon.meet(head.process_after, self.now)
         return False
 
 
-def open_to(poll: Poll, both: BothFiles, heads: Iterable[HeadRow]) -> Iterator[HeadRow]:
-    """Return the pending messages that match the poll: due, of its kinds, and not acknowledged."""
+def open_to(poll: Poll, both: BothFiles, heads: Iterable[Head]) -> Iterator[Head]:
+    """Return those of the pending messages that the poll may have: due, of its kinds, and not acknowledged."""
     rest = iter(heads)
     while step := list(islice(rest, STEP)):
         admitted = [head for head in step if poll.admits(head)]
         found = acknowledged(both, admitted)
-        yield from (head for head in admitted if not is_live(found.get(head["id"]), head))
+        yield from (head for head in admitted if not is_live(found.get(head.id), head))
 
 
-def acknowledged(both: BothFiles, heads: Iterable[HeadRow]) -> dict[str, AcksRow]:
+def acknowledged(both: BothFiles, heads: Iterable[Head]) -> dict[str, Ack]:
     """Return the acknowledgements of these messages, by id."""
-    return {ack["message_id"]: ack for ack in both.keyed(OF_MESSAGES, [head["id"] for head in heads])}
+    return {ack.message_id: ack for ack in both.keyed(OF_MESSAGES, [head.id for head in heads])}
 
 
 # Messages by number. The number's parity alone decides which file has the message.
@@ -246,9 +237,9 @@ def find(seq: int, group: str, both: BothFiles) -> MessageRef | None:
     return _inbound(seq, group, both) if models.side_of(seq) == "host" else _outbound(seq, both)
 
 
-def platform_id(row: MessagesInRow, group: str) -> str:
-    """Return the platform's id of an inbound message. The original program's ids consist of that id and the group."""
-    return row["platform_message_id"] or row["id"].removesuffix(f":{group}")
+def platform_id(message: MessageIn, group: str) -> str:
+    """Return what the platform calls an inbound message: the original made its id of that and the group."""
+    return message.platform_message_id or message.id.removesuffix(f":{group}")
 
 
 def _inbound(seq: int, group: str, both: BothFiles) -> MessageRef | None:
@@ -260,20 +251,20 @@ def _outbound(seq: int, both: BothFiles) -> MessageRef | None:
     found = both.keyed(OUT_BY_SEQ, [seq])
     if not found:
         return None
-    receipt = next(iter(both.keyed(DELIVERED_BY_ID, [found[0]["id"]])), None)
+    receipt = next(iter(both.keyed(DELIVERED_BY_ID, [found[0].id])), None)
     if receipt is None:
         return _reference(found[0], seq, "agent", None, "pending")
-    return _reference(found[0], seq, "agent", receipt["platform_message_id"], receipt["status"])
+    return _reference(found[0], seq, "agent", receipt.platform_message_id, receipt.status)
 
 
 def _reference(
-    row: MessagesInRow | MessagesOutRow, seq: int, side: str, platform: str | None, delivery: str | None
+    message: MessageIn | MessageOut, seq: int, side: str, platform: str | None, delivery: str | None
 ) -> MessageRef:
     return MessageRef(
         seq=seq,
         side=side,
-        id=row["id"],
+        id=message.id,
         platform_message_id=platform,
-        routing=Routing(row["channel_type"], row["platform_id"], row["thread_id"]),
+        routing=message.routing,
         delivery=delivery,
     )

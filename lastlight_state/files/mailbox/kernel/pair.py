@@ -25,7 +25,6 @@ from lastlight_state.files.mailbox.kernel.idle import Idle, Look
 from lastlight_state.files.mailbox.kernel.messages import Poll
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect
 from lastlight_state.files.mailbox.models import LIVE, MAILBOX, Side
-from lastlight_state.files.mailbox.projections import CountRow, InId, LiveTwice, OddNumber
 from lastlight_state.files.mailbox.records import Finding, MailboxStatus
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
@@ -34,25 +33,25 @@ from lastlight_state.unwinding import block
 # The numbers of pending messages in a mailbox, as either side sees them.
 
 
-def _count(table: sa.Table, status: str) -> TolerantSelect[CountRow]:
+def _count(table: sa.Table, status: str) -> TolerantSelect[tuple[int]]:
     def make(columns: Columns) -> sa.Select[Any]:
         found = sa.select(sa.func.count().label("rows")).select_from(table)
         return found.where(columns["status"] == constant(status))
 
-    return TolerantSelect(table, make, row=CountRow)
+    return TolerantSelect(table, make, row=tuple)
 
 
 _PENDING, _PAUSED, _FAILED = (_count(models.MESSAGES_IN, status) for status in ("pending", "paused", "failed"))
 _UNDELIVERABLE = _count(models.DELIVERED, "failed")
 
 
-def _rows(table: sa.Table) -> TolerantSelect[CountRow]:
-    """Return a SELECT that counts the rows of a table.
+def _rows(table: sa.Table) -> TolerantSelect[tuple[int]]:
+    """Return all rows.
 
     ``count(*)`` is a single step for SQLite, which no timeout can stop; ``count(1)`` is a step for each row.
     """
     counted = sa.select(sa.func.count(sa.literal_column("1")).label("rows")).select_from(table)
-    return TolerantSelect(table, lambda _: counted, row=CountRow)
+    return TolerantSelect(table, lambda _: counted, row=tuple)
 
 
 _MESSAGES = tuple(_rows(table) for table in (models.MESSAGES_IN, models.MESSAGES_OUT))
@@ -70,14 +69,12 @@ def status(both: BothFiles, now: datetime) -> MailboxStatus:
     ``due`` counts messages that would wake an agent.
     """
     poll = Poll(now, models.MOST_POLLED, frozenset({"system"}))
-    claimed = {ack["message_id"]: ack for ack in both.rows(messages.PROCESSING)}
+    claimed = {ack.message_id: ack for ack in both.rows(messages.PROCESSING)}
     heads = both.keyed(messages.HEADS_BY_ID, list(claimed))
     return MailboxStatus(
         pending=_number(both, _PENDING),
         due=sum(1 for _ in messages.open_to(poll, both, messages.triggers(both))),
-        claimed=sum(
-            messages.is_live(claimed[head["id"]], head) for head in heads if head["status"] not in models.ENDED
-        ),
+        claimed=sum(messages.is_live(claimed[head.id], head) for head in heads if head.status not in models.ENDED),
         paused=_number(both, _PAUSED),
         failed=_number(both, _FAILED),
         undelivered=sum(1 for _ in deliveries.unsettled(both)),
@@ -86,9 +83,9 @@ def status(both: BothFiles, now: datetime) -> MailboxStatus:
     )
 
 
-def _number(both: BothFiles, reading: TolerantSelect[CountRow]) -> int:
+def _number(both: BothFiles, reading: TolerantSelect[tuple[int]]) -> int:
     found = both.rows(reading)
-    return int(found[0]["rows"]) if found else 0
+    return int(found[0][0]) if found else 0
 
 
 # Finds violations of the rules for a pair of files. Files that we made refuse them; another program's may have them.
@@ -96,8 +93,8 @@ def _number(both: BothFiles, reading: TolerantSelect[CountRow]) -> int:
 _MOST = "1000"
 
 
-def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[OddNumber]:
-    """Return as text the message numbers that are not whole numbers, or that belong to the other side."""
+def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[tuple[str, str]]:
+    """Return numbers that are no whole ones, or are the other side's. As text, whatever they are."""
 
     def make(columns: Columns) -> sa.Select[Any]:
         seq = columns["seq"]
@@ -106,7 +103,7 @@ def _odd_numbers(table: sa.Table, remainder: int) -> TolerantSelect[OddNumber]:
         shown: tuple[sa.ColumnElement[Any], ...] = (columns["id"].label("id"), sa.cast(seq, sa.Text).label("seq"))
         return sa.select(*shown).where(seq.is_not(None), sa.not_(sound)).limit(sa.literal_column(_MOST))
 
-    return TolerantSelect(table, make, row=OddNumber)
+    return TolerantSelect(table, make, row=tuple)
 
 
 def remainder_of(value: int) -> sa.ColumnElement[int]:
@@ -115,18 +112,18 @@ def remainder_of(value: int) -> sa.ColumnElement[int]:
 
 
 _ODD_IN, _ODD_OUT = _odd_numbers(models.MESSAGES_IN, 0), _odd_numbers(models.MESSAGES_OUT, 1)
-_ENDED = TolerantSelect(
+_ENDED: TolerantSelect[tuple[str]] = TolerantSelect(
     models.MESSAGES_IN,
     lambda columns: (
         sa.select(columns["id"].label("id"))
         .where(columns["recurrence"].is_not(None), columns["status"] == sa.literal_column("'failed'"))
         .limit(sa.literal_column(_MOST))
     ),
-    row=InId,
+    row=tuple,
 )
 
 
-_TWICE = TolerantSelect(
+_TWICE: TolerantSelect[tuple[str, str]] = TolerantSelect(
     models.MESSAGES_IN,
     lambda columns: (
         sa.select(sa.func.max(columns["id"]).label("id"), columns["series_id"].label("series_id"))
@@ -135,22 +132,21 @@ _TWICE = TolerantSelect(
         .having(sa.func.count() > sa.literal_column("1"))
         .limit(sa.literal_column(_MOST))
     ),
-    row=LiveTwice,
+    row=tuple,
 )
 
 
 def findings(both: BothFiles) -> Iterator[Finding]:
     """Yield all violations of the rules in the two files."""
     for reading, file in ((_ODD_IN, INBOUND_DB), (_ODD_OUT, OUTBOUND_DB)):
-        for row in both.rows(reading):
-            problem = f"the number {row['seq']} is not one of this side"
-            yield Finding(file=file, message_id=row["id"], problem=problem)
-    for twice in both.rows(_TWICE):
-        problem = f"the series {twice['series_id']} has several live messages; the index that forbids it is left out"
-        yield Finding(file=INBOUND_DB, message_id=twice["id"], problem=problem)
-    for ended in both.rows(_ENDED):
+        for message_id, seq in both.rows(reading):
+            yield Finding(file=file, message_id=message_id, problem=f"the number {seq} is not one of this side")
+    for message_id, series_id in both.rows(_TWICE):
+        problem = f"the series {series_id} has several live messages; the index that forbids it is left out"
+        yield Finding(file=INBOUND_DB, message_id=message_id, problem=problem)
+    for (message_id,) in both.rows(_ENDED):
         problem = "the series ended when this occurrence failed; inbox.retry revives it"
-        yield Finding(file=INBOUND_DB, message_id=ended["id"], problem=problem)
+        yield Finding(file=INBOUND_DB, message_id=message_id, problem=problem)
     yield from words.findings(both)
 
 

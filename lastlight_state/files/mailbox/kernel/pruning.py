@@ -16,8 +16,8 @@ from lastlight_state.files.mailbox.kernel import queries
 from lastlight_state.files.mailbox.kernel.pair import MailboxPart, Pair
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import instant
-from lastlight_state.files.mailbox.projections import HeadRow, SeqRow
-from lastlight_state.files.mailbox.rows import MessagesOutRow
+from lastlight_state.files.mailbox.projections import Head
+from lastlight_state.files.mailbox.records import MessageOut
 
 # The next number of a message: above all numbers in both files, and above all that this side ever gave.
 #
@@ -36,9 +36,9 @@ def _highest(columns: Columns) -> sa.Select[Any]:
     return sa.select(*shown(columns, "seq")).where(within, whole).order_by(seq.desc()).limit(sa.literal_column("1"))
 
 
-_OF = {
-    "host": TolerantSelect(models.MESSAGES_IN, _highest, row=SeqRow),
-    "agent": TolerantSelect(models.MESSAGES_OUT, _highest, row=SeqRow),
+_OF: dict[str, TolerantSelect[tuple[int]]] = {
+    "host": TolerantSelect(models.MESSAGES_IN, _highest, row=tuple),
+    "agent": TolerantSelect(models.MESSAGES_OUT, _highest, row=tuple),
 }
 
 
@@ -47,7 +47,7 @@ def next_number(unit: Unit, pair: Pair) -> int:
     other = _OF["agent" if pair.side == "host" else "host"]
     theirs = pair.other.look_if_sound(lambda look: look.row(other), None)
     ours = next(iter(_OF[pair.side].rows(unit, {})), None)
-    seen = [row["seq"] for row in (theirs, ours) if row is not None]
+    seen = [row[0] for row in (theirs, ours) if row is not None]
     found = models.next_number(pair.side, max(0, queries.number(unit, pair.declared, HIGHEST), *seen))
     queries.put(unit, pair.declared, HIGHEST, str(found))
     return found
@@ -66,8 +66,8 @@ def next_numbers(unit: Unit, pair: Pair, count: int) -> list[int]:
 def keep(unit: Unit, pair: Pair) -> None:
     """Record the highest number in the own file, so that it is not used again after its message is deleted."""
     found = next(iter(_OF[pair.side].rows(unit, {})), None)
-    if found is not None and found["seq"] > queries.number(unit, pair.declared, HIGHEST):
-        queries.put(unit, pair.declared, HIGHEST, str(found["seq"]))
+    if found is not None and found[0] > queries.number(unit, pair.declared, HIGHEST):
+        queries.put(unit, pair.declared, HIGHEST, str(found[0]))
 
 
 Row: TypeAlias = Mapping[str, Any]
@@ -132,13 +132,13 @@ def clear_later(
     unit: Unit,
     pair: Pair,
     box: str,
-    heads: TolerantSelect[HeadRow] | TolerantSelect[MessagesOutRow],
+    heads: TolerantSelect[Head] | TolerantSelect[MessageOut],
     ids: Sequence[str],
 ) -> None:
     """Delete the folders of messages after the commit. A folder stays if another message has taken its id by then."""
 
     def clear(later: Unit) -> None:
-        taken = {row["id"] for row in heads.keyed(later, ids)}
+        taken = {head.id for head in heads.keyed(later, ids)}
         for message_id in ids:
             if message_id not in taken:
                 attachments.clear(attachments.folder(pair.place.path, box, message_id), staged=False)

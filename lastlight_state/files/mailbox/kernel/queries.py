@@ -134,8 +134,7 @@ _MOST = 500
 class TolerantSelect(Generic[RowT]):
     """A SELECT on one table that may lack columns. ``make`` builds the SELECT from the columns by name.
 
-    With ``listed``, ``make`` also gets parameters for a list of values. ``row`` is the `TypedDict` of the rows, as in a
-    `Statement`.
+    ``row`` is the type of its rows, as of a `Statement`.
     """
 
     def __init__(

@@ -19,9 +19,8 @@ from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB
 from lastlight_state.files.mailbox.kernel import messages
 from lastlight_state.files.mailbox.kernel.queries import BothFiles, Columns, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import unknown_word
-from lastlight_state.files.mailbox.projections import HeadRow, StrangeWord
+from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.records import Finding
-from lastlight_state.files.mailbox.rows import AcksRow
 
 #: The most rows of a kind that `verify` names.
 _MOST: sa.ColumnElement[int] = sa.literal_column("1000")
@@ -31,34 +30,34 @@ _PLUS: custom_op[Any] = custom_op("+")
 _ACKS = TolerantSelect(
     models.ACKS,
     lambda columns: sa.select(*shown(columns)).where(unknown_word(columns["status"], models.ACK_STATUSES)),
-    row=AcksRow,
+    row=Ack,
 )
 
 
 class AcknowledgedAs(NamedTuple):
     """A message that has no final status, and its acknowledgement with an unknown word."""
 
-    head: HeadRow
-    ack: AcksRow
+    head: Head
+    ack: Ack
 
     @property
     def error(self) -> str:
-        """Return the error that the message gets when it fails, once its agent has stopped."""
-        return f"the agent acknowledged it as {self.ack['status']!r:.80}, which is not a known status"
+        """Return why the message fails once its agent is gone."""
+        return f"the agent acknowledged it as {self.ack.status!r:.80}, which is not a known status"
 
 
 def acknowledged(both: BothFiles) -> list[AcknowledgedAs]:
-    """Return the unsettled messages that are acknowledged with an unknown word."""
-    acks = {ack["message_id"]: ack for ack in both.rows(_ACKS)}
+    """Return the messages that are not settled and are acknowledged with an unknown word."""
+    acks = {ack.message_id: ack for ack in both.rows(_ACKS)}
     heads = both.keyed(messages.HEADS_BY_ID, list(acks)) if acks else []
     return [
-        AcknowledgedAs(head, acks[head["id"]])
+        AcknowledgedAs(head, acks[head.id])
         for head in heads
-        if head["status"] not in models.ENDED and messages.is_live(acks[head["id"]], head)
+        if head.status not in models.ENDED and messages.is_live(acks[head.id], head)
     ]
 
 
-def _stored(table: sa.Table, key: str, word: str, known: Collection[str]) -> TolerantSelect[StrangeWord]:
+def _stored(table: sa.Table, key: str, word: str, known: Collection[str]) -> TolerantSelect[tuple[str, str | None]]:
     def make(columns: Columns) -> sa.Select[Any]:
         found: tuple[sa.ColumnElement[Any], ...] = (
             columns[key].label("id"),
@@ -68,7 +67,7 @@ def _stored(table: sa.Table, key: str, word: str, known: Collection[str]) -> Tol
         by_key: sa.ColumnElement[Any] = UnaryExpression(columns[key], operator=_PLUS)
         return sa.select(*found).where(unknown_word(columns[word], known)).order_by(by_key).limit(_MOST)
 
-    return TolerantSelect(table, make, row=StrangeWord)
+    return TolerantSelect(table, make, row=tuple)
 
 
 #: For each table of the host's file: the name of the word, the rows with an unknown one, and what ends that state.
@@ -92,8 +91,8 @@ def findings(both: BothFiles) -> Iterator[Finding]:
     """Yield each row with an unknown word, and what happens to it next."""
     for found in acknowledged(both):
         problem = f"{found.error}; it fails once that agent is gone"
-        yield Finding(file=OUTBOUND_DB, message_id=found.head["id"], problem=problem)
+        yield Finding(file=OUTBOUND_DB, message_id=found.head.id, problem=problem)
     for name, reading, remedy in _IN_HOSTS_FILE:
-        for row in both.rows(reading):
-            problem = f"the {name} {row['word']!r:.80} is not a known word; {remedy}"
-            yield Finding(file=INBOUND_DB, message_id=row["id"], problem=problem)
+        for message_id, word in both.rows(reading):
+            problem = f"the {name} {word!r:.80} is not a known word; {remedy}"
+            yield Finding(file=INBOUND_DB, message_id=message_id, problem=problem)

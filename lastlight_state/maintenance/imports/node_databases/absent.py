@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.statements import bind, prepared
+from lastlight_state.db.rows.statements import Statement, bind, prepared
 from lastlight_state.journal.models import SEQUENCES, TOOL_CALLS
 from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.imports import brought, pieces
@@ -17,15 +17,10 @@ Row = Mapping[str, Any]
 Given = Mapping[str, Sequence[Row]]
 
 
-class StreamEnd(TypedDict):
-    """A stream of a run, and the number of its next row."""
-
-    stream: str
-    next_seq: int
-
-
 _s, _c = SEQUENCES.c, TOOL_CALLS.c
-_ENDS = prepared(sa.select(_s.stream, _s.next_seq).where(_s.run_id == bind("run_id", _s.run_id)), StreamEnd)
+_ENDS: Statement[tuple[str, int]] = prepared(
+    sa.select(_s.stream, _s.next_seq).where(_s.run_id == bind("run_id", _s.run_id)), tuple
+)
 _CALLS = prepared(sa.select(_c.call_id).where(_c.run_id == bind("run_id", _c.run_id)))
 #: The streams whose rows keep the source's numbers, each with its table and the column of the number.
 _STREAMS = (("events", "run_events", "seq"), ("signals", "run_signals", "seq"), ("frames", "run_frames", "frame_no"))
@@ -45,7 +40,7 @@ class AbsentRows:
     def __init__(self, look: UnitLookup, piece: Piece, before: Mapping[str, Any], *, keeps_all: bool) -> None:
         self._look, self._piece, self._before = look, piece, {} if keeps_all else before
         self._this = {"run_id": piece.target[1]}
-        self.ends = {row["stream"]: row["next_seq"] for row in look.view.rows(_ENDS, self._this)}
+        self.ends = dict(look.view.rows(_ENDS, self._this))
         self.removed = 0
         self.told: dict[str, Any] = dict(before)
 
@@ -97,9 +92,6 @@ class AbsentRows:
         return row_merge.missing_rows(self._look.view, {table: rows}, keeps=True).get(table, ())
 
     def _absent_calls(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the tool calls that the store lacks.
-
-        They are compared by id, because their numbers are not known yet.
-        """
-        here = {row["call_id"] for row in self._look.view.rows(_CALLS, self._this)}
+        """Return the tool calls that are not here, by their ids: their numbers here are not known yet."""
+        here = set(self._look.view.values(_CALLS, self._this))
         return [row for row in rows if row["call_id"] not in here]

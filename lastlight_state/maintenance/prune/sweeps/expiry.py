@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from lastlight_state.checkpoints.models import THREADS
 from lastlight_state.checkpoints.statements import TABLES
-from lastlight_state.db.lists.filters import KeyRow, family, rows
+from lastlight_state.db.lists.filters import family, first_column
 from lastlight_state.db.rows.statements import Family, Row, Statement, bind, exactly, number, prepared
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
@@ -79,20 +79,20 @@ class Statements:
         def among(several: Any) -> sa.Select[Any]:
             return keys.where(key.in_(several), either).order_by(key)
 
-        self.known = family(lambda several: keys.where(key.in_(several)), KeyRow)
+        self.known = family(lambda several: keys.where(key.in_(several)))
         #: Finds the last of the valid records to keep. It also reads expired records between them, which are all
         #: removed.
-        self.boundary = prepared(
+        self.boundary: Statement[arguments.Place] = prepared(
             source.by_age(sa.select(age.label("age"), key.label("key")), source.valid)
             .order_by(age.desc(), key.desc())
             .limit(number(1))
             .offset(sa.bindparam("kept", type_=sa.Integer())),
-            arguments.Ended,
+            tuple,
         )
-        self.look_expired, self.look_old = prepared(expired, KeyRow), prepared(old, KeyRow)
-        self.lock_expired, self.lock_old = prepared(_locking(expired), KeyRow), prepared(_locking(old), KeyRow)
-        self.chosen = family(among, KeyRow)
-        self.lock_chosen = family(lambda several: _locking(among(several)), KeyRow)
+        self.look_expired, self.look_old = prepared(expired), prepared(old)
+        self.lock_expired, self.lock_old = prepared(_locking(expired)), prepared(_locking(old))
+        self.chosen = family(among)
+        self.lock_chosen = family(lambda several: _locking(among(several)))
         self._count(source)
 
     def _count(self, source: Source) -> None:
@@ -136,8 +136,8 @@ class Expiring(OneStage):
         self._table = self.tables[-1]
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these keys that exist."""
-        return {row["key"] for row in rows(unit, self.statements.known, keys)}
+        """Return the keys among these that exist."""
+        return set(first_column(unit, self.statements.known, keys))
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms with ``until`` added.
@@ -174,15 +174,15 @@ class Expiring(OneStage):
         found, s, values = Tally(), self.statements, _values(terms)
         if terms["ids"] is None:
             looks = (s.look_expired, s.look_old)
-            found.add(dict.fromkeys(row["key"] for look in looks for row in unit.rows(look, values)))
+            found.add(dict.fromkeys(key for look in looks for key in unit.values(look, values)))
             found.records = sum(unit.value(count, values) for count in (s.count_expired, s.count_old))
             for table, counts in s.count_children.items():
                 found.counts[table] = sum(unit.value(count, values) for count in counts)
         else:
-            keys = [row["key"] for row in rows(unit, s.chosen, terms["ids"], values)]
+            keys = [*first_column(unit, s.chosen, terms["ids"], values)]
             found.add(keys)
             for table, counting in s.measure.items():
-                found.counts[table] = sum(row["rows"] for row in rows(unit, counting, keys))
+                found.counts[table] = sum(first_column(unit, counting, keys))
         found.counts[self._table] = found.records
         return found
 
@@ -201,10 +201,10 @@ class OverStatements:
             return keys.where(key.in_(several), over).order_by(key)
 
         found = through_expiry(keys).order_by(expires_at).limit(number(LOOK))
-        self.known = family(lambda several: keys.where(key.in_(several)), KeyRow)
-        self.look, self.lock = prepared(found, KeyRow), prepared(_locking(found), KeyRow)
-        self.chosen = family(among, KeyRow)
-        self.lock_chosen = family(lambda several: _locking(among(several)), KeyRow)
+        self.known = family(lambda several: keys.where(key.in_(several)))
+        self.look, self.lock = prepared(found), prepared(_locking(found))
+        self.chosen = family(among)
+        self.lock_chosen = family(lambda several: _locking(among(several)))
         self.count = prepared(through_expiry(sa.select(sa.func.count().label("rows")).select_from(key.table)))
         self.remove = _removal(key)
 
@@ -222,8 +222,8 @@ class Over(OneStage):
         self.statements = statements
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these keys that exist."""
-        return {row["key"] for row in rows(unit, self.statements.known, keys)}
+        """Return the keys among these that exist."""
+        return set(first_column(unit, self.statements.known, keys))
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms unchanged. This kind needs no values that are fixed when the prune begins."""
@@ -247,25 +247,23 @@ class Over(OneStage):
             found.add(self._keys(unit, terms, self.statements.look, self.statements.chosen))
             found.records = unit.value(self.statements.count, {"cutoff": cutoff(terms)})
         else:
-            found.add(row["key"] for row in rows(unit, self.statements.chosen, terms["ids"], {"cutoff": cutoff(terms)}))
+            found.add(first_column(unit, self.statements.chosen, terms["ids"], {"cutoff": cutoff(terms)}))
         found.counts[self.tables[0]] = found.records
         return found
 
-    def _keys(self, unit: Unit, terms: Terms, found: Statement[KeyRow], chosen: Family[KeyRow]) -> list[str]:
+    def _keys(self, unit: Unit, terms: Terms, found: Statement, chosen: Family) -> list[str]:
         values = {"cutoff": cutoff(terms)}
         if terms["ids"] is not None:
-            return [row["key"] for row in rows(unit, chosen, terms["ids"], values)][:LOOK]
-        return [row["key"] for row in unit.rows(found, values)]
+            return [*first_column(unit, chosen, terms["ids"], values)][:LOOK]
+        return unit.values(found, values)
 
 
-def _next(
-    unit: Unit, terms: Terms, expired: Statement[KeyRow], old: Statement[KeyRow], chosen: Family[KeyRow]
-) -> list[str]:
-    """Return the next removable records, with expired records first."""
+def _next(unit: Unit, terms: Terms, expired: Statement, old: Statement, chosen: Family) -> list[str]:
+    """Return the next removable records, expired ones first."""
     values = _values(terms)
     if terms["ids"] is not None:
-        return [row["key"] for row in rows(unit, chosen, terms["ids"], values)][:LOOK]
-    return [row["key"] for row in unit.rows(expired, values) or unit.rows(old, values)]
+        return [*first_column(unit, chosen, terms["ids"], values)][:LOOK]
+    return unit.values(expired, values) or unit.values(old, values)
 
 
 def _values(terms: Terms) -> Row:

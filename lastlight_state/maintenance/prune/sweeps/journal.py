@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.filters import family, rows
+from lastlight_state.db.lists.filters import family, first_column, rows
 from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.schema.indexes import AmongFew, Leading
 from lastlight_state.db.units.unit import Unit
@@ -174,8 +174,8 @@ class Journal(OneStage):
     keep_n = RUNS_KIND.keep_n
 
     def known(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these runs that exist."""
-        return {row["key"] for row in rows(unit, STATEMENTS[RUNS_KIND.name].known, keys)}
+        """Return the runs among these that exist."""
+        return set(first_column(unit, STATEMENTS[RUNS_KIND.name].known, keys))
 
     def bounded(self, unit: Unit, terms: Terms) -> Terms:
         """Return the terms with ``until`` added.

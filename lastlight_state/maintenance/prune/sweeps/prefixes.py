@@ -251,7 +251,6 @@ def _held(heads: Heads, *conditions: sa.ColumnElement[bool]) -> Statement:
 _d, _c = DELIVERIES.c, CHANGES.c
 
 
-#: The deliveries of messages: the message, the owner of the inbox, and the position.
 _DELIVERED: Family[tuple[str, str, int]] = family(
     lambda keys: sa.select(_d.message_id.label("key"), _d.owner, _d.ord).where(_d.message_id.in_(keys)), tuple
 )
@@ -259,11 +258,11 @@ _DELIVERED: Family[tuple[str, str, int]] = family(
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
     """Return how many of these messages lose their last reference with the deliveries before these positions."""
-    staying = {message for message, _ in rows(unit, HOLDERS, messages)}
-    staying.update(message for message, _ in rows(unit, POINTING, messages))
-    for message, owner, ord_ in rows(unit, _DELIVERED, messages - staying):
+    staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
+    staying.update(row["key"] for row in rows(unit, POINTING, messages))
+    for message_id, owner, ord_ in rows(unit, _DELIVERED, messages - staying):
         if ord_ >= limits.get(owner, 0):
-            staying.add(message)
+            staying.add(message_id)
     return len(messages - staying)
 
 

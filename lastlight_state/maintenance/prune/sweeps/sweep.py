@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import sqlalchemy as sa
 
-from lastlight_state.db.lists.filters import KeyRow, family, rows
+from lastlight_state.db.lists.filters import family, first_column
 from lastlight_state.db.rows.statements import bind, number, prepared
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.unit import Unit
@@ -132,28 +132,23 @@ class Keys:
 
     def __init__(self, key: sa.Column[Any]) -> None:
         found = sa.select(key.label("key"))
-        self.walk = prepared(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)), KeyRow)
-        self.known = family(lambda keys: found.where(key.in_(keys)), KeyRow)
-        self.lock = family(
-            lambda keys: found.where(key.in_(keys)).order_by(key).with_for_update(skip_locked=True), KeyRow
-        )
+        self.walk = prepared(found.where(key > bind("after", key)).order_by(key).limit(number(LOOK)))
+        self.known = family(lambda keys: found.where(key.in_(keys)))
+        self.lock = family(lambda keys: found.where(key.in_(keys)).order_by(key).with_for_update(skip_locked=True))
 
     def next(self, unit: Unit, terms: Terms, after: str | None) -> tuple[list[str], str | None]:
         """Return the next keys after a key, and the last of these keys, or None in its place if there are no more."""
         since = after or ""
         if terms["ids"] is None:
-            keys = [row["key"] for row in unit.rows(self.walk, {"after": since})]
+            keys = unit.values(self.walk, {"after": since})
         else:
             keys = [key for key in terms["ids"] if key > since][:LOOK]
         return keys, keys[-1] if len(keys) == LOOK else None
 
     def among(self, unit: Unit, keys: Iterable[str]) -> set[str]:
-        """Return those of these keys that exist."""
-        return {row["key"] for row in rows(unit, self.known, keys)}
+        """Return the keys among these that exist."""
+        return set(first_column(unit, self.known, keys))
 
     def locked(self, unit: Unit, keys: Iterable[str]) -> list[str]:
-        """Lock the rows with these keys, and return the keys whose rows could be locked.
-
-        The locks last until the unit ends.
-        """
-        return [row["key"] for row in rows(unit, self.lock, keys)]
+        """Return the keys among these whose rows could be locked. The locks last until the unit ends."""
+        return [*first_column(unit, self.lock, keys)]
