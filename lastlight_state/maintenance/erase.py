@@ -21,7 +21,7 @@ from lastlight_state.conversations.tables import BRANCHES, MESSAGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.filters import chunks, family, first_column, rows
 from lastlight_state.db.repository import Context, Repository
-from lastlight_state.db.rows.statements import RowT, Statement, prepared
+from lastlight_state.db.rows.statements import Family, RowT, Statement, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.declarations import contents, emptied, forgotten
 from lastlight_state.db.units.permits import permitted
@@ -55,7 +55,10 @@ _SENT, _RECEIVED = (
     prepared(sa.select(_m.id.label("key")).where(column == _person).order_by(_m.id))
     for column in (_m.sender, _m.recipient)
 )
-_OWNED = _named(references.SessionOf, _s.id, _s.user, _held.label("held"), _s.agent_session_id)
+#: The sessions: whether each is held, and its agent session.
+_OWNED: Statement[tuple[str, bool, str | None]] = _named(
+    tuple, _s.id, _s.user, _held.label("held"), _s.agent_session_id
+)
 #: Selects branches without a user but with contents: such a branch belongs to the user of its session.
 _is_unnamed = sa.and_(_b.user.is_(None), _is_full(contents(BRANCHES)))
 _BRANCHED: Statement[tuple[str, bool]] = prepared(
@@ -307,7 +310,10 @@ def _empty(person: str, ids: Collection[str], unit: Unit, _: Receipt, at: dateti
 def _session(person: str, key: str, unit: Unit, receipt: Receipt, at: datetime) -> Counter[str]:
     """Empty messages that were appended meanwhile, and remove the person from the session."""
     locked = list(rows(unit, _LOCK_SESSIONS, [key], {"person": person}))
-    if not locked or locked[0]["held"]:
+    if not locked:
+        return Counter()
+    [(_, agent_session, held)] = locked
+    if held:
         return Counter()
     late = {row.id for row in messages.full(unit, _of_sessions(unit, [key]), locked=False)}
     counts = _empty(person, late, unit, receipt, at)

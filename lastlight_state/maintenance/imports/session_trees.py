@@ -296,8 +296,8 @@ class SessionPiece:
         """
         [session] = view.rows(session_sql.GET, {"session_id": self.plan.session["id"]})
         heads = view.rows(sql.HEADS, {"ids": _ids(one.row["id"] for one in self.plan.branches)})
-        names = [session["progression_id"], *(head.progression_id for head in heads)]
-        versions = {name: row["version"] for name, row in orders.locked(view, names).items()}
+        names = [session.progression_id, *(head.progression_id for head in heads)]
+        versions = {name: order.version for name, order in orders.locked(view, names).items()}
         kept = self._found.kept_orders
         differs = dict.fromkeys(kept | self._found.changed_orders, DIFFERS)
         keeps_status = self._stored is not None and self._keeps_status(self._stored)

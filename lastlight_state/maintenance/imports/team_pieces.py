@@ -131,7 +131,7 @@ class TeamPiece:
         self._removed: AbstractSet[str] = frozenset()  # messages that were imported before and were removed here
         self._gone: AbstractSet[str] = frozenset()  # names of inboxes that were removed here
         self._joining: list[str] = []
-        self._sent: list[ExchangeDeliveryRow] = []
+        self._sent: list[Row] = []
         self._read: list[Row] = []
         self._found = comparing.SessionDifference()
         self._look: UnitLookup
@@ -295,7 +295,7 @@ class TeamPiece:
         owners = [{"id": one, "count": counts[one]} for one in statements.ordered(counts)]
         ends = view.rows(_RESERVE, {"owners": as_list(owners), "at": self._team.began})
         free = {owner: next_ord - counts[owner] for owner, next_ord in ends}
-        placed: list[ExchangeDeliveryRow] = []
+        placed: list[Row] = []
         for row in self._sent:
             placed.append({**row, "ord": free[row["owner"]]})
             free[row["owner"]] += 1

@@ -258,8 +258,8 @@ _DELIVERED: Family[tuple[str, str, int]] = family(
 
 def _unused(unit: Unit, messages: set[str], limits: Mapping[str, int]) -> int:
     """Return how many of these messages lose their last reference with the deliveries before these positions."""
-    staying = {row["key"] for row in rows(unit, HOLDERS, messages)}
-    staying.update(row["key"] for row in rows(unit, POINTING, messages))
+    staying = {message for message, _ in rows(unit, HOLDERS, messages)}
+    staying.update(message for message, _ in rows(unit, POINTING, messages))
     for message_id, owner, ord_ in rows(unit, _DELIVERED, messages - staying):
         if ord_ >= limits.get(owner, 0):
             staying.add(message_id)
