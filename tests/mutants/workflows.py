@@ -85,8 +85,8 @@ CHANGES = (
     Change(
         "W215",
         _W + "queue/__init__.py",
-        """row["status"] != "queued" or row["queued_at"] is None""",
-        """row["queued_at"] is None""",
+        """row.status != "queued" or row.queued_at is None""",
+        """row.queued_at is None""",
         "workflows/queue workflows/test_lost_races.py workflows/test_second_looks.py",
     ),
     Change(
@@ -100,14 +100,14 @@ CHANGES = (
     Change(
         "W218",
         "lastlight_state/workflows/questions/repository.py",
-        """    if not waits or blocking(unit, row["id"]):""",
+        """    if not waits or blocking(unit, row.id):""",
         "    if not waits:",
         "workflows/approvals workflows/human_requests",
     ),
     Change(
         "W219",
         "lastlight_state/workflows/questions/repository.py",
-        """    if expired and row["status"] in words.LIVE:""",
+        """    if expired and row.status in words.LIVE:""",
         "    if expired:",
         "workflows/approvals workflows/human_requests",
     ),
@@ -197,7 +197,7 @@ CHANGES = (
     Change(
         "W235",
         "lastlight_state/workflows/runs/checks.py",
-        """if run_id == cancel.run_id or row["status"] in words.LIVE:""",
+        """if run_id == cancel.run_id or row.status in words.LIVE:""",
         "if True:",
         "workflows/runs",
     ),
@@ -205,8 +205,8 @@ CHANGES = (
     Change(
         "W237",
         _W + "runs/__init__.py",
-        """    if own and row["status"] == status and""",
-        """    if row["status"] == status and""",
+        """    if own and row.status == status and""",
+        """    if row.status == status and""",
         "workflows/runs",
     ),
     Change(
