@@ -127,7 +127,9 @@ public(
 
 
 class Workflows(Face):
-    """``store.workflows``: the repositories of this domain. Made with a claim, they pass it to each engine write."""
+    """``store.workflows``: the repositories of this domain. If it was created with a claim, its repositories pass the
+    claim to every engine write.
+    """
 
     def __init__(self, context: Context, claim: Claim | None = None) -> None:
         super().__init__(context)
@@ -184,6 +186,8 @@ class Workflows(Face):
 
 
 def _expire_due(context: Context, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Expire overdue gates and requests of these workflows, or of all for None. Returns the ids that changed."""
+    """Expire overdue gates and requests of these workflows, or of all workflows if ``names`` is None. Return their
+    ids.
+    """
     flows = Workflows(context)
     return flows.approvals.expire_due(workflow_names=names) + flows.human_requests.expire_due(workflow_names=names)

@@ -133,7 +133,7 @@ class NodeRef:
 
 @dataclass(frozen=True)
 class LoopStep:
-    """The iteration of a loop that ends with a phase. The loop then moves to its next iteration."""
+    """The iteration of a loop that a phase completes. After the phase, the loop moves to its next iteration."""
 
     loop_id: str
     iteration: int

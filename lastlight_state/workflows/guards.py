@@ -1,6 +1,7 @@
-"""Triggers that refuse forbidden changes of runs, executions and questions, whatever program makes them.
+"""Database triggers that refuse forbidden changes of runs, executions and questions, whichever program makes the
+change.
 
-Guards check changes only: a row that already breaks a rule can still be read and copied.
+They check changes only: a row that already breaks a rule can still be read and copied.
 """
 
 from __future__ import annotations

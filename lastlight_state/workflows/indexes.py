@@ -1,8 +1,9 @@
 """Indexes of the workflows domain, and the columns that its covering indexes hold.
 
-On SQLite a row is one record: to read a column behind a large one it walks the overflow pages, even if the large
-column is not selected. So lists have indexes that hold every column they show. Postgres stores large values apart from
-the row, reads lists as fast through narrow indexes, and updates a row in place only if no indexed column changes.
+SQLite stores a row as one record. To read a column stored behind a large one, it walks the overflow pages, even if the
+large column is not selected. So lists on SQLite have indexes that hold every column they show. Postgres stores large
+values apart from the row, reads lists as fast through narrow indexes, and updates a row in place only if no indexed
+column changes.
 """
 
 from __future__ import annotations

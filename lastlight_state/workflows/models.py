@@ -20,7 +20,7 @@ from lastlight_state.workflows.words import APPROVAL_STATUSES, HUMAN_STATUSES, N
 
 
 class WorkflowRunModel(Base):
-    """One dispatch of a workflow: the state to resume it from, its holder, and its end."""
+    """One run of a workflow: the state from which to resume it, its holder and its end."""
 
     __tablename__ = "workflow_runs"
     __table_args__ = described(
@@ -93,12 +93,13 @@ class WorkflowRunModel(Base):
 
 
 class RunLeaseModel(Base):
-    """The lease of one running run, and the time ``due_at`` at which somebody has to look at the run next.
+    """The lease of one running run, and ``due_at``, the next time at which the run must be checked.
 
-    Triggers on `workflow_runs` insert, replace and delete the row, whoever changes a run (`workflows.guards`). A
-    heartbeat writes this row only. ``epoch`` is the epoch of the claim that holds the run. It is NULL if nobody holds
-    the run; then the run's own columns count. No renewed lease ends before ``due_at``, so a search for runs to take
-    reads only rows that are due. ``due_at`` seldom moves: a heartbeat that leaves it alone changes no indexed column.
+    Triggers on `workflow_runs` insert, replace and delete the row, whichever program changes a run
+    (`workflows.guards`). A heartbeat writes this row only. ``epoch`` is the epoch of the claim that holds the run. It
+    is NULL if nobody holds the run; then the run's own columns count. No renewed lease ends before ``due_at``, so a
+    search for runs to take reads only rows that are due. ``due_at`` seldom moves: a heartbeat that leaves it unchanged
+    updates no indexed column.
     """
 
     __tablename__ = "run_leases"

@@ -16,9 +16,9 @@ _LEASE = timedelta(seconds=30)
 
 
 def take_away(claims: Claims[Any], run_id: str, *, by: str, now: datetime) -> None:
-    """Take a run from its holder and release it. The holder's later writes are refused. Costs no restart.
+    """Take a run away from its holder and release it. Later writes of the holder are refused. This costs no restart.
 
-    Raises `Conflict` ``not_held`` for a run that nobody holds.
+    Raises `Conflict` ``not_held`` if nobody holds the run.
     """
     holder = claims.find(run_id)
     if holder is None:

@@ -1,7 +1,7 @@
-"""Kill switches: a workflow that is switched off starts no runs. Without an override a workflow is enabled.
+"""Kill switches: a workflow that is switched off starts no runs. A workflow without an override is enabled.
 
-`runs.create`, `runs.ensure`, `runs.restart` and the admissions of `queue` look at the switch in the statement that
-decides. Runs that exist already are not touched. `clear` deletes an override.
+`runs.create`, `runs.ensure`, `runs.restart` and the admissions of `queue` check the switch in the same statement that
+writes the run. Runs that exist already are not touched. `clear` deletes an override.
 """
 
 from __future__ import annotations

@@ -106,7 +106,9 @@ class CompletedPhase(Record):
 
     @classmethod
     def of_entry(cls, entry: Any) -> Self:
-        """Return the phase of a stored entry. A member with an unexpected type becomes None, or blank for the name."""
+        """Return the phase stored in an entry. A member of the wrong type becomes None; a name of the wrong type
+        becomes empty.
+        """
         entry = entry if isinstance(entry, dict) else {}
         phase, success, summary = entry.get("phase"), entry.get("success"), entry.get("summary")
         return make_record(

@@ -32,7 +32,7 @@ SHORT = 2_000
 
 
 def preview(column: ColumnElement[str]) -> ColumnElement[str]:
-    """Return the expression for the beginning of a text, short enough for an index."""
+    """Return the SQL expression for the beginning of a text, cut so short that an index can hold it."""
     return beginning(column, PREVIEW)
 
 
@@ -58,7 +58,7 @@ def normalised(owner: str | None, repo: str | None) -> tuple[str | None, str | N
 
 
 def split_legacy(owner: str | None, repo: str | None) -> tuple[str | None, str | None]:
-    """Return the owner and bare name of a stored row, also of a row that another program wrote. Never raises."""
+    """Split the stored owner and name of any row, also of a row that another program wrote. Never raises."""
     if owner is None and repo is not None and "/" in repo:
         owner, _, repo = repo.partition("/")
     return owner, repo
@@ -83,9 +83,10 @@ def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
 
 
 def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    """Return the conditions for the two ways to store the repository of ``owned_repo``; each row uses one of them.
+    """Return the conditions for both ways in which a row may store the repository of the filter ``owned_repo``. A row
+    matches one at most.
 
-    ``at`` is a suffix of the parameters' names.
+    ``at`` is a suffix for the names of the parameters.
     """
     owner, repo = table.c.owner, table.c.repo
     return (
@@ -95,7 +96,9 @@ def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa
 
 
 def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool]:
-    """Return the condition ``bare_repo``: the name, or its part after the first slash, matches. Case matters."""
+    """Return the condition ``bare_repo``: the stored name, or its part after the first slash, equals the parameter.
+    Case matters.
+    """
     owner, repo = table.c.owner, table.c.repo
     name = bind(parameter, repo)
     embedded = sa.func.substr(repo, sa.func.length(before(repo, _SLASH)) + number(2))
@@ -143,12 +146,14 @@ def any_spelling(table: sa.Table) -> CompoundFilter:
 
 
 def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """Return each distinct mapping once, sorted, so that equal filters give equal page tokens."""
+    """Return the distinct mappings, sorted, so that equal filters produce equal page tokens."""
     return [dict(one) for one in sorted({tuple(sorted(each.items())) for each in given})]
 
 
 def owned(owner: str | None, name: str | None) -> dict[str, Row]:
-    """Return the filter for one repository with its parameters. Without an owner it finds rows without one."""
+    """Return the name of the filter for one repository, with its parameters. Without an owner it finds only rows that
+    have no owner.
+    """
     return _owned(*_named(owner, name))
 
 

@@ -91,7 +91,7 @@ def change_text(before: str | None, after: str, reason: str) -> str:
 
 
 def waits_text(blocked: Blocked, now: datetime | None) -> str:
-    """Return what a run waits for, and since when: ``waits for an answer to *ship*, asked 3 h ago``.
+    """Return a text with what a run waits for, and since when: ``waits for an answer to *ship*, asked 3 h ago``.
 
     Without ``now`` the text has no durations, so that it does not change with time.
     """

@@ -1,4 +1,4 @@
-"""The tables of this domain, for use in statements, and the names of their columns in records."""
+"""The tables of this domain for use in statements, and the names that their columns have in records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pauses: until a time, for a signal, for questions already asked, or until an operator resumes the run.
+"""Pauses of a run: until a time, for a signal, for questions already asked, or until an operator resumes the run.
 
-Nobody holds a paused run. Its row says what wakes it: `claims` takes it when its time has come; an answer to one of its
-questions resumes it, and so does a signal that it waits for.
+Nobody holds a paused run. Its row stores what wakes it. When its time has come, a worker takes it through `claims`; an
+answer to one of its questions or the signal it waits for resumes it.
 
 To lose no signal, pause first and then look for a stored signal, in one transaction.
 """
@@ -50,7 +50,7 @@ class Pause:
 
     @property
     def why(self) -> TransitionReason:
-        """Return the first reason that applies: gate, signal, operator or timer."""
+        """Return the reason for the pause; the first that applies of gate, signal, operator and timer."""
         if self.gates:
             return "gate"
         if self.wait.signal is not None:
@@ -165,7 +165,8 @@ class Waits(Repository):
         reason: str | None = None,
         claim: Claim | None = None,
     ) -> WorkflowRun:
-        """Pause a running run until an answer, the time or the signal, whichever comes first; else until `resume`.
+        """Pause a running run until the first of: an answer, the time, the signal. If none is given, pause it until
+        `resume`.
 
         ``gates`` are ids of pending questions of this run (at most 500); an answer to any of them wakes the run. If one
         of them is no longer pending, `StaleVersion` is raised and the run goes on. The claim ends: a later write with
@@ -215,9 +216,10 @@ class Waits(Repository):
     def _waking(
         self, unit: Unit, run_id: str, signal: str, correlation_id: str | None, at: datetime
     ) -> Callable[[], object] | None:
-        """Lock the run. Returns a callback that wakes it, or None if the run does not wait for this signal.
+        """Lock the run. Return a callback that wakes the run, or None if the run does not wait for this signal.
 
-        A pause locks the run, too. So either the run is paused before this check, or the pause finds the stored signal.
+        A pause locks the run, too. So either the pause comes first and this check sees it, or the signal comes first
+        and the pause finds it stored.
         """
         row = unit.row(LOCK_WAIT, {"run_id": run_id})
         if row is None or (row.status, row.waiting_for) != ("paused", signal):
@@ -239,7 +241,9 @@ def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | 
 
 
 def _expect_open(unit: Unit, run_id: str, gates: Sequence[str]) -> None:
-    """Raise unless all gates are pending. The caller holds the run's lock, so no answer can come in between."""
+    """Raise unless all gates are pending. The caller must hold the run's lock, so that no gate can be answered
+    meanwhile.
+    """
     if not gates:
         return
     found = questions.open_among(unit, run_id, gates)

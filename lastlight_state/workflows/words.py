@@ -94,7 +94,7 @@ _WIDE = Context(prec=400, rounding=ROUND_HALF_EVEN, traps=[])
 
 
 class Cost(NamedTuple):
-    """An amount of money as two integers: whole micro-dollars, and the rest below one micro-dollar in picodollars."""
+    """An amount of money as two integers: whole micro-dollars, and a remainder in picodollars."""
 
     micros: int
     picos: int
@@ -117,7 +117,7 @@ def cost_of(where: str, dollars: Decimal | float) -> Cost:
 
 
 def dollars_of(micros: int, picos: int = 0) -> Decimal:
-    """Return an amount of micro-dollars and picodollars in dollars. Both may be sums, so neither is limited."""
+    """Return micro-dollars and picodollars as one amount in dollars. Both may be sums of any size."""
     return _WIDE.divide(Decimal(micros * MILLION + picos), _TRILLION)
 
 
@@ -127,9 +127,10 @@ def mirrored(cost: Cost) -> float:
 
 
 def stored_cost(micros: int | None, picos: int | None, mirror: float | None) -> Decimal | None:
-    """Return the cost of a row in dollars: the exact amount, or else the float, rounded as in SQL sums.
+    """Return the cost of a row in dollars: the exact amount if it is stored, else the float, rounded as SQL sums round
+    it.
 
-    Returns None without either, or for a float beyond `MOST_MIRRORED`.
+    Returns None if the row has neither, or if the float is larger than `MOST_MIRRORED`.
     """
     if micros is not None:
         return dollars_of(micros, picos or 0)

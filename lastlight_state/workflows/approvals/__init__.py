@@ -32,11 +32,11 @@ class Approvals(QuestionRepository[Approval]):
     _questions = sql.QUESTIONS
 
     def create(self, run_id: str, gate: Gate, *, claim: Claim | None = None) -> Approval:
-        """Open a gate without pausing its run, which is running or paused.
+        """Open a gate without pausing its run. The run must be running or paused.
 
-        Repeat-safe for the same ``gate.id`` and content. Raises `AlreadyExists` for the same id with other content, or
-        while a gate of the same request key is pending (``error.approval``); also `NotFound`, `ClaimLost` and
-        `Conflict` ``run_status``.
+        Repeat-safe for the same ``gate.id`` and content. Raises `AlreadyExists` if the id is used with other content,
+        or while another gate with the same request key is pending (``error.approval``); also `NotFound`, `ClaimLost`
+        and `Conflict` ``run_status``.
         """
         row = checks.new_approval(run_id, gate, self._now(), blocks_run=False)
         return self._beside(_opening(row), claim)
@@ -186,7 +186,9 @@ class Approvals(QuestionRepository[Approval]):
 
 
 def _opening(gate: checks.NewApproval) -> Opening[Approval]:
-    """Return the `Opening` of a gate, which raises `AlreadyExists` for a request key that is pending in the run."""
+    """Return the `Opening` of a gate. Storing it raises `AlreadyExists` if the run has a pending gate with the same
+    request key.
+    """
 
     def refuse(unit: Unit) -> None:
         pending = unit.row(sql.FIND_PENDING_KEY, gate)

@@ -207,7 +207,7 @@ def answer(
     via: str,
     now: datetime,
 ) -> ApprovalAnswer:
-    """Return an answer to a gate, checked as far as possible without reading the gate."""
+    """Check the arguments of `approvals.answer` that need no stored gate. Return them as an `ApprovalAnswer`."""
     valid.word("decision", decision, DECISIONS)
     text = valid.optional_content("response", response, _MOST.response)
     if decision == "replied" and not (text or "").strip():
@@ -225,7 +225,7 @@ def answer(
 
 
 def use(approval_id: str, action: Any, execution_id: str, now: datetime) -> Use:
-    """Return the checked use of an approved gate by an execution."""
+    """Check the arguments of `approvals.consume`. Return them as a `Use`."""
     _, digest = _action_columns("action", action)
     return Use(approval_id, digest, valid.identifier("execution_id", execution_id, _MOST.consumed_by), now)
 
@@ -248,7 +248,9 @@ def list_filters(
 
 
 def _by_status(statuses: Sequence[str] | None) -> Row:
-    """Return the filter by displayed status: an overdue gate shows as expired but may be stored as pending."""
+    """Return the filter for statuses as shown to callers. An overdue gate is shown as expired even while its row is
+    still pending.
+    """
     if statuses is None:
         return {}
     wanted = [valid.word("statuses", status, words.APPROVAL_STATUSES) for status in valid.several("statuses", statuses)]

@@ -245,7 +245,9 @@ class Claims(Repository, Generic[W]):
     def _driving_in_store(
         self, claim: Claim, journal: Callable[[Callable[[Unit], object]], J], begin: Callable[..., B]
     ) -> AbstractContextManager[Driven[W, J, B]]:
-        """Drive a run for ``store.driving``. ``journal(work)`` makes a journal whose writes begin with ``work``."""
+        """Drive a run for ``store.driving``. ``journal(confirm)`` creates a journal that calls ``confirm`` at the start
+        of each write.
+        """
 
         def make(held: Claim) -> Driven[W, J, B]:
             return Driven(held, self._presenting(held), journal(lambda unit: self._confirm(unit, held)), begin)
@@ -253,7 +255,7 @@ class Claims(Repository, Generic[W]):
         return self._driving(claim, make)
 
     def _driving(self, claim: Claim, make: Callable[[Claim], D]) -> AbstractContextManager[D]:
-        """Drive a run as `driving` does; the block gets the object that ``make(claim)`` returns."""
+        """Drive a run as `driving` does, but yield ``make(claim)`` to the block."""
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a run is driven longer than a transaction should last: call driving() on the store")
         held = checks.claim(claim)
@@ -315,7 +317,7 @@ class Claims(Repository, Generic[W]):
         app_versions: Sequence[str] | None,
         poll_interval: float | None,
     ) -> overdue.WorkWait:
-        """Return the wait that `wait` starts for claimable runs, after checking the arguments."""
+        """Check the arguments of `wait`. Return the `WorkWait` for claimable runs that they describe."""
         sought = lists.Claimable(shared.frozen_workflows(workflow_names), shared.frozen_versions(app_versions))
         return overdue.WorkWait(self._scope, self._now, self._overdue, sought, timeout, poll_interval)
 

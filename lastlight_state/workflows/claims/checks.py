@@ -123,7 +123,7 @@ class Presented(Renewal):
 
 
 def holding(now: datetime, owner: str, lease: timedelta) -> Holding:
-    """Return the parameters of a claim that begins now."""
+    """Return the parameters of a claim by ``owner`` that begins at ``now``."""
     return {
         "at": now,
         "claim_owner": valid.identifier("owner", owner, _MOST.claim_owner),
@@ -154,10 +154,11 @@ def claim(value: Any) -> Claim:
 
 
 def claims(values: Sequence[Claim]) -> dict[str, Claim]:
-    """Return claims by run id. Of several claims on one run, the claim with the highest epoch is kept.
+    """Return the claims by run id. If several claims name one run, only the claim with the highest epoch is kept.
 
-    An epoch that no database can hold is replaced by the greatest integer, which no run has: then only that claim is
-    lost, and the other claims are renewed. If the run has another claim in the list, that claim is kept instead.
+    A claim whose epoch is too large for the database gets the largest epoch instead, which no run has. So that claim
+    alone is reported as lost, and the others are renewed. If the list holds another claim on the same run, the other
+    claim is kept.
     """
     given = [valid.group("claim", value, Claim) for value in valid.several("claims", values)]
     unsound: list[Claim] = []
@@ -184,8 +185,9 @@ def presented(held: Claim, now: datetime) -> Presented:
 
 
 def renewal(now: datetime, lease: timedelta) -> Renewal:
-    """Return the end of a lease renewed now, and the time before which its ``due_at`` must be moved.
+    """Return the new end of a lease renewed now, and the time before which its ``due_at`` must be moved.
 
-    That time is a third of the lease from now, when a block renews its lease next: a later ``due_at`` can stay.
+    That time is a third of the lease from now, when the holder renews the lease next. If ``due_at`` is later, it need
+    not be moved.
     """
     return {"lease_expires_at": lease_end(now, lease), "move_due_before": to_millis(now + lease / 3)}

@@ -61,11 +61,11 @@ MAY_BE_TAKEN_OVER = sa.or_(RUNS.c.restart_count < RUNS.c.max_restarts, ASKED_TO_
 
 
 class Judged:
-    """SQL conditions on runs, made from the expressions for the end of a run's lease and its last heartbeat.
+    """SQL conditions on runs, built from two SQL expressions: the end of a run's lease and its last heartbeat.
 
-    ``takeable`` holds for a running run that `take_next` may take, ``spent`` for a run that `give_up` ends. ``seen`` is
-    the last sign of life: the heartbeat, or else the start. ``free_since`` is the time at which a run that may be taken
-    became free.
+    ``takeable`` is true for a running run that `take_next` may take, ``spent`` for a run that `give_up` ends. ``seen``
+    is the time of the last heartbeat, or of the run's start. ``free_since`` is the time at which a run that may be
+    taken became free.
     """
 
     def __init__(self, lease_end: sa.ColumnElement[Any], heartbeat_at: sa.ColumnElement[Any] = HEARTBEAT_AT) -> None:
@@ -151,7 +151,7 @@ def spent(unit: Unit, now: MomentParameters, names: Names, limit: int) -> overdu
 
 @dataclass(frozen=True)
 class Claimable:
-    """The search for a run that `take_next` would take, in these workflows and versions; None for all."""
+    """A search for a run that `take_next` would take. ``None`` for the workflows or versions means all of them."""
 
     names: tuple[str, ...] | None
     versions: tuple[str, ...] | None
@@ -175,10 +175,11 @@ _Meant: TypeAlias = Callable[[Judged], sa.ColumnElement[bool]]
 
 
 class Ranges(Filtered[RowT]):
-    """A statement over running runs and due paused runs. ``meant`` gives the condition on running runs.
+    """A statement over running runs and due paused runs. ``meant`` returns the condition that the running runs must
+    meet.
 
-    ``due=False`` leaves paused runs out. The filters are ``workflow_name`` (of the lease's row or the run's) and
-    ``app_version`` (of the run). `of` also takes whether the page starts after a key, and the limit.
+    ``due=False`` leaves paused runs out. The filters are ``workflow_name`` (in the lease's row or the run's) and
+    ``app_version`` (in the run). `of` also takes the page's limit, and whether the page begins after a key.
     """
 
     def __init__(self, row: type[RowT], shown: _Shown, meant: _Meant, *, due: bool = True) -> None:
@@ -188,7 +189,9 @@ class Ranges(Filtered[RowT]):
         self._due = due
 
     def _apart(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        """Return the SELECT for Postgres. It finds each run by its key, however many due runs the planner expects."""
+        """Return the SELECT for Postgres. It looks each due run up by key, even if the planner expects many
+        due runs.
+        """
         due = claims.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
         judged, shown = self._judged(due)
         meant = self._meant(judged), *_of_versions(named)
@@ -227,7 +230,7 @@ def _after(judged: Judged, paged: bool) -> Sequence[sa.ColumnElement[bool]]:
 
 
 def _named(table: sa.Table, given: Sequence[Any]) -> Sequence[sa.ColumnElement[bool]]:
-    """Return the conditions on this table's workflow name; the tuples in ``given`` hold the names."""
+    """Return conditions on the table's column ``workflow_name``, one for each tuple of names in ``given``."""
     return [table.c.workflow_name.in_(names) for names in given if isinstance(names, tuple)]
 
 

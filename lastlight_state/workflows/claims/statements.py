@@ -75,7 +75,9 @@ TAKE_FREE = prepared(
 
 
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
-    """Return the statement that takes these runs. It locks their lease rows first, so that it waits for renewals."""
+    """Return the statement that takes these runs. It first locks the rows of their leases, so that it waits for
+    renewals in progress.
+    """
     at = bind("at", RUNS.c.updated_at)
     locked = sa.select(LEASES.c.run_id, LEASES.c.epoch, LEASES.c.lease_expires_at).where(LEASES.c.run_id.in_(ids))
     leases = locked.order_by(LEASES.c.run_id).with_for_update(key_share=True).cte("leases")
@@ -148,7 +150,7 @@ LOCK_FREE = Family("run", _lock_free, FreeRun)
 
 
 def _of_run(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """Return a subquery for this column of the run that a lease row belongs to."""
+    """Return a subquery for a column of the run to which a row of `run_leases` belongs."""
     return sa.select(column).where(RUNS.c.id == LEASES.c.run_id).scalar_subquery().label(column.name)
 
 

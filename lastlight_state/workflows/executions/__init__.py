@@ -1,4 +1,4 @@
-"""Executions: one row per phase execution, chat turn or node attempt. Its session id names its agent log.
+"""Executions: each is one run of a phase, one chat turn or one attempt at a node. Its session id names its agent log.
 
 An execution is *in flight* until it ends, and it ends once: a late finish never overwrites an earlier one. Its usage
 only grows, and anybody may report it at any time. All other writes need the claim that holds the run, or raise
@@ -284,13 +284,14 @@ class Executions(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ExecutionSummary]:
-        """Return a page of executions, newest first. With ``run_id`` and ``node``: the node's attempts, in order.
+        """Return a page of executions, newest first. With ``run_id`` and ``node``, return the node's attempts in order
+        of their numbers.
 
         ``since`` is inclusive. An empty sequence of outcomes matches nothing. ``lost_log`` lists only ended executions
-        that used tokens and have no session id.
+        that used tokens but have no session id.
 
         All executions of a run or trigger are read and sorted. Without run and trigger, a search for rare ``outcomes``
-        may read every execution: give ``since``.
+        may read every execution, unless ``since`` limits it.
         """
         given = checks.list_filters(run_id, trigger_id, skill, node, outcomes or None, since, lost_log)
         if outcomes is not None and not outcomes:

@@ -1,4 +1,6 @@
-"""Changes of executions: one statement decides; if it changes nothing, a second look gives the reason."""
+"""Changes of executions. Each is one conditional statement; if it changes no row, the row is read again to find the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -215,7 +217,7 @@ def in_flight(execution: Execution) -> bool:
 
 
 def ended_alike(execution: Execution, values: EndColumns) -> bool:
-    """True if an execution ended with these columns already, so that the same end again changes nothing."""
+    """True if the execution already ended with these values, so that ending it again changes nothing."""
     detail = values["error_detail"]
     return (
         (execution.outcome, execution.error, execution.stop_reason)
@@ -225,7 +227,7 @@ def ended_alike(execution: Execution, values: EndColumns) -> bool:
 
 
 def judge_end(execution_id: str, values: EndColumns) -> Callable[[Execution], Execution | None]:
-    """Return the `Change` callback ``judge`` for an execution that could not be ended with these columns."""
+    """Return the callback ``judge`` of the `Change` that ends an execution with these columns."""
 
     def judge(stored: Execution) -> Execution | None:
         if in_flight(stored):
@@ -254,7 +256,9 @@ def phase_of(ended: Execution, summary: str | None, at: datetime) -> Step:
 
 
 def finished(execution: Execution, *allowed: str) -> Conflict:
-    """Return the error for an execution with an outcome other than the allowed ones."""
+    """Return the error for a change that needs one of the ``allowed`` outcomes, made to an execution with another
+    outcome.
+    """
     return Conflict(
         f"execution {execution.id!r} must be {' or '.join(allowed)}, it is {execution.outcome}",
         code="execution_finished",

@@ -85,7 +85,9 @@ def in_a_run(trigger: Trigger | None) -> None:
 
 
 def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> TriggerColumns:
-    """Return the trigger columns of an execution without a run. Raises `InvalidValue` for a node or a claim."""
+    """Return the trigger columns of an execution that belongs to no run. Raises `InvalidValue` if a node or a claim was
+    given.
+    """
     if trigger is None:
         raise InvalidValue("trigger", "missing: an execution without run_id needs a trigger")
     if node is not None or claim is not None:
@@ -196,7 +198,9 @@ def results(limits: Limits, output: str | None, details: Any) -> Row:
 
 
 def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str, dict[str, Any]] | None:
-    """Return the scratch members that make ``scratch[key]`` name the execution of an output, None without a key."""
+    """Return the changes of scratch that make ``scratch[key]`` point to the execution with this output, or None without
+    a key.
+    """
     if key is None:
         return None
     if output is None:
@@ -205,7 +209,9 @@ def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str
 
 
 def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
-    """Return a failure as columns of an end. ``outcome`` and stop reason ``why`` were given beside the failure."""
+    """Return a failure as columns of an execution's end. ``outcome`` and ``why`` are the outcome and stop reason given
+    with the failure.
+    """
     stop = valid.group("failure", failure, Failure).stop_reason
     no_success(outcome, failure)
     reason = valid.optional("failure.stop_reason", stop, _MOST.stop_reason)
@@ -229,7 +235,7 @@ def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | 
 
 
 def interrupting(now: datetime, reason: str, skill: str | None) -> Interruption:
-    """Return the checked facts of an interruption: its time, reason and skill."""
+    """Check the arguments of `interrupt`. Return the time, reason and skill."""
     return {"at": now, "because": _reason(reason), "skill": valid.optional("skill", skill, _MOST.skill)}
 
 

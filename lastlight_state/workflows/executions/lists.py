@@ -1,4 +1,4 @@
-"""Lists of executions, each read through the index that reads the fewest rows."""
+"""Lists of executions. Each filter combination uses the index that reads the fewest rows."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ FIND_CARRIED = prepared(
 
 @dataclass(frozen=True)
 class LoopOutput:
-    """A text to store as the last output of the loop ``key``, with the loop's ``state``. ``save`` stores the text."""
+    """A text to store as the last output of the loop ``key``, and the loop's ``state``. The callback ``save`` stores
+    the text.
+    """
 
     key: str
     save: Change
@@ -90,7 +92,7 @@ class LoopOutput:
 
 
 def save(unit: Unit, output: LoopOutput, limits: Limits) -> None:
-    """Store a loop's text, and the pointer to it in the run that the execution belongs to."""
+    """Store a loop's text, and a pointer to the text in the run of the execution."""
     row = unit.row(sql.LOCK_SCRATCH, output.save.values)
     if row is None:
         changes.get(unit, output.execution_id)
@@ -99,7 +101,7 @@ def save(unit: Unit, output: LoopOutput, limits: Limits) -> None:
 
 
 def carry(unit: Unit, run_id: str, output: LoopOutput, limits: Limits) -> None:
-    """Store a loop's text, and in this run the pointer to it and the loop's state."""
+    """Store a loop's text. Store the pointer to it and the loop's state in the given run."""
     row = rows.lock(unit, run_id, progress.LOCK_SCRATCH)
     if changes.get(unit, output.execution_id).run_id != run_id:
         raise InvalidValue("execution_id", "must be an execution of this run")

@@ -83,7 +83,7 @@ class RunningExecution:
 
 @dataclass(frozen=True)
 class Steps:
-    """Callbacks that start, update and end an execution, with the claim that the block was given."""
+    """Callbacks that start, update and end an execution. They pass the claim that was given for the block."""
 
     start: Callable[[], Execution]
     save_output: Callable[..., None]
@@ -142,12 +142,14 @@ def _end_raised(running: RunningExecution, error: BaseException, steps: Steps) -
 
 
 def _agree(outcome: str | None, failure: Failure | None, why: str | None) -> None:
-    """Raise `InvalidValue` for a failure with a success, or a stop reason beside the stop reason of the failure."""
+    """Raise `InvalidValue` if a success has a failure, or if a stop reason is given twice: for the end and in the
+    failure.
+    """
     if failure is not None:
         checks.failed(outcome, failure, why)
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return an exception as a failure: the name of its type and its message, as far as they can be stored."""
+    """Convert an exception to a `Failure`: the name of its type, and as much of its message as can be stored."""
     name, message = storable(type(error).__name__, _TYPE_CHARS), message_of(error)
     return Failure(f"{name}: {message}" if message else name)

@@ -1,4 +1,4 @@
-"""The SQL statements of `executions`. The fence and the state that a write needs are conditions of its statement."""
+"""The SQL statements of `executions`. Each write checks the fence and the required state in its own WHERE."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def _param(name: str) -> sa.BindParameter[Any]:
 
 
 def _from_run() -> dict[str, sa.ColumnElement[Any]]:
-    """Return the columns copied from the run. A run without a trigger type takes it from its earlier executions."""
+    """Return the columns that an execution copies from its run. If the run has no trigger type, the run's earlier
+    executions provide it.
+    """
     earlier = sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(number(1))
     columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
     return columns | {
@@ -90,7 +92,9 @@ def _from_run() -> dict[str, sa.ColumnElement[Any]]:
 
 
 def _of_running_run(*values: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Return a SELECT of one row of these values if the run is running and the fence permits it. Locks the run."""
+    """Return a SELECT that yields these values as one row only if the run is running and the fence permits the write.
+    It locks the run.
+    """
     return (
         sa.select(*values)
         .where(RUNS.c.id == _param("workflow_run_id"), RUNS.c.status == constant("running"), RUN_FENCE)
@@ -145,7 +149,7 @@ START_ALONE = prepared(
 
 
 def _grown(name: str) -> sa.ColumnElement[Any]:
-    """Return the greater of the stored and the reported count, or the stored count if none was reported."""
+    """Return the larger of the stored count and the reported count. If no count was reported, return the stored one."""
     given, column = _param(name), _c[name]
     return sa.case((given.is_(None), column), (sa.or_(column.is_(None), column < given), given), else_=column)
 
@@ -251,9 +255,9 @@ FIND_SESSION = prepared(
 
 
 def _phase_state(scope: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
-    """Return the expression for a phase's state, computed by a maximum over all of its executions.
+    """Return the SQL expression for a phase's state. It takes a maximum over all executions of the phase.
 
-    With EXISTS instead, a planner may choose a table scan because it expects to find a row soon.
+    EXISTS would be slower: the planner may choose a table scan for it, expecting to find a matching row soon.
     """
     rank = sa.case((IN_FLIGHT, number(2)), (_c.success == sa.true(), number(1)))
     highest = sa.select(sa.func.max(rank)).where(scope, _c.skill == _param("skill")).scalar_subquery()

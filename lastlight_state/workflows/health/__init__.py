@@ -154,9 +154,9 @@ class Health(Repository):
     def get_state(self, run_id: str, *, owner_alive: OwnerAlive | None = None) -> RunState:
         """Return the state of a run, what it waits for, and what is wrong with it.
 
-        The callback ``owner_alive(owner)`` is called for an owner whose lease is over: a program that can see the
-        owner's process tells whether it is alive. No transaction is open meanwhile, unless the caller has opened one.
-        Raises `NotFound`, `CorruptData`.
+        If the lease of the run's owner has expired, ``owner_alive(owner)`` is called: a program that can see the
+        owner's process returns whether it is alive. No transaction is open during the call, unless the caller has
+        opened one. Raises `NotFound`, `CorruptData`.
         """
         now = self._now()
 
@@ -236,7 +236,7 @@ def _facts(unit: Unit, rows: Sequence[Row], now: datetime) -> list[Facts | Corru
 
 
 def _with_shortage(facts: Facts, force: Workforce, now: datetime) -> Facts:
-    """Return the facts, with the reason why no worker takes the run if it waits for one."""
+    """Add to a run's facts the reason why no worker takes the run, if the run waits for a worker."""
     if not waits_for_worker(facts, now):
         return facts
     short = force.shortage(facts.workflow_name, facts.app_version)
@@ -250,7 +250,7 @@ def _facts_of(row: Row, silent_since: datetime | None, questions: tuple[PendingQ
 
 
 def _sound(found: FoundRows[RowT], damaged: dict[str, CorruptData]) -> Iterator[RowT]:
-    """Yield the rows that can be read. Put the errors of the others into ``damaged``, by run id."""
+    """Yield the rows that can be read. Put an error for each other row into ``damaged``, under its run id."""
     for at, row in enumerate(found.rows):
         if isinstance(row, CorruptData):
             for run_id in found.columns(at, ["run_id"]) or ():

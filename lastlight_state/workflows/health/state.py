@@ -155,7 +155,7 @@ def derive(facts: Facts, now: datetime, owner_alive: OwnerAlive | None = None) -
 
 
 def free_since(facts: Facts, now: datetime) -> datetime | None:
-    """Return the time since which a worker could take or admit the run, or None if no worker can."""
+    """Return the time since when a worker has been able to take or admit the run, or None if no worker can."""
     if facts.status not in LIVE or _ahead(facts.wake_at, now):
         return None
     if facts.status == "paused":
@@ -172,13 +172,13 @@ def free_since(facts: Facts, now: datetime) -> datetime | None:
 
 
 def waits_for_worker(facts: Facts, now: datetime) -> bool:
-    """True if a worker could have taken or admitted the run for at least a minute."""
+    """True if the run has been ready for at least a minute and no worker has taken or admitted it."""
     since = free_since(facts, now)
     return since is not None and since <= now - WAITS_AFTER
 
 
 def is_abandoned(facts: Facts, now: datetime) -> bool:
-    """True if a running run may be taken from its last holder."""
+    """True if the last holder of a running run has been silent for so long that another process may take the run."""
     if _ahead(facts.wake_at, now):
         return False
     if facts.lease_expires_at is not None:
@@ -259,9 +259,9 @@ def _blocked_in_pause(facts: Facts) -> Blocked | None:
 
 
 def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, bool], ...]:
-    """Return pairs of a word of ``unhealthy`` and True if it applies to the run.
+    """Return pairs of a word of ``unhealthy`` and a bool: True if that word applies to the run.
 
-    ``lost`` is true for an abandoned run whose owner is not known to be alive.
+    ``lost`` is true for an abandoned run, unless its owner is known to be alive.
     """
     live, running = facts.status in LIVE, facts.status == "running"
     free = facts.claim_owner is None and not _is_foreign(facts)  # taking it costs no restart
@@ -279,7 +279,7 @@ def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, boo
 
 
 def _is_stuck(facts: Facts) -> bool:
-    """True if no stored time, signal or question will ever wake a paused run, and no operator has paused it."""
+    """True if a paused run can never wake up: it waits for no time, signal or question, and no operator paused it."""
     if facts.wake_at is not None:
         return False
     if facts.pause_reason in _GATE:
@@ -288,7 +288,9 @@ def _is_stuck(facts: Facts) -> bool:
 
 
 def _is_foreign(facts: Facts) -> bool:
-    """True if another program wrote the run: no owner, no lease, no transition of this library (workflows W-49)."""
+    """True if another program created the run: it has no owner, no lease and no transition of this library (workflows
+    W-49).
+    """
     return facts.claim_owner is None and facts.lease_expires_at is None and facts.transition_seq == 0
 
 

@@ -33,12 +33,12 @@ class HumanRequests(QuestionRepository[HumanRequest]):
     _questions = sql.QUESTIONS
 
     def create(self, run_id: str, question: Question, *, claim: Claim | None = None) -> HumanRequest:
-        """Ask a person without pausing the run, which is running or paused. The node becomes ``waiting_person``.
+        """Ask a person without pausing the run. The run must be running or paused. The node becomes ``waiting_person``.
 
-        The default id is ``human:<run>:<node>:<iteration>``, or its SHA-256 past 256 bytes. Repeat-safe: the same id
-        and content, including the expiry, returns the stored request in any status; other content raises
-        `AlreadyExists`. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `InvalidValue` for a question that
-        cannot be asked, `MisuseError` for a form without the extra ``forms``.
+        The default id is ``human:<run>:<node>:<iteration>``, or the SHA-256 of that text if it is longer than 256
+        bytes. Repeat-safe: the same id and content, including the expiry, returns the stored request in any status;
+        other content raises `AlreadyExists`. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `InvalidValue`
+        for an invalid question, `MisuseError` for a form without the extra ``forms``.
         """
         return self._beside(self._asked(run_id, question, blocks_run=False), claim)
 

@@ -39,7 +39,7 @@ _LONGEST_PATH, _LONGEST_VALUE = 200, 100
 
 
 class _TooMuch(Exception):
-    """Raised when a check has used up its steps."""
+    """Raised when the check of a value needs more steps than permitted."""
 
 
 def check_schema(where: str, schema: Any) -> None:
@@ -92,7 +92,9 @@ def _check_draft(where: str, schema: Any) -> None:
 
 
 def _check_references(where: str, schema: Any) -> None:
-    """Check each reference in a schema once, and the references in the places that it leads to."""
+    """Check every reference in a schema, and the references in the subschemas to which it points. Check each reference
+    once.
+    """
     _, referencing = _libraries()
     make = referencing.jsonschema.DRAFT202012.create_resource
     root = make(schema)
@@ -142,7 +144,7 @@ def _limited(keyword: str, check: Callable[..., Any], left: list[int]) -> Callab
 
 
 def _cost(keyword: str, value: Any, instance: Any) -> int:
-    """Return the estimated number of comparisons to check one keyword of a schema against one value."""
+    """Estimate the number of comparisons needed to check one keyword of a schema against one value."""
     many = len(value) if isinstance(value, dict | list) else 1
     if keyword == "uniqueItems" and isinstance(instance, list):
         return 1 + len(instance) ** 2 // 8
@@ -152,14 +154,16 @@ def _cost(keyword: str, value: Any, instance: Any) -> int:
 
 
 def _undeclared(schema: Any) -> Any:
-    """Return the schema without its ``$schema`` members: they would make jsonschema use validators without limits."""
+    """Return the schema without its ``$schema`` members. With them, jsonschema would use validators that have no step
+    limit.
+    """
     if isinstance(schema, dict):
         return {name: _undeclared(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}
     return [_undeclared(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    """Return the exception types that a validator raises for a schema which `check_schema` would have refused."""
+    """Return the exception types that validation raises when a stored schema is one that `check_schema` refuses."""
     jsonschema, referencing = _libraries()
     unresolved, unknown = referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType
     return RecursionError, OverflowError, unresolved, unknown, re.error, TypeError, ValueError

@@ -167,7 +167,7 @@ def _told(request: HumanRequest, happened: str) -> str:
 
 
 def _is_same(request: HumanRequest, answer: RequestAnswer) -> bool:
-    """True if the stored answer equals this one, compared as JSON values: ``1.0`` is ``1``, ``true`` is not."""
+    """True if the stored answer equals this answer as a JSON value: ``1.0`` equals ``1``, but ``true`` does not."""
     if (request.status, request.answered_by) != ("answered", answer.by):
         return False
     return codec.canonical(request.response) == codec.canonical(codec.decode(answer.response))

@@ -46,10 +46,11 @@ _LONG_AGO: sa.ColumnElement[Any] = sa.literal_column("'0001-01-01T00:00:00.000Z'
 
 
 def due(shown: Iterable[Any], *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Return a SELECT of the lease rows whose ``due_at`` is not after ``:at``.
+    """Return a SELECT of the lease rows whose ``due_at`` is at or before ``:at``.
 
-    For an open range Postgres expects a third of the table, and all of it once its statistics are an hour old: then it
-    would scan the table. For a closed range with unknown ends it expects one row in 200.
+    The range is closed at both ends, so that Postgres uses the index: for a closed range with unknown ends it expects
+    one row in 200. For an open range it expects a third of the table, or all of it once its statistics are an hour old,
+    and scans the table.
     """
     first, last = (sa.select(sa.cast(end, _due_at.type)).scalar_subquery() for end in (_LONG_AGO, _due_at))
     return sa.select(*shown).where(LEASES.c.due_at.between(first, last), *conditions)
@@ -93,7 +94,7 @@ _at = bind("at", RUNS.c.updated_at)
 
 
 def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
-    """Return the values of a run that ``:claim_owner`` holds until ``:lease_expires_at``.
+    """Return the columns of a run held by ``:claim_owner`` until ``:lease_expires_at``.
 
     ``heartbeat_at`` never moves back.
     """
@@ -107,7 +108,7 @@ def _held(heartbeat_at: sa.ColumnElement[Any]) -> Sets:
 
 
 def _saved(heartbeat_at: sa.ColumnElement[Any], lease_end: sa.ColumnElement[Any]) -> Sets:
-    """Return the values of the ``previous_`` columns: the run as it was before the take."""
+    """Return values for the ``previous_`` columns, which save the run's state before a take."""
     return {
         "previous_owner": RUNS.c.claim_owner,
         "previous_heartbeat_at": heartbeat_at,

@@ -53,7 +53,7 @@ WAIT = ("wake_at", "waiting_for", "correlation_id")
 
 
 def param(name: str) -> sa.BindParameter[Any]:
-    """Return the bound parameter for a column of nodes, with its name and type."""
+    """Return a bound parameter with the name and type of a column of nodes."""
     return bind(name, NODES.c[name])
 
 
@@ -116,7 +116,7 @@ def set_state(unit: Unit, run_id: str, node: NodeRef, state: NodeState, at: date
 
 
 def wake(unit: Unit, run_id: str, node: NodeRef, state: NodeState, at: datetime, *, waiting: NodeState) -> None:
-    """Set the state of a node of a locked run if it still is in the state ``waiting``."""
+    """Set the state of a node of a locked run, but only if the node is still in the state ``waiting``."""
     unit.change(_WAKE, {**_key(run_id, node), "state": state, "at": at, "waiting": waiting})
 
 
@@ -159,7 +159,7 @@ def covered(narrow: NarrowIndex) -> Covering:
 def of_runs(
     shown: Sequence[sa.ColumnElement[Any]], *conditions: sa.ColumnElement[bool], by_run: bool = False
 ) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Return two SELECTs of some runs' executions: a plain one, and one that reads by the covering index.
+    """Return two SELECTs of the executions of some runs: a plain one, and one that uses the covering index.
 
     With ``by_run``, both are grouped by run.
     """
@@ -230,7 +230,9 @@ def close(
 
 
 def _divided(amount: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    """Return the amount divided by a million and rounded towards zero, as both databases do for negative numbers."""
+    """Return an SQL expression for the amount divided by a million, rounded towards zero. Both databases round negative
+    amounts so.
+    """
     return amount.op("/", return_type=sa.BigInteger())(_million)
 
 

@@ -1,7 +1,7 @@
 """Expire overdue questions before each search for runs (workflows W-141), wait for work, and sweep over due runs.
 
-A run whose question nobody answered in time is due, as is a run that was paused until now. But an expiry must be
-written to the database before the run goes on, so each search for runs does that first.
+A run whose question expired is due, like a run paused until a time that has come. But the expiry must be stored before
+the run goes on, so each search for runs first stores the expiries.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Overdue:
         self._expire = expire
 
     def expire_at_once(self, names: Names) -> bool:
-        """Expire overdue questions as `expire` does, but wait for no lock: while one is held, a later call does it."""
+        """Expire overdue questions as `expire` does, but never wait for a lock. If another process holds one, leave the
+        questions to a later call.
+        """
         try:
             with waiting.NoPatience():
                 return self.expire(names)
@@ -120,7 +122,9 @@ STUCK_SECONDS = 60.0
 
 
 class WaitTarget(Protocol):
-    """The work that a caller waits for, in the workflows ``names``, or in all for None. Equal targets share a poll."""
+    """The work that a caller waits for: work of these workflows, or of all if ``names`` is None. Callers with equal
+    targets share one poll.
+    """
 
     @property
     def names(self) -> tuple[str, ...] | None: ...
@@ -136,7 +140,7 @@ _TELLING_SECONDS = 0.5
 
 
 class WorkWait:
-    """One wait for work, of at most ``timeout`` seconds."""
+    """A single wait for work, which lasts at most ``timeout`` seconds."""
 
     def __init__(
         self,
@@ -158,7 +162,9 @@ class WorkWait:
         self._known = time.monotonic_ns()
 
     def wait(self, ended: Callable[[], bool] | None = None) -> bool:
-        """Return true once there is work, false at the timeout or if ``ended`` returns True. Raises `StoreClosed`."""
+        """Block until there is work (return True), or until the timeout or ``ended()`` is true (return False). Raises
+        `StoreClosed`.
+        """
         if self.look():
             return True
         with self.arrivals() as arrived:
@@ -182,7 +188,7 @@ class WorkWait:
         return self.limit.look(look)
 
     def arrivals(self, woken: Callable[[], object] | None = None) -> AbstractContextManager[Arrivals[WaitTarget]]:
-        """Return a block that watches for work which comes after this object was made."""
+        """Return a block inside which the store watches for work that arrives after this object was created."""
         watch = _watch_for(self._scope, self._now, self._overdue)
         return arrivals(
             watch,
@@ -198,7 +204,7 @@ class WorkWait:
 def _watch_for(scope: Scope, now: Callable[[], datetime], overdue: Overdue) -> Watch[WaitTarget]:
     """Return the store's shared watch for work.
 
-    The watch's value for a target is the time of the last poll that found work, so that values only grow.
+    For each target, the watch stores the time of the last poll that found work, so that its values only grow.
     """
     stuck_until = 0.0
 
@@ -225,7 +231,7 @@ _log = logging.getLogger("lastlight_state.workflows")
 
 
 class DueRuns(NamedTuple):
-    """The runs that a sweep works on, and the number of rows read to find them, including unreadable rows."""
+    """The runs that a sweep handles, and the number of rows read to find them. The number includes unreadable rows."""
 
     run_ids: Sequence[str]
     rows: int

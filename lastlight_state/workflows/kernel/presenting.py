@@ -16,7 +16,7 @@ R = TypeVar("R")
 def with_claim(repository: R, claim: Claim) -> R:
     """Make the engine writes of a repository pass this claim by default. Returns the same repository.
 
-    A call that names another run gets no claim, because the claim is not for that run.
+    A call that names another run gets no claim, because the claim belongs to its own run only.
     """
     kind: Any = type(repository)
     for name, place in _engine_writes(kind):
@@ -35,7 +35,9 @@ def _presenting(method: Callable[..., Any], place: int | None, claim: Claim) -> 
 
 
 def _is_of_run(run_id: str, place: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """True if a call names this run, or names no run: then the database finds the run of the given row."""
+    """True if a call names the run of the claim, or names no run and so leaves it to the database to find the run of
+    the row.
+    """
     if place is None:
         return True
     return (args[place] if place < len(args) else kwargs.get("run_id")) == run_id

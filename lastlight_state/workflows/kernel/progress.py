@@ -26,7 +26,9 @@ _POINTER_RULE = "store large text with executions.save_output and keep its execu
 
 
 def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str, Any] | None = None) -> str:
-    """Return scratch as JSON text. Raises `PayloadTooLarge` past the limit, unless it is smaller than ``before``."""
+    """Encode scratch as JSON text. Raises `PayloadTooLarge` over the limit, unless the text is shorter than the stored
+    text, ``before``.
+    """
     data = codec.encode_sound(scratch)
     if len(data) > limits.scratch and not len(data) < len(codec.encode_sound(before)):
         largest = max(scratch, key=lambda key: len(codec.encode_sound(scratch[key])))
@@ -78,10 +80,10 @@ _PUTS = {(True, True): PUT_BOTH, (True, False): PUT_PHASE, (False, True): PUT_SC
 
 @dataclass(frozen=True)
 class Step:
-    """A change of a run: a phase entry to append, changes of its scratch, or both.
+    """A change of a run: a phase to append to its history, changes of its scratch, or both.
 
-    ``patch`` is merged into scratch, and the keys ``remove`` are dropped from it. ``members`` gives by key of scratch
-    the members to merge into the object there, which keeps its other members.
+    ``patch`` is merged into scratch, and the keys in ``remove`` are deleted from it. ``members`` maps keys of scratch
+    to dicts: each dict is merged into the object under its key, which keeps its other members.
     """
 
     run_id: str
@@ -106,7 +108,9 @@ def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProg
 
 
 def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
-    """Apply a step without checking a claim, for a person's answer. The caller has locked the run and found it live."""
+    """Apply a step without checking a claim, because a person's answer needs none. The caller has locked the run and
+    checked that it is live.
+    """
     return _taken(unit, lock(unit, step), step, limits)
 
 

@@ -39,8 +39,8 @@ PENDING_APPROVALS, PENDING_REQUESTS = ((run == _this_run, pending(table)) for ta
 def blocked(run_id: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a pending question blocks the run; ``run_id`` is a column of the outer query.
 
-    A write that uses the condition must lock the run's row in an earlier statement: a statement's own snapshot is older
-    than its wait for the lock.
+    A write with this condition must lock the run's row in an earlier statement. A statement that waits for the lock
+    itself would read a snapshot from before its wait.
     """
     return sa.or_(
         *(
@@ -86,7 +86,7 @@ def blocking(unit: Unit, run_id: str) -> list[str]:
 
 
 def open_among(unit: Unit, run_id: str, ids: Iterable[str]) -> set[str]:
-    """Return the ids of those among the given questions (1 to 500) of a locked run that are pending."""
+    """Return the ids of those given questions (1 to 500) of a locked run that are pending."""
     statement, values = _OPEN.of(list(ids))
     return {*unit.values(statement, {**values, "run_id": run_id})}
 

@@ -54,7 +54,9 @@ _NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_f
 
 
 def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) -> Chain[RowT]:
-    """Return the chain of the statement ``head``, which writes a run and returns its row, and of its transition."""
+    """Return the `Chain` of two writes: ``head``, which writes a run and returns its row, and the insert of its
+    transition.
+    """
     return Chain(
         head,
         into=TRANSITIONS,
@@ -259,7 +261,7 @@ def end(
 def record_takes(unit: Unit, run_ids: Sequence[str], at: datetime) -> None:
     """Record the transitions of at most 500 runs that were taken over, woken or admitted.
 
-    A statement of this unit must have taken these runs and incremented their ``transition_seq``.
+    The caller must have taken these runs, and incremented their ``transition_seq``, in the same transaction.
     """
     if run_ids:
         statement, values = _RECORD_TAKES.of(run_ids)
@@ -277,10 +279,10 @@ def pause(
     detail: str | None = None,
     by: str | None = None,
 ) -> WorkflowRun:
-    """Pause a locked, running run whose fence the caller has checked. Its claim ends: nobody holds a paused run.
+    """Pause a running run that the caller has locked and whose fence the caller has checked. The run's claim ends.
 
-    ``by`` is the operator who pauses the run, None for an engine. Without a ``detail`` the transition says what the run
-    waits for.
+    ``by`` is the operator who pauses the run, None for an engine. Without a ``detail`` the transition records what the
+    run waits for.
     """
     return move(
         unit,
@@ -301,7 +303,9 @@ def pause(
 
 
 def _awaited(wait: Wait) -> str | None:
-    """Return the signal and time that a paused run waits for as text, None for questions and operators."""
+    """Describe the signal and time that a paused run waits for. Return None if it waits for a question or an
+    operator.
+    """
     signal = wait.signal and " of ".join(filter(None, (wait.signal, wait.correlation_id)))
     until = None if wait.until is None else f"until {iso_text(wait.until)}"
     return ", ".join(filter(None, (signal, until))) or None

@@ -1,7 +1,7 @@
-"""Read the workers that were seen lately, and tell why none of them takes a run.
+"""Read the workers that reported recently, and explain why none of them takes a run.
 
 A worker has a row that it renews while it looks for work (`WorkflowWorkerModel`). A program that takes claims itself
-may also drive runs, without such a row: it shows only by the runs that it holds.
+may also drive runs without such a row. Only the runs that it holds show that it exists.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class Shortage(NamedTuple):
 
 @dataclass(frozen=True)
 class Workforce:
-    """The workers seen lately, the number of runs that each holds, and by workflow the number others hold."""
+    """The workers that reported recently, the number of runs each of them holds, and the number of runs that others
+    hold, by workflow.
+    """
 
     living: Sequence[LivingWorker]
     held: Counter[str]
@@ -97,7 +99,9 @@ class Workforce:
         return Shortage("free", f"slots of workers that serve {workflow_name!r} are free ({slots - taken} of {slots})")
 
     def _unserved(self, workflow_name: str) -> Shortage:
-        """Return the reason for a workflow without a worker. Programs that claim runs themselves may serve it."""
+        """Return the reason for a workflow that no worker serves. Programs that claim runs without reporting as workers
+        may serve it.
+        """
         others, of = self.held_by_others[workflow_name], f" of {workflow_name!r}"
         if not others and not self.living:
             others, of = self.held_by_others.total(), ""
@@ -113,7 +117,7 @@ def _drives(worker: LivingWorker, app_version: str | None) -> bool:
 
 
 def read_workforce(unit: Unit, now: datetime) -> Workforce:
-    """Return the workers that were seen lately and the runs held. Skips rows that cannot be read."""
+    """Return the workers that reported recently and the number of runs they hold. Skips rows that cannot be read."""
     living = unit.passing(unit.readable(LIVING, {"at": now}).rows)
     held, others = Counter[str](), Counter[str]()
     for workflow_name, name, count in unit.passing(unit.readable(HELD, {"at": now}).rows):

@@ -162,7 +162,7 @@ class Lookups(Repository):
     def list_ancestors(self, run_id: str, *, limit: int = 1_000) -> tuple[RunAncestor, ...]:
         """Return a run, its parent, the parent's parent and so on: at most ``limit`` runs (1 to 1,000).
 
-        The chain ends at a missing parent, or before a run would be repeated. Raises `NotFound`.
+        The chain ends where a parent does not exist or would appear a second time. Raises `NotFound`.
         """
         values = {"run_id": run_id, "most": valid.number("limit", limit, least=1, most=statements.MOST_ANCESTORS)}
         chain: dict[str, RunAncestor] = {}
@@ -192,7 +192,9 @@ class Lookups(Repository):
         return Count(value=min(runs, at_most), exact=runs <= at_most)
 
     def names(self, *, limit: int = 500, page_token: str | None = None) -> Page[str]:
-        """Return a page of names of workflows that have runs, ascending. The cost does not grow with their runs."""
+        """Return a page of names of workflows that have runs, ascending. The cost depends on the number of names, not
+        of runs.
+        """
         valid.page_limit(limit)
         [after] = pages.key(_NAMES, page_token, (str,)) or [""]
 
@@ -230,7 +232,7 @@ class Lookups(Repository):
         return tuple(found)
 
     def _ended(self, run_ids: Collection[str]) -> dict[str, bool]:
-        """Return by run id True for each of these runs that has ended, else False. Leaves out unknown runs."""
+        """Map each of these run ids to True if the run has ended, else to False. Leaves out unknown runs."""
         wanted = as_list([{"run_id": run_id} for run_id in run_ids])
         found = self._reading(lambda unit: unit.rows(sql.STATUSES, {"runs": wanted}))
         return {run_id: status in TERMINAL for run_id, status in found}

@@ -69,12 +69,14 @@ _ONE: Mapping[str, sa.ColumnElement[bool]] = {
 
 
 def conditions(shape: FilterShape) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions of the filters in a shape."""
+    """Return the SQL conditions for the filters that a statement's shape names."""
     return [AnyOf(name, _SEVERAL[name], size).condition if size else _ONE[name] for name, size in shape]
 
 
 def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
-    """Return the shape and parameters of the given filters, or None if an empty sequence makes the result empty."""
+    """Return the shape and parameters of the filters that were given. Return None if one is an empty sequence, so that
+    nothing can match.
+    """
     shape: list[tuple[str, int]] = []
     values: Row = {}
     for name, value in given.items():
@@ -100,7 +102,7 @@ def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: 
 
 
 def counted(which: RunFilter) -> Row:
-    """Return the checked filters of a count of runs."""
+    """Check the filters of `count`. Return them."""
     valid.group("filter", which, RunFilter)
     given = shared.list_filters(which.statuses, which.workflow_names, which.repo, which.since, which.until)
     trigger_id = valid.optional("trigger_id", which.trigger_id, _MOST.trigger_id)
@@ -108,7 +110,9 @@ def counted(which: RunFilter) -> Row:
 
 
 def search(text: str, since: datetime) -> Row:
-    """Return the filters of a search: its start and a LIKE pattern, escaped, with ASCII letters in lower case."""
+    """Return the filters of a search: its start time, and a LIKE pattern with escaped wildcards and lower-case ASCII
+    letters.
+    """
     text = valid.content("text", text, _LONGEST_TEXT)
     if not text.strip():
         raise InvalidValue("text", "must not be blank")
@@ -134,7 +138,9 @@ _TRIGGERED = SelfJoin(COVERED, NarrowIndex("ix_workflow_runs_trigger_started", (
 
 
 def _of_trigger(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
-    """Return the SELECT of one trigger's runs, found by its index. Only these runs are sorted."""
+    """Return the SELECT of the runs of one trigger, found by the index on triggers, so that only these runs are
+    sorted.
+    """
     return sa.select(*shown).where(*conditions(shape))
 
 

@@ -46,7 +46,7 @@ def _put() -> sa.Executable:
 
 
 def _replaced(new: Any) -> dict[str, sa.ColumnElement[Any]]:
-    """Return the new values of a stored node: given fields replace the stored ones, others stay."""
+    """Return the new values of a stored node: the fields given, and the stored values of all other fields."""
     kept = {field: _kept(new, field) for field in FIELDS}
     values = {name: sa.case((kept[name], _c[name]), else_=new[name]) for name in ("state", "label", "output_table")}
     for name in WAIT:

@@ -27,10 +27,10 @@ _live = sa.func.coalesce(RUNS.c.status, constant("unknown")).not_in([constant(wo
 
 @dataclass(frozen=True)
 class InboxIndexes:
-    """The indexes of an inbox: ``pending`` has the pending questions in the order of the inbox.
+    """The indexes of an inbox. ``pending`` holds the pending questions in the order of the inbox.
 
-    For databases that keep large values inside the rows, ``asked`` holds the columns shown, and ``of_run`` finds the
-    questions of a run.
+    ``asked`` and ``of_run`` are for databases that store large values inside the rows: ``asked`` holds every column
+    shown, and ``of_run`` finds the questions of a run.
     """
 
     pending: str
@@ -45,7 +45,8 @@ class InboxIndexes:
 
 
 class Inbox(Generic[RowT]):
-    """The lists of one kind of question: ``orders`` for all runs and ``of_run`` for one run, each by name of an order.
+    """The lists of one kind of question, by the name of their order: ``orders`` lists questions of all runs, ``of_run``
+    those of one run.
 
     ``run_id`` is the column with the run of a question. ``count`` is the statement that counts the inbox.
     """
@@ -94,6 +95,6 @@ class Inbox(Generic[RowT]):
 
 
 def _of_run(run_id: sa.Column[str]) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return the columns that an inbox shows of a question's run and node."""
+    """Return the columns of a question's run and node that an inbox shows."""
     label = label_of(run_id, run_id.table.c.node_id, run_id.table.c.iteration)
     return RUNS.c.workflow_name, RUNS.c.status.label("run_status"), RUNS.c.trigger_id, label

@@ -50,7 +50,9 @@ class NewQuestion(TypedDict):
 
 @dataclass(frozen=True)
 class Opening(Generic[Q]):
-    """A question to open: its row, run and time. The callback ``refuse`` may raise before the row is stored."""
+    """A question to open: its row, its run and the time. The callback ``refuse`` is called before the row is stored and
+    may raise.
+    """
 
     questions: QuestionRows[Q]
     values: NewQuestion
@@ -60,9 +62,10 @@ class Opening(Generic[Q]):
 
 
 def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
-    """Store a question without pausing its run. A repeated call returns the stored question.
+    """Store a question without pausing its run. If the question is stored already, return the stored one.
 
-    Looks for the stored question before it checks the fence: a pause that stored it has ended the claim.
+    The stored question is looked up before the fence is checked. Otherwise a repeated `pause` would fail, because the
+    first one ended the claim.
     """
     row = rows.lock(unit, opening.run_id)
     stored = opening.questions.stored(unit, opening.values)
@@ -77,7 +80,9 @@ def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
 
 
 def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
-    """Store a question and pause its run, which ends the claim. A repeated call returns the stored question."""
+    """Store a question and pause its run, which ends the claim. If the question is stored already, return the stored
+    one.
+    """
     row = progress.lock(unit, step)
     stored = opening.questions.stored(unit, opening.values)
     if stored is not None:
@@ -109,7 +114,7 @@ _RUN, _TRANSITION = limits_of(RUNS), limits_of(TRANSITIONS)
 def go_on(unit: Unit, row: LockedRun, said: TransitionParameters, *, reason: str) -> WorkflowRun:
     """Offer a run to any worker if it was paused for gates and no question blocks it.
 
-    Any other run keeps its status, and a note with ``reason`` is recorded.
+    Any other run keeps its status; a note with ``reason`` is recorded in its transitions.
     """
     waits = row.status == "paused" and row.pause_reason in (None, "gate")
     if not waits or blocking(unit, row.id):
@@ -125,7 +130,7 @@ def fail(
 
 
 def _cut(text: str, limit: int) -> str:
-    """Return the longest beginning of the text that has at most ``limit`` bytes in UTF-8."""
+    """Return the longest prefix of the text that has at most ``limit`` bytes in UTF-8."""
     return text.encode()[:limit].decode(errors="ignore")
 
 
@@ -151,7 +156,9 @@ def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str,
 def expire(
     unit: Unit, listeners: Listeners, questions: QuestionRows[Q], run_id: str, ids: Sequence[str], now: datetime
 ) -> list[str]:
-    """Expire the overdue questions among ``ids`` of a run; the run fails or goes on. Returns the expired ids."""
+    """Expire those questions of a run in ``ids`` that are overdue; the run then fails or goes on. Returns the ids of
+    the expired questions.
+    """
     row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)
     if expired and row.status in words.LIVE:
@@ -258,8 +265,8 @@ class QuestionRepository(Repository, Generic[Q]):
     ) -> Page[R]:
         """Return a page of an inbox, of all runs or of one run.
 
-        Overdue questions are expired first, except in a view. The list waits for no lock: if one is held, overdue
-        questions are only left out, and a later call expires them.
+        Overdue questions are expired first, except in a view. If another process holds a lock, the list does not wait
+        for it: it only leaves out overdue questions, and a later call expires them.
         """
         lists = inbox.orders if given["run_id"] is None else inbox.of_run
         listing = lists[valid.word("order", order, lists)]

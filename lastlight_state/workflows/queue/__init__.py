@@ -1,8 +1,8 @@
-"""The queue: runs that wait to be admitted, in one line, while a cap limits how many run at a time.
+"""The queue: runs that wait in one line to be admitted, while a cap limits how many runs are running at a time.
 
 The line is ordered by ``queued_at`` and id. A run that is not due yet, or whose workflow is switched off, keeps its
 place and is skipped. Admissions of all processes take a lock, so that together they never exceed the cap. The cap does
-not stop runs that are created running, resume, or restart into running.
+not apply to runs that are created running, resume, or restart into running.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Queue(Repository):
         claimable: bool,
         poll_interval: float | None,
     ) -> overdue.WorkWait:
-        """Return the wait that `wait` starts for admissible runs, after checking the arguments."""
+        """Check the arguments of `wait`. Return the `WorkWait` for admissible runs that they describe."""
         names = shared.frozen_workflows(workflow_names)
         caps = tuple(check_caps(workflow_caps).items())
         versions = shared.frozen_versions(app_versions)
@@ -223,7 +223,7 @@ def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: i
 
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:
-    """Cancel a run if it is still queued, since before ``cutoff``. Returns true if it was cancelled."""
+    """Cancel a run if it has been queued since before ``cutoff`` and still is. Returns true if it was cancelled."""
     row = rows.lock(unit, run_id, sql.LOCK)
     if row.status != "queued" or row.queued_at is None or row.queued_at >= cutoff:
         return False

@@ -95,7 +95,7 @@ def _first(shown: Sequence[sa.ColumnElement[Any]], *conditions: sa.ColumnElement
 
 
 def free_in_line(shown: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
-    """Return the SELECT of the first runs that were in line and could be admitted at ``:at``, whatever the caps."""
+    """Return the SELECT of the first runs in line that could be admitted at ``:at`` if there were no caps."""
     return _first(shown, _enabled, _due, RUNS.c.queued_at <= _at)
 
 
@@ -230,7 +230,7 @@ def admit_next(
 
 @dataclass(frozen=True)
 class Admissible:
-    """The search for a run that `admit_next` would admit with these arguments, or that ``or_else`` finds."""
+    """A search for a run that `admit_next` would admit with these arguments, or that the search ``or_else`` finds."""
 
     cap: int
     caps: tuple[tuple[str, int], ...]
@@ -243,7 +243,7 @@ class Admissible:
         return self._in_line(unit, now) or (self.or_else is not None and self.or_else.is_there(unit, now))
 
     def _in_line(self, unit: Unit, now: datetime) -> bool:
-        """True if a run in line may be admitted below the caps. Reads the line first, which is mostly empty."""
+        """True if a queued run may be admitted below the caps. Reads the line first, because it is mostly empty."""
         if self.names == () or not self._first(unit, now, []):
             return False
         if _running(unit, self.cap, self.names) >= self.cap:
@@ -270,7 +270,7 @@ def _running(unit: Unit, cap: int, names: Sequence[str] | None) -> int:
 
 
 def _rooms(unit: Unit, caps: Mapping[str, int]) -> dict[str, int]:
-    """Return by name how many more runs of each capped workflow may run."""
+    """Return, for each workflow with a cap, how many more of its runs may run."""
     if not caps:
         return {}
     statement, names = COUNT_EACH.of(list(caps))

@@ -111,7 +111,7 @@ class Runs(Repository):
         return self._find(rows.GET, {"run_id": valid.sought("run_id", run_id)})
 
     def get_resume(self, run_id: str) -> ResumeView:
-        """Return all that an engine needs to resume a run, read from one snapshot. Raises as `get`."""
+        """Return everything that an engine needs to resume a run, read from one snapshot. Raises as `get` does."""
         now = self._now()
         return self._viewing(lambda unit: self._read_resume(unit, run_id, now))
 
@@ -289,7 +289,9 @@ class Runs(Repository):
         return self._writing(lambda unit: checks.carry_out(unit, self._listeners, cancel))
 
     def _insert(self, row: NewRun, insert: Callable[[], T | None]) -> T:
-        """Return the result of ``insert``. If it is None, raise the error that says why no run was inserted."""
+        """Call ``insert`` and return its result. If the result is None, raise an error with the reason why no run was
+        inserted.
+        """
         try:
             made = insert()
         except Conflict as error:

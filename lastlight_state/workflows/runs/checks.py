@@ -33,7 +33,9 @@ from lastlight_state.workflows.tables import RUNS
 
 @dataclass(frozen=True)
 class Cancel:
-    """The arguments of a cancel. With ``ask``, a running run only gets a request, and its holder ends it."""
+    """The arguments of a cancel. With ``ask``, a running run only gets a cancel request, and its holder ends
+    the run.
+    """
 
     run_id: str
     said: Operator
@@ -43,7 +45,7 @@ class Cancel:
 
 
 def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
-    """Cancel a run, and with ``tree`` its live descendants. Returns the run. Raises `NotFound`."""
+    """Cancel a run. With ``tree``, cancel its live descendants, too. Returns the run. Raises `NotFound`."""
     cancelled: dict[str, WorkflowRun] = {}
     for run_id in _tree(unit, cancel.run_id) if cancel.tree else (cancel.run_id,):
         row = rows.lock(unit, run_id)
@@ -55,11 +57,11 @@ def carry_out(unit: Unit, listeners: Listeners, cancel: Cancel) -> WorkflowRun:
 
 
 def _tree(unit: Unit, root: str) -> Iterator[str]:
-    """Yield the ids of a run and its descendants, ascending. The caller locks each run before it takes the next id.
+    """Yield the ids of a run and its descendants, ascending. The caller must lock each run before it takes the next id.
 
-    The query is repeated until it finds no new run: a child may have been created while the caller waited for its
-    parent's lock. The named lock permits one such walk at a time, because runs found late are locked out of order and
-    could deadlock.
+    The query is repeated until it finds no new run, because a child may have been created while the caller waited for
+    its parent's lock. A named lock lets only one caller at a time walk a tree. Without it, two callers could deadlock:
+    runs found late are locked out of order.
     """
     unit.named_lock("run_tree")
     seen: set[str] = set()
@@ -126,7 +128,7 @@ def new_run(
 
 
 def create_digest(row: Mapping[str, Any], context: Any) -> str:
-    """Return the digest by which `ensure` compares two creations: trigger, repository, context and parent."""
+    """Return the digest by which `ensure` recognises an equal creation: of trigger, repository, context and parent."""
     names = ("trigger_id", "trigger_type", "owner", "repo", "issue_number", "parent_run_id")
     return codec.digest([[row[name] for name in names], context])
 
@@ -140,7 +142,7 @@ def merge(patch: dict[str, Any], remove: Sequence[str]) -> tuple[dict[str, Any],
 
 
 def ending(status: str, failure: Failure | None, reason: str | None) -> Ending:
-    """Return the checked end of a run: its reason code, error text and details."""
+    """Check the arguments that end a run. Return the reason code, error text and details."""
     valid.word("status", status, words.TERMINAL)
     stop = None if failure is None else valid.group("failure", failure, Failure).stop_reason
     code = valid.optional("reason", reason if reason is not None else stop, _MOST.status_reason) or "run.finished"

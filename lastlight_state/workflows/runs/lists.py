@@ -25,7 +25,8 @@ _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 def page_of_runs(
     listing: Listing[RunSummary], given: Mapping[str, Any], limit: int, page_token: str | None
 ) -> Callable[[Unit], Page[RunSummary]]:
-    """Return a function that reads a page of a list of runs with their totals: two statements, to run in a view.
+    """Return a function that reads one page of a list of runs with their totals. It runs two statements, so call it
+    inside a view.
 
     Checks the limit.
     """
@@ -60,7 +61,7 @@ def _ranked(
 ) -> KeyedRows[RunSummary]:
     """Return the next runs after this key in the group of this rank, then those of the groups that follow.
 
-    Each group is a range of an index, and the groups are read one after the other; nothing is sorted.
+    Each group is a range of an index. The groups are read one after the other; nothing is sorted.
     """
     rows: list[RunSummary | CorruptData] = []
     places: list[tuple[int, int, KeyedRows[RunSummary]]] = []

@@ -1,4 +1,6 @@
-"""Read all that an engine needs to resume a run: the run, and its parts that have not ended, from one snapshot."""
+"""Read everything that an engine needs to resume a run from one snapshot: the run, and those of its parts that have not
+ended.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class ResumeView(Record):
 
 
 def read(unit: Unit, run_id: str, now: datetime) -> ResumeView:
-    """Return all that an engine needs to resume a run. Raises `NotFound`."""
+    """Return everything that an engine needs to resume a run. Raises `NotFound`."""
     run, here = rows.get(unit, run_id), {"run_id": run_id}
     return ResumeView.of(
         {

@@ -43,8 +43,8 @@ def create(names: frozenset[str]) -> Chain[WorkflowRun]:
     """Return the statement that inserts a run with these columns, and its first transition.
 
     It inserts nothing if the workflow is switched off, or if the parent is missing, cancelled or asked to cancel. It
-    locks the parent's row as a cancel does: either a cancel of the tree finds the child, or the insert finds the
-    cancel. Each set of columns has a statement of its own; the other columns keep their defaults.
+    locks the parent's row, as a cancel does. So either a cancel of the tree finds the new child, or the insert finds
+    the cancel. Each combination of columns has its own statement; columns not named keep their defaults.
     """
     stated = [column.name for column in RUNS.c if column.name in names]
     values = sa.select(*(bind(name, RUNS.c[name]) for name in stated)).where(_enabled)
@@ -256,7 +256,9 @@ def first_transition(row: NewRun) -> Row:
 
 
 def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
-    """Return the run with the key of ``row``, or insert it. Returns None if the insert statement wrote nothing."""
+    """Find the run with the key of ``row``, or insert it. Return None if neither happened because the insert was
+    refused.
+    """
     unit.named_lock(composed("run_key", row["workflow_name"], str(row["run_key"]), by=":"))
     found = find(unit, row)
     if found is not None:
@@ -281,13 +283,13 @@ def find(unit: Unit, row: NewRun) -> EnsuredRun | None:
 
 
 def insert(unit: Unit, row: NewRun) -> WorkflowRun | None:
-    """Insert a run. Returns it as a later read would, or None if the statement wrote nothing."""
+    """Insert a run and return it as a read would return it. Return None if the statement inserted nothing."""
     stated = {name: value for name, value in row.items() if value is not None}
     return unit.chain(create(frozenset(stated)), stated | first_transition(row))
 
 
 def refusal(unit: Unit, row: NewRun) -> StateError:
-    """Return the error that says why the insert statement wrote no run."""
+    """Return the error that explains why the statement inserted no run."""
     parent = row["parent_run_id"]
     if parent is None or unit.row(IS_DISABLED, row) is not None:
         return disabled(row["workflow_name"])

@@ -189,7 +189,7 @@ class Rollups(Repository):
         return {"since": aware_utc("since", since), "until": self._end()}
 
     def _end(self) -> datetime:
-        """Return the first millisecond after now."""
+        """Return the first millisecond after now, the exclusive end of a time window that includes now."""
         return self._now() + timedelta(milliseconds=1)
 
 
@@ -228,7 +228,7 @@ def _newest(unit: Unit, skill: str | None, workflow: str | None, values: Values)
 
 
 def _filters(workflow: str | None, repo: str | None, model: str | None) -> Row:
-    """Return the checked filters of buckets that are given, each with its parameters."""
+    """Check those bucket filters that were given. Return each with its parameters."""
     given: Row = {}
     if workflow is not None:
         given["workflow"] = sql.skills_of(valid.identifier("workflow", workflow, _RUN.workflow_name))

@@ -138,9 +138,9 @@ MOST_SKILLS = 50
 
 
 def _newest_of_skill(skill: sa.BindParameter[Any]) -> Any:
-    """Return a SELECT of the newest executions of one skill, by the index on skills.
+    """Return a SELECT of the newest executions of one skill, read by the index on skills.
 
-    Through the usage index it would read all newer rows.
+    The usage index would serve worse: the query would read all newer rows of other skills.
     """
     found = (
         through(sa.select(_c.started_at, _c.id, OUTCOME), EXECUTIONS, "idx_executions_skill")
@@ -189,9 +189,10 @@ _ALIKE = EXECUTIONS.alias("turn")
 
 
 def _often(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Return the condition in a form that no index serves and that Postgres estimates to hold often.
+    """Rewrite the condition so that no index serves it and Postgres expects it to hold for many rows.
 
-    With the plain condition Postgres would collect all turns of a thread, or of all threads, before it returns one.
+    With the plain condition, Postgres would collect all turns of a thread, or of all threads, before it returns the
+    first.
     """
     return sa.case((condition, number(1)), else_=number(0)) >= number(1)
 

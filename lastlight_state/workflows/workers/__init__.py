@@ -1,8 +1,7 @@
-"""Workers: processes that drive runs of their workflows, and report themselves while they look for work.
+"""Workers: processes that drive runs of their workflows and report to the database while they look for work.
 
-A worker reports the workflows that it serves when it begins, and again while it looks for work. The claims say which
-runs it drives. A program that takes runs without reporting itself is not in these lists; the runs that it holds are
-known all the same.
+A worker reports the workflows that it serves when it begins, and again while it looks for work. The claims record which
+runs it drives. A program that takes runs without reporting is not in these lists, but the runs that it holds are known.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class Workers(Repository):
         return self._once(lambda unit: unit.change(REMOVE, values), repeatable=True) > 0
 
     def get(self, name: str) -> WorkerStatus:
-        """Return the status of a worker, also of a gone worker that was not removed. Raises `NotFound`."""
+        """Return the status of a worker, even if it counts as gone but its row was not removed. Raises `NotFound`."""
         values, now = {"name": valid.sought("name", name)}, self._now()
 
         def work(unit: Unit) -> WorkerStatus | None:
@@ -125,13 +124,13 @@ class Workers(Repository):
         """Return the workflows whose runs wait for a worker, the longest wait first.
 
         A run waits for a worker if it has been free for more than a minute: offered, due, abandoned by its holder, or
-        in the queue while no worker serves it. A workflow has one item for each reason why its runs wait.
+        queued while no worker serves its workflow. A workflow has one item for each reason why its runs wait.
         """
         return self._viewing(partial(waiting, now=self._now()))
 
 
 def _list(name: str, values: Sequence[str] | None) -> str | None:
-    """Return the values as a sorted JSON array, each value once; None for None."""
+    """Encode the values as a sorted JSON array without duplicates. Return None for None."""
     most: int = getattr(_MOST, name)
     return None if values is None else codec.encode(name, sorted(set(values)), max_bytes=most)
 
