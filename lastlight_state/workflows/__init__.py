@@ -127,8 +127,9 @@ public(
 
 
 class Workflows(Face):
-    """``store.workflows``: the repositories of this domain. If it was created with a claim, its repositories pass the
-    claim to every engine write.
+    """``store.workflows``: the repositories of this domain.
+
+    If it was created with a claim, its repositories pass the claim to every engine write.
     """
 
     def __init__(self, context: Context, claim: Claim | None = None) -> None:
@@ -186,8 +187,9 @@ class Workflows(Face):
 
 
 def _expire_due(context: Context, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Expire overdue gates and requests of these workflows, or of all workflows if ``names`` is None. Return their
-    ids.
+    """Expire overdue gates and requests of these workflows, or of all workflows if ``names`` is None.
+
+    Return their ids.
     """
     flows = Workflows(context)
     return flows.approvals.expire_due(workflow_names=names) + flows.human_requests.expire_due(workflow_names=names)

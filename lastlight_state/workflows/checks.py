@@ -82,8 +82,9 @@ def phase_entry(entry: PhaseEntry, now: datetime) -> dict[str, Any]:
 
 
 def scratch_patch(patch: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Check a patch for a run's scratch: a dict of JSON values, or None. The size is checked later, when the patch is
-    merged.
+    """Check a patch for a run's scratch: a dict of JSON values, or None.
+
+    The size is checked later, when the patch is merged.
     """
     if patch is not None and type(patch) is not dict:
         raise InvalidValue("scratch", f"expected an object, got {type(patch).__name__}")
@@ -150,8 +151,9 @@ def frozen_versions(versions: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def no_success(outcome: str | None, failure: Failure | None, *, instead: str = "stop_reason") -> None:
-    """Raise `InvalidValue` for a failure given with the outcome ``succeeded``. ``instead`` is the argument that the
-    error recommends for a reason.
+    """Raise `InvalidValue` for a failure given with the outcome ``succeeded``.
+
+    ``instead`` is the argument that the error recommends for a reason.
     """
     if outcome == "succeeded" and failure is not None:
         raise InvalidValue("failure", f"must be None for a success; {instead} says why it stopped")
@@ -197,6 +199,7 @@ def node_columns(node: NodeRef | None) -> NodeColumns:
 
 def presented(claim: Claim | None) -> FenceParameters:
     """Return a claim's run and epoch as parameters of the fence, the check that a write comes from the run's holder.
+
     Without a claim both are None.
     """
     if claim is None:

@@ -1,5 +1,4 @@
-"""Database triggers that refuse forbidden changes of runs, executions and questions, whichever program makes the
-change.
+"""Database triggers that refuse forbidden changes of runs, executions and questions by any program.
 
 They check changes only: a row that already breaks a rule can still be read and copied.
 """

@@ -97,12 +97,12 @@ class Loops(Repository):
         state: dict[str, Any] | None = None,
         claim: Claim | None = None,
     ) -> None:
-        """Pass a text to the next iteration of a loop. The text is stored as the output of an execution, and the
-        execution's id in scratch.
+        """Pass a text to the next iteration of a loop.
 
-        ``scratch[key]`` of the live run gets ``lastOutputExecutionId`` and the members of ``state``, and keeps its
-        other members. Text and id are stored in one transaction. The execution must belong to the run (`InvalidValue`).
-        Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`.
+        The text is stored as the output of an execution, and the execution's id in scratch. ``scratch[key]`` of the
+        live run gets ``lastOutputExecutionId`` and the members of ``state``, and keeps its other members. Text and id
+        are stored in one transaction. The execution must belong to the run (`InvalidValue`). Raises `NotFound`,
+        `ClaimLost`, `Conflict` ``run_status``, `PayloadTooLarge`.
         """
         now, limits = self._now(), self._settings.limits
         save = Change(SAVE_OUTPUT, output_text(limits, execution_id, text, claim), claim)

@@ -106,8 +106,9 @@ class CompletedPhase(Record):
 
     @classmethod
     def of_entry(cls, entry: Any) -> Self:
-        """Return the phase stored in an entry. A member of the wrong type becomes None; a name of the wrong type
-        becomes empty.
+        """Return the phase stored in an entry.
+
+        A member of the wrong type becomes None; a name of the wrong type becomes empty.
         """
         entry = entry if isinstance(entry, dict) else {}
         phase, success, summary = entry.get("phase"), entry.get("success"), entry.get("summary")

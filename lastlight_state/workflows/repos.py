@@ -83,10 +83,9 @@ def conditions(table: sa.Table) -> dict[str, sa.ColumnElement[bool]]:
 
 
 def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    """Return the conditions for both ways in which a row may store the repository of the filter ``owned_repo``. A row
-    matches one at most.
+    """Return the conditions for both ways in which a row may store the repository of the filter ``owned_repo``.
 
-    ``at`` is a suffix for the names of the parameters.
+    A row matches one at most. ``at`` is a suffix for the names of the parameters.
     """
     owner, repo = table.c.owner, table.c.repo
     return (
@@ -97,6 +96,7 @@ def spellings(table: sa.Table, at: str = "") -> tuple[sa.ColumnElement[bool], sa
 
 def bare(table: sa.Table, parameter: str = "repo_name") -> sa.ColumnElement[bool]:
     """Return the condition ``bare_repo``: the stored name, or its part after the first slash, equals the parameter.
+
     Case matters.
     """
     owner, repo = table.c.owner, table.c.repo
@@ -151,8 +151,9 @@ def _unique(given: Iterable[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def owned(owner: str | None, name: str | None) -> dict[str, Row]:
-    """Return the name of the filter for one repository, with its parameters. Without an owner it finds only rows that
-    have no owner.
+    """Return the name of the filter for one repository, with its parameters.
+
+    Without an owner it finds only rows that have no owner.
     """
     return _owned(*_named(owner, name))
 

@@ -165,13 +165,12 @@ class Waits(Repository):
         reason: str | None = None,
         claim: Claim | None = None,
     ) -> WorkflowRun:
-        """Pause a running run until the first of: an answer, the time, the signal. If none is given, pause it until
-        `resume`.
+        """Pause a running run until the first of: an answer, the time, the signal.
 
-        ``gates`` are ids of pending questions of this run (at most 500); an answer to any of them wakes the run. If one
-        of them is no longer pending, `StaleVersion` is raised and the run goes on. The claim ends: a later write with
-        the claim raises `ClaimLost`. ``by`` and ``reason`` record which person paused the run and why. Raises
-        `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
+        If none is given, pause it until `resume`. ``gates`` are ids of pending questions of this run (at most 500); an
+        answer to any of them wakes the run. If one of them is no longer pending, `StaleVersion` is raised and the run
+        goes on. The claim ends: a later write with the claim raises `ClaimLost`. ``by`` and ``reason`` record which
+        person paused the run and why. Raises `NotFound`, `ClaimLost`, `Conflict` ``run_status``; then nothing changed.
         """
         now = self._now()
         wanted = _checked(gates, until, signal, correlation_id)
@@ -241,8 +240,9 @@ def _pause(unit: Unit, run_id: str, pause: Pause, now: datetime, claim: Claim | 
 
 
 def _expect_open(unit: Unit, run_id: str, gates: Sequence[str]) -> None:
-    """Raise unless all gates are pending. The caller must hold the run's lock, so that no gate can be answered
-    meanwhile.
+    """Raise unless all gates are pending.
+
+    The caller must hold the run's lock, so that no gate can be answered meanwhile.
     """
     if not gates:
         return

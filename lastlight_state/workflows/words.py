@@ -127,8 +127,7 @@ def mirrored(cost: Cost) -> float:
 
 
 def stored_cost(micros: int | None, picos: int | None, mirror: float | None) -> Decimal | None:
-    """Return the cost of a row in dollars: the exact amount if it is stored, else the float, rounded as SQL sums round
-    it.
+    """Return the cost of a row in dollars: the exact amount if stored, else the float, rounded as SQL sums round it.
 
     Returns None if the row has neither, or if the float is larger than `MOST_MIRRORED`.
     """

@@ -186,8 +186,9 @@ class Approvals(QuestionRepository[Approval]):
 
 
 def _opening(gate: checks.NewApproval) -> Opening[Approval]:
-    """Return the `Opening` of a gate. Storing it raises `AlreadyExists` if the run has a pending gate with the same
-    request key.
+    """Return the `Opening` of a gate.
+
+    Storing it raises `AlreadyExists` if the run has a pending gate with the same request key.
     """
 
     def refuse(unit: Unit) -> None:

@@ -248,8 +248,9 @@ def list_filters(
 
 
 def _by_status(statuses: Sequence[str] | None) -> Row:
-    """Return the filter for statuses as shown to callers. An overdue gate is shown as expired even while its row is
-    still pending.
+    """Return the filter for statuses as shown to callers.
+
+    An overdue gate is shown as expired even while its row is still pending.
     """
     if statuses is None:
         return {}

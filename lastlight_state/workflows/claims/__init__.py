@@ -245,8 +245,9 @@ class Claims(Repository, Generic[W]):
     def _driving_in_store(
         self, claim: Claim, journal: Callable[[Callable[[Unit], object]], J], begin: Callable[..., B]
     ) -> AbstractContextManager[Driven[W, J, B]]:
-        """Drive a run for ``store.driving``. ``journal(confirm)`` creates a journal that calls ``confirm`` at the start
-        of each write.
+        """Drive a run for ``store.driving``.
+
+        ``journal(confirm)`` creates a journal that calls ``confirm`` at the start of each write.
         """
 
         def make(held: Claim) -> Driven[W, J, B]:

@@ -175,11 +175,11 @@ _Meant: TypeAlias = Callable[[Judged], sa.ColumnElement[bool]]
 
 
 class Ranges(Filtered[RowT]):
-    """A statement over running runs and due paused runs. ``meant`` returns the condition that the running runs must
-    meet.
+    """A statement over running runs and due paused runs.
 
-    ``due=False`` leaves paused runs out. The filters are ``workflow_name`` (in the lease's row or the run's) and
-    ``app_version`` (in the run). `of` also takes the page's limit, and whether the page begins after a key.
+    ``meant`` returns the condition that the running runs must meet. ``due=False`` leaves paused runs out. The filters
+    are ``workflow_name`` (in the lease's row or the run's) and ``app_version`` (in the run). `of` also takes the page's
+    limit, and whether the page begins after a key.
     """
 
     def __init__(self, row: type[RowT], shown: _Shown, meant: _Meant, *, due: bool = True) -> None:
@@ -189,8 +189,9 @@ class Ranges(Filtered[RowT]):
         self._due = due
 
     def _apart(self, named: Sequence[Any], paged: bool, limit: int) -> sa.Select[Any]:
-        """Return the SELECT for Postgres. It looks each due run up by key, even if the planner expects many
-        due runs.
+        """Return the SELECT for Postgres.
+
+        It looks each due run up by key, even if the planner expects many due runs.
         """
         due = claims.due(LEASES.c, *_named(LEASES, named)).subquery("due_leases")
         judged, shown = self._judged(due)

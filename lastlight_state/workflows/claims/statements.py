@@ -75,8 +75,9 @@ TAKE_FREE = prepared(
 
 
 def _take(ids: Sequence[sa.BindParameter[Any]]) -> sa.Executable:
-    """Return the statement that takes these runs. It first locks the rows of their leases, so that it waits for
-    renewals in progress.
+    """Return the statement that takes these runs.
+
+    It first locks the rows of their leases, so that it waits for renewals in progress.
     """
     at = bind("at", RUNS.c.updated_at)
     locked = sa.select(LEASES.c.run_id, LEASES.c.epoch, LEASES.c.lease_expires_at).where(LEASES.c.run_id.in_(ids))

@@ -284,11 +284,11 @@ class Executions(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[ExecutionSummary]:
-        """Return a page of executions, newest first. With ``run_id`` and ``node``, return the node's attempts in order
-        of their numbers.
+        """Return a page of executions, newest first.
 
-        ``since`` is inclusive. An empty sequence of outcomes matches nothing. ``lost_log`` lists only ended executions
-        that used tokens but have no session id.
+        With ``run_id`` and ``node``, return the node's attempts in order of their numbers. ``since`` is inclusive. An
+        empty sequence of outcomes matches nothing. ``lost_log`` lists only ended executions that used tokens but have
+        no session id.
 
         All executions of a run or trigger are read and sorted. Without run and trigger, a search for rare ``outcomes``
         may read every execution, unless ``since`` limits it.

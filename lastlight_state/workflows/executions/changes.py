@@ -1,5 +1,6 @@
-"""Changes of executions. Each is one conditional statement; if it changes no row, the row is read again to find the
-reason.
+"""Changes of executions.
+
+Each is one conditional statement; if it changes no row, the row is read again to find the reason.
 """
 
 from __future__ import annotations
@@ -256,9 +257,7 @@ def phase_of(ended: Execution, summary: str | None, at: datetime) -> Step:
 
 
 def finished(execution: Execution, *allowed: str) -> Conflict:
-    """Return the error for a change that needs one of the ``allowed`` outcomes, made to an execution with another
-    outcome.
-    """
+    """Return the error for a change of an execution whose outcome is not one of the ``allowed`` outcomes."""
     return Conflict(
         f"execution {execution.id!r} must be {' or '.join(allowed)}, it is {execution.outcome}",
         code="execution_finished",

@@ -85,8 +85,9 @@ def in_a_run(trigger: Trigger | None) -> None:
 
 
 def alone(skill: str, trigger: Trigger | None, node: NodeRef | None, claim: Claim | None) -> TriggerColumns:
-    """Return the trigger columns of an execution that belongs to no run. Raises `InvalidValue` if a node or a claim was
-    given.
+    """Return the trigger columns of an execution that belongs to no run.
+
+    Raises `InvalidValue` if a node or a claim was given.
     """
     if trigger is None:
         raise InvalidValue("trigger", "missing: an execution without run_id needs a trigger")
@@ -198,9 +199,7 @@ def results(limits: Limits, output: str | None, details: Any) -> Row:
 
 
 def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str, dict[str, Any]] | None:
-    """Return the changes of scratch that make ``scratch[key]`` point to the execution with this output, or None without
-    a key.
-    """
+    """Return the change of scratch that makes ``scratch[key]`` point to an output's execution; None without a key."""
     if key is None:
         return None
     if output is None:
@@ -209,8 +208,9 @@ def pointing(key: str | None, output: str | None, execution_id: str) -> dict[str
 
 
 def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
-    """Return a failure as columns of an execution's end. ``outcome`` and ``why`` are the outcome and stop reason given
-    with the failure.
+    """Return a failure as columns of an execution's end.
+
+    ``outcome`` and ``why`` are the outcome and stop reason given with the failure.
     """
     stop = valid.group("failure", failure, Failure).stop_reason
     no_success(outcome, failure)

@@ -77,8 +77,9 @@ FIND_CARRIED = prepared(
 
 @dataclass(frozen=True)
 class LoopOutput:
-    """A text to store as the last output of the loop ``key``, and the loop's ``state``. The callback ``save`` stores
-    the text.
+    """A text to store as the last output of the loop ``key``, and the loop's ``state``.
+
+    The callback ``save`` stores the text.
     """
 
     key: str

@@ -142,9 +142,7 @@ def _end_raised(running: RunningExecution, error: BaseException, steps: Steps) -
 
 
 def _agree(outcome: str | None, failure: Failure | None, why: str | None) -> None:
-    """Raise `InvalidValue` if a success has a failure, or if a stop reason is given twice: for the end and in the
-    failure.
-    """
+    """Raise `InvalidValue` for a success with a failure, or a stop reason given both for the end and in the failure."""
     if failure is not None:
         checks.failed(outcome, failure, why)
 

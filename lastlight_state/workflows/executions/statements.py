@@ -81,8 +81,9 @@ def _param(name: str) -> sa.BindParameter[Any]:
 
 
 def _from_run() -> dict[str, sa.ColumnElement[Any]]:
-    """Return the columns that an execution copies from its run. If the run has no trigger type, the run's earlier
-    executions provide it.
+    """Return the columns that an execution copies from its run.
+
+    If the run has no trigger type, the run's earlier executions provide it.
     """
     earlier = sa.select(_SIBLING.c.trigger_type).where(_SIBLING.c.workflow_run_id == RUNS.c.id).limit(number(1))
     columns: dict[str, sa.ColumnElement[Any]] = {name: RUNS.c[name] for name in TRIGGER}
@@ -93,6 +94,7 @@ def _from_run() -> dict[str, sa.ColumnElement[Any]]:
 
 def _of_running_run(*values: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Return a SELECT that yields these values as one row only if the run is running and the fence permits the write.
+
     It locks the run.
     """
     return (

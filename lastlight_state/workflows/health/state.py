@@ -288,9 +288,7 @@ def _is_stuck(facts: Facts) -> bool:
 
 
 def _is_foreign(facts: Facts) -> bool:
-    """True if another program created the run: it has no owner, no lease and no transition of this library (workflows
-    W-49).
-    """
+    """True if another program created the run: it has no owner, lease or transition of ours (workflows W-49)."""
     return facts.claim_owner is None and facts.lease_expires_at is None and facts.transition_seq == 0
 
 

@@ -92,8 +92,9 @@ def _check_draft(where: str, schema: Any) -> None:
 
 
 def _check_references(where: str, schema: Any) -> None:
-    """Check every reference in a schema, and the references in the subschemas to which it points. Check each reference
-    once.
+    """Check every reference in a schema, and the references in the subschemas to which it points.
+
+    Check each reference once.
     """
     _, referencing = _libraries()
     make = referencing.jsonschema.DRAFT202012.create_resource
@@ -154,8 +155,9 @@ def _cost(keyword: str, value: Any, instance: Any) -> int:
 
 
 def _undeclared(schema: Any) -> Any:
-    """Return the schema without its ``$schema`` members. With them, jsonschema would use validators that have no step
-    limit.
+    """Return the schema without its ``$schema`` members.
+
+    With them, jsonschema would use validators that have no step limit.
     """
     if isinstance(schema, dict):
         return {name: _undeclared(part) for name, part in schema.items() if (name, part) != ("$schema", _DIALECT)}

@@ -230,8 +230,9 @@ def close(
 
 
 def _divided(amount: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    """Return an SQL expression for the amount divided by a million, rounded towards zero. Both databases round negative
-    amounts so.
+    """Return an SQL expression for the amount divided by a million, rounded towards zero.
+
+    Both databases round negative amounts so.
     """
     return amount.op("/", return_type=sa.BigInteger())(_million)
 

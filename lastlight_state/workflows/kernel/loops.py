@@ -88,8 +88,9 @@ def advancing(run_id: str, loop_id: str, expected: int, at: datetime, claim: Cla
 
 
 def of_step(step: LoopStep, at: datetime, claim: Claim | None) -> Advance:
-    """Check the arguments of a loop's move to the next iteration. Return its parameters; the caller fills in the run
-    id.
+    """Check the arguments of a loop's move to the next iteration.
+
+    Return its parameters; the caller fills in the run id.
     """
     valid.group("loop", step, LoopStep)
     return advancing("", step.loop_id, step.iteration, at, claim)
@@ -111,8 +112,9 @@ def advance_refusal(unit: Unit, values: Advance) -> StateError:
 
 
 def advance_held(unit: Unit, values: Advance) -> None:
-    """Move a loop to its next iteration, or raise the error from `advance_refusal`. The run must be live and its row
-    locked by the caller.
+    """Move a loop to its next iteration, or raise the error from `advance_refusal`.
+
+    The run must be live and its row locked by the caller.
     """
     if advance(unit, values) is None:
         raise advance_refusal(unit, values)

@@ -80,8 +80,9 @@ class Overdue:
         self._expire = expire
 
     def expire_at_once(self, names: Names) -> bool:
-        """Expire overdue questions as `expire` does, but never wait for a lock. If another process holds one, leave the
-        questions to a later call.
+        """Expire overdue questions as `expire` does, but never wait for a lock.
+
+        If another process holds one, leave the questions to a later call.
         """
         try:
             with waiting.NoPatience():
@@ -122,8 +123,9 @@ STUCK_SECONDS = 60.0
 
 
 class WaitTarget(Protocol):
-    """The work that a caller waits for: work of these workflows, or of all if ``names`` is None. Callers with equal
-    targets share one poll.
+    """The work that a caller waits for: work of these workflows, or of all if ``names`` is None.
+
+    Callers with equal targets share one poll.
     """
 
     @property
@@ -162,8 +164,9 @@ class WorkWait:
         self._known = time.monotonic_ns()
 
     def wait(self, ended: Callable[[], bool] | None = None) -> bool:
-        """Block until there is work (return True), or until the timeout or ``ended()`` is true (return False). Raises
-        `StoreClosed`.
+        """Block until there is work (return True), or until the timeout or ``ended()`` is true (return False).
+
+        Raises `StoreClosed`.
         """
         if self.look():
             return True

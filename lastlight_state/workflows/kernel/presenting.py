@@ -35,9 +35,7 @@ def _presenting(method: Callable[..., Any], place: int | None, claim: Claim) -> 
 
 
 def _is_of_run(run_id: str, place: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """True if a call names the run of the claim, or names no run and so leaves it to the database to find the run of
-    the row.
-    """
+    """True if a call names the claim's run or no run. Without one, the database finds the run of the given row."""
     if place is None:
         return True
     return (args[place] if place < len(args) else kwargs.get("run_id")) == run_id

@@ -26,8 +26,9 @@ _POINTER_RULE = "store large text with executions.save_output and keep its execu
 
 
 def encoded_scratch(scratch: dict[str, Any], limits: Limits, *, before: dict[str, Any] | None = None) -> str:
-    """Encode scratch as JSON text. Raises `PayloadTooLarge` over the limit, unless the text is shorter than the stored
-    text, ``before``.
+    """Encode scratch as JSON text.
+
+    Raises `PayloadTooLarge` over the limit, unless the text is shorter than the stored text, ``before``.
     """
     data = codec.encode_sound(scratch)
     if len(data) > limits.scratch and not len(data) < len(codec.encode_sound(before)):
@@ -108,8 +109,9 @@ def take(unit: Unit, step: Step, limits: Limits, claim: Claim | None) -> RunProg
 
 
 def take_unfenced(unit: Unit, step: Step, limits: Limits) -> RunProgress:
-    """Apply a step without checking a claim, because a person's answer needs none. The caller has locked the run and
-    checked that it is live.
+    """Apply a step without checking a claim, because a person's answer needs none.
+
+    The caller has locked the run and checked that it is live.
     """
     return _taken(unit, lock(unit, step), step, limits)
 

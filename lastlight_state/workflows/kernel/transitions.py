@@ -54,9 +54,7 @@ _NO_WAIT: Mapping[str, Any] = {"pause_reason": None, "wake_at": None, "waiting_f
 
 
 def recorded(head: Any, row: type[RowT], *, from_status: sa.ColumnElement[Any]) -> Chain[RowT]:
-    """Return the `Chain` of two writes: ``head``, which writes a run and returns its row, and the insert of its
-    transition.
-    """
+    """Return the `Chain` of two writes: ``head``, which writes and returns a run, and the insert of its transition."""
     return Chain(
         head,
         into=TRANSITIONS,
@@ -303,8 +301,9 @@ def pause(
 
 
 def _awaited(wait: Wait) -> str | None:
-    """Describe the signal and time that a paused run waits for. Return None if it waits for a question or an
-    operator.
+    """Describe the signal and time that a paused run waits for.
+
+    Return None if it waits for a question or an operator.
     """
     signal = wait.signal and " of ".join(filter(None, (wait.signal, wait.correlation_id)))
     until = None if wait.until is None else f"until {iso_text(wait.until)}"

@@ -76,8 +76,9 @@ class Shortage(NamedTuple):
 
 @dataclass(frozen=True)
 class Workforce:
-    """The workers that reported recently, the number of runs each of them holds, and the number of runs that others
-    hold, by workflow.
+    """The workers that reported recently, and how many runs they hold.
+
+    For each workflow, it also has the number of runs that others hold.
     """
 
     living: Sequence[LivingWorker]
@@ -99,8 +100,9 @@ class Workforce:
         return Shortage("free", f"slots of workers that serve {workflow_name!r} are free ({slots - taken} of {slots})")
 
     def _unserved(self, workflow_name: str) -> Shortage:
-        """Return the reason for a workflow that no worker serves. Programs that claim runs without reporting as workers
-        may serve it.
+        """Return the reason for a workflow that no worker serves.
+
+        Programs that claim runs without reporting as workers may serve it.
         """
         others, of = self.held_by_others[workflow_name], f" of {workflow_name!r}"
         if not others and not self.living:

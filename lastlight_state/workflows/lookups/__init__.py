@@ -192,8 +192,9 @@ class Lookups(Repository):
         return Count(value=min(runs, at_most), exact=runs <= at_most)
 
     def names(self, *, limit: int = 500, page_token: str | None = None) -> Page[str]:
-        """Return a page of names of workflows that have runs, ascending. The cost depends on the number of names, not
-        of runs.
+        """Return a page of names of workflows that have runs, ascending.
+
+        The cost depends on the number of names, not of runs.
         """
         valid.page_limit(limit)
         [after] = pages.key(_NAMES, page_token, (str,)) or [""]

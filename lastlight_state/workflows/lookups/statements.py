@@ -74,8 +74,9 @@ def conditions(shape: FilterShape) -> list[sa.ColumnElement[bool]]:
 
 
 def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
-    """Return the shape and parameters of the filters that were given. Return None if one is an empty sequence, so that
-    nothing can match.
+    """Return the shape and parameters of the filters that were given.
+
+    Return None if one is an empty sequence, so that nothing can match.
     """
     shape: list[tuple[str, int]] = []
     values: Row = {}
@@ -110,8 +111,9 @@ def counted(which: RunFilter) -> Row:
 
 
 def search(text: str, since: datetime) -> Row:
-    """Return the filters of a search: its start time, and a LIKE pattern with escaped wildcards and lower-case ASCII
-    letters.
+    """Return the filters of a search: its start time and a LIKE pattern.
+
+    In the pattern, wildcards are escaped and ASCII letters are in lower case.
     """
     text = valid.content("text", text, _LONGEST_TEXT)
     if not text.strip():
@@ -138,9 +140,7 @@ _TRIGGERED = SelfJoin(COVERED, NarrowIndex("ix_workflow_runs_trigger_started", (
 
 
 def _of_trigger(shape: FilterShape, *shown: Any) -> sa.Select[Any]:
-    """Return the SELECT of the runs of one trigger, found by the index on triggers, so that only these runs are
-    sorted.
-    """
+    """Return the SELECT of one trigger's runs, found by the index on triggers. Only these runs are sorted."""
     return sa.select(*shown).where(*conditions(shape))
 
 

@@ -45,10 +45,10 @@ class InboxIndexes:
 
 
 class Inbox(Generic[RowT]):
-    """The lists of one kind of question, by the name of their order: ``orders`` lists questions of all runs, ``of_run``
-    those of one run.
+    """The lists of one kind of question: ``orders`` for all runs and ``of_run`` for one run.
 
-    ``run_id`` is the column with the run of a question. ``count`` is the statement that counts the inbox.
+    Both map an order's name to a list. ``run_id`` is the column with the run of a question. ``count`` is the statement
+    that counts the inbox.
     """
 
     def __init__(

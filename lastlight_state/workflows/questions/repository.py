@@ -50,8 +50,9 @@ class NewQuestion(TypedDict):
 
 @dataclass(frozen=True)
 class Opening(Generic[Q]):
-    """A question to open: its row, its run and the time. The callback ``refuse`` is called before the row is stored and
-    may raise.
+    """A question to open: its row, its run and the time.
+
+    The callback ``refuse`` is called before the row is stored and may raise.
     """
 
     questions: QuestionRows[Q]
@@ -80,8 +81,9 @@ def beside(unit: Unit, opening: Opening[Q], claim: Claim | None) -> Q:
 
 
 def pausing(unit: Unit, opening: Opening[Q], step: Step, limits: Limits, claim: Claim | None) -> Q:
-    """Store a question and pause its run, which ends the claim. If the question is stored already, return the stored
-    one.
+    """Store a question and pause its run, which ends the claim.
+
+    If the question is stored already, return the stored one.
     """
     row = progress.lock(unit, step)
     stored = opening.questions.stored(unit, opening.values)
@@ -156,8 +158,9 @@ def cancel(unit: Unit, questions: QuestionRows[Q], question_id: str, *, by: str,
 def expire(
     unit: Unit, listeners: Listeners, questions: QuestionRows[Q], run_id: str, ids: Sequence[str], now: datetime
 ) -> list[str]:
-    """Expire those questions of a run in ``ids`` that are overdue; the run then fails or goes on. Returns the ids of
-    the expired questions.
+    """Expire those questions of a run in ``ids`` that are overdue; the run then fails or goes on.
+
+    Returns the ids of the expired questions.
     """
     row = rows.lock(unit, run_id)
     expired = questions.expire(unit, run_id, ids, now)

@@ -289,8 +289,9 @@ class Runs(Repository):
         return self._writing(lambda unit: checks.carry_out(unit, self._listeners, cancel))
 
     def _insert(self, row: NewRun, insert: Callable[[], T | None]) -> T:
-        """Call ``insert`` and return its result. If the result is None, raise an error with the reason why no run was
-        inserted.
+        """Call ``insert`` and return its result.
+
+        If the result is None, raise an error with the reason why no run was inserted.
         """
         try:
             made = insert()

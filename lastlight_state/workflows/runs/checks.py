@@ -33,8 +33,9 @@ from lastlight_state.workflows.tables import RUNS
 
 @dataclass(frozen=True)
 class Cancel:
-    """The arguments of a cancel. With ``ask``, a running run only gets a cancel request, and its holder ends
-    the run.
+    """The arguments of a cancel.
+
+    With ``ask``, a running run only gets a cancel request, and its holder ends the run.
     """
 
     run_id: str

@@ -25,8 +25,7 @@ _RANKS = (("running",), ("paused",), ("queued",), TERMINAL)
 def page_of_runs(
     listing: Listing[RunSummary], given: Mapping[str, Any], limit: int, page_token: str | None
 ) -> Callable[[Unit], Page[RunSummary]]:
-    """Return a function that reads one page of a list of runs with their totals. It runs two statements, so call it
-    inside a view.
+    """Return a function that reads one page of a list of runs with their totals.
 
     Checks the limit.
     """

@@ -1,6 +1,4 @@
-"""Read everything that an engine needs to resume a run from one snapshot: the run, and those of its parts that have not
-ended.
-"""
+"""Read everything that an engine needs to resume a run, from one snapshot: the run and its unfinished parts."""
 
 from __future__ import annotations
 

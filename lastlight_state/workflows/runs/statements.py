@@ -256,8 +256,9 @@ def first_transition(row: NewRun) -> Row:
 
 
 def find_or_insert(unit: Unit, row: NewRun) -> EnsuredRun | None:
-    """Find the run with the key of ``row``, or insert it. Return None if neither happened because the insert was
-    refused.
+    """Find the run with the key of ``row``, or insert it.
+
+    Return None if neither happened because the insert was refused.
     """
     unit.named_lock(composed("run_key", row["workflow_name"], str(row["run_key"]), by=":"))
     found = find(unit, row)
