@@ -1,6 +1,7 @@
-"""Picks the database by URL scheme. Third parties register a backend as entry point ``lastlight_state.backends``.
+"""Choose the database backend by the URL's scheme.
 
-An entry point names a callable ``(url, options, engine=None) -> Backend`` under its scheme.
+Third parties register a backend as entry point ``lastlight_state.backends``. An entry point is named after its scheme
+and refers to a callable ``(url, options, engine=None) -> Backend``.
 """
 
 from __future__ import annotations
@@ -28,16 +29,19 @@ Opener = Callable[..., Backend]
 
 
 def open_backend(url: str | Path, options: Options) -> Backend:
-    """Return the backend of a URL or path, not yet connected.
+    """Return the backend for a URL or path. It is not yet connected.
 
-    Raises `InvalidValue`, naming the known schemes.
+    Raises `InvalidValue` with the known schemes if the scheme is unknown.
     """
     parsed = urls.parse(url)
     return _opener(urls.scheme(parsed))(parsed, options)
 
 
 def backend_of_engine(engine: Engine, options: Options) -> Backend:
-    """Return a backend over a caller's engine. The caller still owns it. Raises `NotSupported` or `InvalidValue`."""
+    """Return a backend that uses a caller's engine. The caller keeps ownership and must close the engine.
+
+    Raises `NotSupported` or `InvalidValue`.
+    """
     dialect = getattr(engine, "dialect", None)
     expected = urls.DRIVERS.get(getattr(dialect, "name", ""))
     if expected is not None and dialect is not None and (dialect.driver != expected or dialect.is_async):
@@ -53,10 +57,10 @@ def backend_of_engine(engine: Engine, options: Options) -> Backend:
 
 
 def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = False) -> Backend:
-    """Return the backend that the settings name, not yet connected, its schema not yet checked.
+    """Return the backend that the settings name. It is not yet connected, and its schema is not yet checked.
 
-    ``glance`` with ``read_only`` is for a single read that leaves no trace; `Backend.disturbed` says if it must be
-    repeated.
+    ``glance`` with ``read_only`` is for a single read that leaves no files behind. Afterwards, `Backend.disturbed` is
+    true if the read must be repeated.
     """
     options = _options(settings, glance=glance)
     if engine is not None:
@@ -65,7 +69,7 @@ def connect(settings: Settings, engine: Engine | None = None, *, glance: bool = 
 
 
 def replica_url(settings: Settings, primary: Backend) -> URL | None:
-    """Return the URL of the replica, or None without one.
+    """Return the URL of the replica, or None if no replica is set.
 
     Raises `InvalidValue` if this database cannot have a replica.
     """
@@ -81,9 +85,10 @@ def replica_url(settings: Settings, primary: Backend) -> URL | None:
 def connect_replica(
     settings: Settings, primary: Backend, engine: Engine | None, after_commits: list[Callable[[], object]]
 ) -> Backend:
-    """Return a backend for reads only, not yet connected: on the replica if there is one, else on the primary.
+    """Return a backend for reads only: on the replica if there is one, else on the primary. It is not yet connected.
 
-    It may add callbacks to ``after_commits``, which must be called after each commit of the store of ``primary``.
+    The backend may add callbacks to ``after_commits``, which must be called after each commit of the store of
+    ``primary``.
     """
     url = replica_url(settings, primary)
     if url is None and primary.borrows:

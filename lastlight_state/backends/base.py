@@ -1,8 +1,8 @@
 """The interface of a database backend: everything that differs between database products.
 
-A backend lends driver connections and says how a unit of work begins. Everything else, from the order of calls to
-retries, is the same for all backends and lives in `lastlight_state.db.units.scope`. Statements go to
-``driver.execute(sql, params)``, which both supported drivers have, with no transaction but the one that the unit began.
+A backend lends driver connections and begins units of work. Everything else, from the order of calls to retries, is the
+same for all backends and lives in `lastlight_state.db.units.scope`. Statements go to ``driver.execute(sql, params)``,
+which both supported drivers have. They run in no transaction but the unit's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOST = "connection"
 
 
 class Mode(Enum):
-    """The mode of a unit. ``READ`` and ``ONE`` begin no transaction: each statement is whole by itself."""
+    """The mode of a unit. ``READ`` and ``ONE`` begin no transaction: each statement takes effect by itself."""
 
     READ = ("read", False, False)
     SNAPSHOT = ("snapshot", False, True)
@@ -46,10 +46,11 @@ class Mode(Enum):
 
 class Checkout(Turn):
     """A driver connection lent to one unit: ``with Checkout(mode, backend) as checkout: checkout.execute(...)``.
+
     ``owner`` and ``before`` belong to the backend: its handle, and the connection's former state. The backend knows the
-    checkout before it has a connection, until the connection is returned. If an exception from outside, such as a
-    signal's, interrupts it anywhere, it is ``gone``: `Backend.recover` then returns what it held. ``execute`` is the
-    driver's; `lastlight_state.testing.racing` wraps it.
+    checkout from before it has a connection until it returns the connection. If an exception from outside, such as a
+    signal handler's, interrupts it, it is ``gone``; `Backend.recover` then takes the connection back. ``execute`` is
+    the driver's; `lastlight_state.testing.racing` wraps it.
     """
 
     driver: Any = None
@@ -184,16 +185,16 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
 
     @property
     def schema(self) -> str | None:
-        """Return the schema of all tables, or None for the default schema."""
+        """Return the schema in which the store's tables are, or None for the default schema."""
         return self.options.schema
 
     def command(self, *words: str) -> str:
-        """Return a command line of ``lastlight-state`` for this database, ready to be pasted into a shell."""
+        """Return a ``lastlight-state`` command line for this database, to be pasted into a shell."""
         return urls.command(("lastlight-state", *words), self.location, self.options.named_by, self.schema)
 
     @property
     def schema_in_texts(self) -> str | None:
-        """Return the schema that compiled statements name. Backends over the same connections share it."""
+        """Return the schema name in compiled statements. Backends over the same connections have the same name."""
         return self.options.schema
 
     @cached_property
@@ -203,7 +204,7 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
 
     @property
     def exists(self) -> bool:
-        """Return False if the database's file does not exist. A server counts as existing until its first use."""
+        """Return False if the database's file does not exist. A server counts as existing until it is first used."""
         return True
 
     @property
@@ -213,18 +214,18 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
 
     @abstractmethod
     def acquire(self, mode: Mode, checkout: Checkout | None = None) -> Checkout:
-        """Begin ``mode``'s transaction on the given checkout, or on a new one, and return the checkout.
+        """Begin the transaction of ``mode`` on the given checkout or on a new one. Return the checkout.
 
-        Writers of one SQLite file queue here. After `BackendBusy` or `BackendUnavailable` nothing is held.
+        Writers of one SQLite file wait here for their turn. If this raises, no connection is held.
         """
 
     @abstractmethod
     def commit(self, checkout: Checkout) -> None:
-        """Commit the unit's transaction. An error says in ``outcome`` whether the commit took place."""
+        """Commit the unit's transaction. An error's ``outcome`` states whether the commit took place."""
 
     @abstractmethod
     def rollback(self, checkout: Checkout) -> None:
-        """Undo the unit's transaction, if any. Never raises: if this fails, the connection is marked broken."""
+        """Roll back the unit's transaction, if any. Never raises: if this fails, the connection is marked broken."""
 
     @abstractmethod
     def release(self, checkout: Checkout) -> None:
@@ -237,22 +238,22 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
         self.release(checkout)
 
     def persist(self, checkout: Checkout, error: Exception, run: Callable[[], Any]) -> Any:
-        """Retry ``run`` after a driver's error that means only "wait", and return its result.
+        """Retry ``run`` if the driver's error only means that the database is busy, and return its result.
 
-        Raises the translated error if the database waits by itself, or if waiting would not help.
+        Raises the translated error for any other error, or if the database does its own waiting.
         """
         raise self.failed(checkout, error) from error
 
     @abstractmethod
     def translate(self, error: Exception) -> StateError:
-        """Return the library's error for a driver's error, judged by its code, never by its text.
+        """Return the library's error for a driver's error. The choice depends on the error's code, never on its text.
 
-        `BackendUnavailable` says in ``repeats`` how often the unit may be tried again, and by `LOST` that the answer
-        to its last statement may have been lost.
+        `BackendUnavailable` states in ``repeats`` how often the unit may be retried. It is marked `LOST` if the answer
+        to the unit's last statement may have been lost.
         """
 
     def failed(self, checkout: Checkout, error: Exception) -> StateError:
-        """Return the library's error for a driver's error in the unit of this checkout."""
+        """Return the library's error for a driver's error raised in the unit of this checkout."""
         return self.translate(error)
 
     def fetched(self, cursor: Any) -> list[Any]:
@@ -286,13 +287,13 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
     ) -> None:
         """Insert ``blocks`` of rows in the fastest way. A block is a list of columns, in the order of ``names``.
 
-        ``sql`` inserts one row. If making a block raises, the insert ends. Raises the driver's errors.
+        ``sql`` inserts one row. If the iterator of blocks raises, the insert ends. Raises the driver's errors.
         """
 
     def packed(self, columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any] | None:
-        """Return the columns packed as one list of texts, so that one statement carries rows of several tables.
+        """Pack the columns into a list of texts, so that one statement carries rows of several tables.
 
-        Returns None if a statement for each table costs no round trip.
+        Returns None if a statement for each table costs no extra round trip.
         """
         return None
 
@@ -303,30 +304,30 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
     def ask(
         self, checkout: Checkout, sql: str, params: Mapping[str, Any], *, limit: int, timeout: float, plan: bool = False
     ) -> tuple[list[str], list[Any]]:
-        """Run a person's own query in a reading unit. Returns the column names and at most ``limit`` rows.
+        """Run a query that a person typed, in a reading unit. Return the column names and at most ``limit`` rows.
 
-        With ``plan``, the database's query plan replaces the rows. The database itself refuses a statement that writes,
-        with `ReadOnlyTransaction`. Raises `InvalidValue` for a statement that the database does not understand.
+        With ``plan``, return the database's query plan instead of rows. The database itself refuses a statement that
+        writes, with `ReadOnlyTransaction`. Raises `InvalidValue` for a statement that it does not understand.
         """
         raise NotSupported(f"{self.name} cannot run a query read-only")
 
     def limit_ddl_waits(self, checkout: Checkout) -> None:
-        """Make this unit's DDL give up soon, with `BackendBusy`, if others hold a lock on the table."""
+        """Make DDL in this unit raise `BackendBusy` after a short wait if another connection locks the table."""
 
     @abstractmethod
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> AbstractContextManager[Connection]:
-        """Return a connection for a migration: it holds the migration lock and a transaction, which commits on leaving.
+        """Return a connection for a migration: it has the migration lock, and a transaction that commits on leaving.
 
-        ``rebuilds``: the migration may replace a table, so foreign keys are not enforced meanwhile. Raises
+        ``rebuilds`` means that the migration may replace a table, so foreign keys are not enforced during it. Raises
         `BackendBusy` if another migration holds the lock for more than ``lock_timeout`` seconds.
         """
 
     def scratch(self) -> AbstractContextManager[Connection]:
-        """Return a connection to an empty place for trying revisions. It is removed afterwards."""
+        """Return a connection to an empty temporary place for trying revisions. It is removed afterwards."""
         raise NotSupported(f"{self.name} has no place to try revisions in")
 
     def as_script(self, body: str, lock_timeout: float) -> str:
-        """Return the statements of an upgrade as a script, to be run by hand, that does the same as `migration`."""
+        """Return an upgrade's statements as a script to be run by hand, with the same effect as `migration`."""
         raise NotSupported(f"upgrades of {self.name} cannot be written as a script")
 
     @abstractmethod
@@ -334,25 +335,25 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
         """Return the rows of these SELECTs in one round trip, or None if a table or the database does not exist."""
 
     def meet(self, extensions: Mapping[str, str]) -> None:
-        """Record the database's extensions, by name and version. Raises `NotSupported`."""
+        """Record the database's extensions, by name and version. Raises `NotSupported` for an unusable one."""
 
     def enter(self, checkout: Checkout) -> None:
-        """Make names without a schema refer to this backend's schema, for this unit's transaction."""
+        """Make table names without a schema refer to this backend's schema until the transaction ends."""
 
     @abstractmethod
     def catalogue(self, connection: Connection) -> Catalogue:
-        """Return the catalogue of the connection's schema. Equal catalogues mean equal schemas."""
+        """Describe every object in the connection's schema. Equal schemas have equal catalogues."""
 
     def shape(self, connection: Connection) -> Catalogue:
-        """Return the structure of the tables, independent of how the CREATE statements were written."""
+        """Return the tables' structure. It does not depend on how the CREATE statements were written."""
         return {entry: text for entry, text in self.catalogue(connection).items() if entry[0] != "order"}
 
     @abstractmethod
     def measures(self, checkout: Checkout, tables: Sequence[str]) -> Measures:
-        """Return the database's size, settings, and the existing ones of these tables. Reads none of our tables."""
+        """Return sizes and settings of the database and of those of these tables that exist. Reads no table."""
 
     def forked(self) -> None:
-        """Leave the parent's connections alone in a child process."""
+        """Detach a forked child process from its parent's connections, without using or closing them."""
 
     @abstractmethod
     def close(self) -> None:

@@ -26,7 +26,7 @@ from lastlight_state.errors import NotSupported
 
 
 class Unreadable:
-    """The placeholder in a row for a value that the driver could not read. ``raw`` are its bytes, if they are known."""
+    """A placeholder for a value that the driver could not read. ``raw`` has its bytes, if they are known."""
 
     __slots__ = ("raw",)
 
@@ -62,7 +62,7 @@ def squeezed(sql: str) -> str:
 
 @dataclass(frozen=True)
 class TableSize:
-    """A table's rows, None until counted, and its bytes with indexes, None if the database does not record them."""
+    """A table's rows (None until counted) and bytes with indexes (None if the database does not record them)."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -70,10 +70,10 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Measures:
-    """Sizes and settings of a database; None where the product has no such figure.
+    """Sizes and settings of a database. A figure that the product does not provide is None.
 
-    ``tables`` has the existing tables among those asked for, with the planner's estimate of their rows if it has one.
-    ``settings`` are the ones that decide durability and waiting, by the product's own names. ``clock`` is the server's
+    ``tables`` has those of the requested tables that exist, with the planner's estimate of their rows if there is one.
+    ``settings`` are those that affect durability and waiting, under the product's own names. ``clock`` is the server's
     time, read after everything else was measured.
     """
 
@@ -104,10 +104,10 @@ class Place:
 
 
 class Malformed(NamedTuple):
-    """The number of a column's values in another form than the column's, and examples of them.
+    """A column's values that are stored in another form than the column's: their number and examples.
 
-    ``lost`` names the values that cannot be converted, with the keys of their rows. ``mends`` is True if other values
-    can.
+    ``lost`` names the values that cannot be converted, with the keys of their rows. ``mends`` is True if the other
+    values can be converted.
     """
 
     values: int
@@ -117,43 +117,42 @@ class Malformed(NamedTuple):
 
 
 class Original(Protocol):
-    """A database file of the original program, through one connection. Only `loosen` and `repair` write to it."""
+    """A database file of the original program, used through one connection. Only `loosen` and `repair` write to it."""
 
     def limited(self) -> AbstractContextManager[None]:
-        """Return a block in which a statement is ended if it takes longer than any file of this size needs."""
+        """Return a block in which a statement is stopped if it takes longer than a file of this size can need."""
 
     def displacing(self, tables: Collection[str]) -> list[str]:
-        """Return the views and virtual tables that use the name of one of these tables, one line each."""
+        """Return a line for each view or virtual table that has the name of one of these tables."""
 
     def computing(self, tables: Collection[str], known: Collection[Entry]) -> list[str]:
-        """Return the unknown triggers and the like that run when one of these tables is written, one line each."""
+        """Return a line for each unknown trigger or the like that runs when these tables are written."""
 
     def damages(self) -> list[str]:
         """Return the problems that the database's own integrity check finds; empty for a sound file."""
 
     def orphans(self) -> list[str]:
-        """Return the rows whose foreign keys refer to no row, by table."""
+        """Return, by table, the rows whose foreign keys refer to a row that does not exist."""
 
     def malformed(self, table: str, key: Sequence[str], column: str, form: Form) -> Malformed:
-        """Return the column's values that have another form than this library stores."""
+        """Return the column's values that are stored in another form than this library's."""
 
     def repair(self, table: str, column: str, form: Form) -> None:
-        """Convert the values of the column into this form.
+        """Convert the values of the column to this form.
 
-        Unreadable values become NULL, so check with `malformed` first.
+        Unreadable values become NULL, so first check with `malformed`.
         """
 
     def loosen(self, table: str) -> int:
-        """Rebuild the table without its UNIQUE constraints and with nothing else changed.
+        """Rebuild a table without its UNIQUE constraints, with everything else unchanged.
 
-        Returns the number of its rows.
-
-        Foreign keys must be off. Raises `SchemaMismatch` if a row or a reference was lost.
+        Return the number of its rows. Foreign keys must be off. Raises `SchemaMismatch` if a row or a reference was
+        lost.
         """
 
 
 class Listened:
-    """The part of a backend that tells SQLAlchemy listeners which statements the store executes."""
+    """The part of a backend that informs SQLAlchemy event listeners of the statements that the store executes."""
 
     name: str
     #: Reports a checkout's statements to the listeners of `engine`. None until somebody has asked for that engine.
@@ -161,10 +160,10 @@ class Listened:
 
     @property
     def engine(self) -> Engine:
-        """Return the engine whose listeners hear of the store's statements, from the next unit on.
+        """Return the engine whose event listeners are called for the store's statements, from the next unit on.
 
-        It is the caller's engine, if there is one. Otherwise it is an engine for listeners alone, such as those of
-        tracing, which stands for the store's own connections.
+        It is the caller's engine, if the store was opened with one. Otherwise it is an engine that only carries
+        listeners, such as those of tracing; the statements run on the store's own connections.
         """
         raise NotSupported(f"{self.name} tells no listeners of SQLAlchemy")
 
@@ -173,23 +172,23 @@ class Listened:
 
 
 class Joinable:
-    """The part of `lastlight_state.backends.base.Backend` that is used only for a joined caller's transaction."""
+    """The part of `lastlight_state.backends.base.Backend` that is only used to join a caller's transaction."""
 
     name: str
 
     def places(self, checkout: Any) -> tuple[str, str]:
-        """Return the identity of the database of a caller's checkout, and the identity of this backend's database."""
+        """Return two identities: of the database of a caller's checkout, and of this backend's database."""
         return self.name, self.name
 
     def refuse_other_tables(self, checkout: Any, names: str) -> None:
-        """Raise `MisuseError` if the transaction resolves names that match ``names`` to other tables than the store."""
+        """Raise `MisuseError` if a name matching ``names`` means another table in the transaction than in the store."""
 
     def leave(self, checkout: Any) -> None:
-        """Undo the effects of `join`: the connection is as it was, and its transaction stays open."""
+        """Undo `join`: restore the connection's former state and leave its transaction open."""
 
 
 class Upkeep:
-    """The part of `lastlight_state.backends.base.Backend` that only maintenance and migrations use."""
+    """The part of `lastlight_state.backends.base.Backend` that is only used by maintenance and migrations."""
 
     name: str
 
@@ -203,15 +202,15 @@ class Upkeep:
         return None
 
     def distribution(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return the description of a server that distributes schemas, and its problems; None for any other."""
+        """Describe a server that distributes schemas over servers, and its problems. Return None for any other."""
         return None
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of the engine and of the driver, by the names of the products."""
+        """Return the versions of the database engine and of the driver, each under the product's name."""
         return {}
 
     def known_faults(self) -> list[tuple[str, Fault]]:
-        """Return the known faults that this database can meet, each with the affected product and version."""
+        """Return the known faults that affect this database, each with the affected product and version."""
         return [
             (f"{name} {version}", fault)
             for name, version in self.versions().items()
@@ -226,11 +225,11 @@ class Upkeep:
         raise NotSupported(f"{self.name} does not examine itself")
 
     def malformed(self, column: ColumnElement[Any], form: Form) -> ColumnElement[bool] | None:
-        """Return the condition that a stored value has another form; None if no such value can be stored."""
+        """Return the SQL condition that a stored value has another form; None if no such value can be stored."""
         return None
 
     def newest(self, table: Table) -> ColumnElement[Any] | None:
-        """Return the order that puts a table's last stored row first; None if the table has no such order."""
+        """Return the order that sorts a table's last stored row first; None if the table has no such order."""
         return None
 
     def place(self) -> Place | None:
@@ -238,20 +237,21 @@ class Upkeep:
         return None
 
     def lost_log(self, *, lacks_tables: bool) -> bool:
-        """True if the file seems to be a copy of an open database without its write-ahead log."""
+        """True if the file looks like a copy of an open database, made without its write-ahead log."""
         return False
 
     def checkpoint(self, checkout: Any, mode: str) -> tuple[bool, int, int] | None:
-        """Make a checkpoint. Returns whether a reader blocked it, the pages of the log, and the pages copied.
+        """Make a checkpoint.
 
-        Returns None if there is no write-ahead log.
+        Return whether a reader blocked it, the number of pages in the log, and the number of pages copied. Returns None
+        if there is no write-ahead log.
         """
         return None
 
     def vacuum(self, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
-        """Free the space of deleted rows of these tables, outside any transaction.
+        """Free the space of deleted rows in these tables, outside any transaction.
 
-        Raises `Conflict` ``no_space`` if the disk has no room for it.
+        Raises `Conflict` ``no_space`` if the disk has too little free space.
         """
         raise NotSupported(f"{self.name} cannot be vacuumed by this library")
 
@@ -264,36 +264,36 @@ class Upkeep:
         raise NotSupported(f"{self.name} cannot be copied into by this library")
 
     def given(self, checkout: Any, table: str, column: str) -> int | None:
-        """Return the last number that the database gave this column, deleted rows included; None if it gave none."""
+        """Return the last number generated for this column, also if its row was deleted; None if none was."""
         return None
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
-        """Make this column's next number greater than all stored numbers, and greater than the last one given."""
+        """Make this column's next generated number greater than all stored numbers and the last generated one."""
 
     def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
-        """Update the planner's statistics of these tables, on products where they matter."""
+        """Update the planner's statistics of these tables, on products where statistics matter."""
 
     def identity(self, checkout: Any) -> Hashable:
         """Return a key that all connections to the same tables share; None if no other connection can see them."""
         return None
 
     def snapshot(self, checkout: Any, path: Path) -> bool:
-        """Write a snapshot of the database to a new SQLite file, while others keep using it.
+        """Write a snapshot of the database to a new SQLite file, while others keep using the database.
 
-        Returns False if it cannot.
+        Returns False if this product cannot do that.
         """
         return False
 
     def grants(self, role: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
-        """Return the statements that grant a role the rights to each of these tables, reading where the tables are."""
+        """Return the GRANT statements for a role's rights on each table, after finding the tables' schemas."""
         raise NotSupported(f"{self.name} has no roles: whoever may write the file may do everything with it")
 
     def original(self, connection: Connection) -> Original | None:
-        """Return the database as a file of the original program; None if there is no such program for this product."""
+        """Return the database as a file of the original program; None if no such program exists for this product."""
         return None
 
     def column_names(self, checkout: Any, table: str) -> frozenset[str]:
-        """Return the columns of a table in a file of another program; empty if the table does not exist."""
+        """Return the column names of a table in another program's file; empty if the table does not exist."""
         raise NotSupported(f"{self.name} has no files of other programs")
 
 
@@ -303,9 +303,9 @@ _log = logging.getLogger("lastlight_state.statements")
 
 
 def logged(execute: Callable[..., Any], backend: Any) -> Callable[..., Any]:
-    """Return a function that executes and logs statements; ``execute`` itself if the logger is off.
+    """Return a function that executes and logs statements, or ``execute`` itself if the logger is off.
 
-    A log line has the milliseconds until the first row, and the statement; never its values.
+    A log line has the statement and the milliseconds until its first row, never the statement's values.
     """
     slow_seconds = backend.options.slow_statement
     if slow_seconds is None and not _log.isEnabledFor(logging.DEBUG):
@@ -340,12 +340,12 @@ class NamedLocks(ABC):
 
     @abstractmethod
     def named_lock(self, checkout: Any, name: str) -> None:
-        """Hold the lock ``name`` until the unit ends; other callers of it wait."""
+        """Hold the lock ``name`` until the unit ends. Other callers that request it wait."""
 
     def locked(self, checkout: Any, name: str, sql: str, parameters: Any) -> Any:
-        """Run one statement while ``name`` is locked, and return its cursor. It sees what earlier holders committed.
+        """Run one statement while the lock ``name`` is held, and return its cursor.
 
-        Outside a transaction the same message commits it. So the lock is held only while the statement runs, not during
-        a client's round trips.
+        The statement sees all that earlier holders committed. Outside a transaction, the message that sends the
+        statement also commits it. So the lock is held only while the statement runs, not during a client's round trips.
         """
         raise NotSupported("locks of this database are taken by statements of their own")

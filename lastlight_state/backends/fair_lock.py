@@ -1,10 +1,10 @@
-"""A fair lock between threads: callers get it in the order in which they asked.
+"""A fair lock between threads: callers get the lock in the order of their requests.
 
-Writers of one SQLite file wait here before they ask for the file's lock, because SQLite serves waiters in random order,
-so that some thread can wait for seconds. Callers of a Postgres pool wait here for a connection.
+Writers of one SQLite file wait here before they request the file's lock, because SQLite serves waiters in random order,
+so that some thread could wait for seconds. Callers of a Postgres pool wait here for a connection.
 
-The queue itself is the lock: a caller near enough to the front holds a place. So an exception at any point cannot leave
-a place taken without a known holder. Waiting callers check whether those in front are still there. Each step is one
+The queue itself is the lock: the callers at its front hold the places. So an exception at any point cannot leave a
+place taken without a known holder. Waiting callers check whether the callers in front still exist. Each step is one
 operation of a deque, which no other thread can interrupt; iterating over the deque would be many operations.
 """
 
@@ -29,11 +29,11 @@ LOOK_SECONDS = 0.05
 
 
 class GroupFailed(BackendBusy):
-    """Raised in each unit of a group that was undone together: each is run again, alone."""
+    """Raised in each unit of a group that was rolled back as a whole. Each unit is then run again by itself."""
 
 
 class Turn(HeldResource):
-    """A caller in the queue."""
+    """A caller's entry in the queue of a `FairLock`."""
 
     #: The gate at which the caller's thread waits, if it had to wait.
     gate: threading.Lock | None = None
@@ -46,10 +46,13 @@ class Turn(HeldResource):
     group: Group | None = None
 
     def make(self) -> None:
-        """Run the caller's work in another thread. Only used if `shares` is true."""
+        """Run the caller's work, called by another thread. This happens only if `shares` is true."""
 
     def withdraw(self) -> bool:
-        """Withdraw the offer of this caller's work. Returns False if it has begun: then wait for its outcome."""
+        """Withdraw the offer that another thread may run this caller's work.
+
+        Returns False if the work has already begun: the caller must then wait for its outcome.
+        """
         if self.offered:
             with suppress(IndexError):
                 self.offered.pop()
@@ -58,13 +61,13 @@ class Turn(HeldResource):
 
 
 class Group:
-    """The callers whose work the first of them runs together with its own, while the others wait."""
+    """A group of callers. The first one runs the work of all, while the others wait."""
 
     state: Literal["open", "committing", "committed"] = "open"
 
 
 class FairLock:
-    """A lock with one or more places, for threads of one process: first come, first served."""
+    """A lock with one or more places for threads of one process, served in the order of requests."""
 
     def __init__(self, places: int = 1) -> None:
         self._turns: deque[Turn] = deque()
@@ -74,7 +77,7 @@ class FairLock:
         return len(self._turns)
 
     def enter(self, turn: Turn, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds. Returns True if the caller has a place, or no longer needs one.
+        """Wait up to ``timeout`` seconds for a place. Return True if the caller has a place, or no longer needs one.
 
         If this raises, call `leave`.
         """
@@ -83,7 +86,7 @@ class FairLock:
         return len(self._turns) <= self._places or self._wait(turn, timeout)
 
     def leave(self, turn: Turn) -> None:
-        """Give up the place, or stop waiting for one. Does nothing if the caller is not in the queue."""
+        """Give up the caller's place, or stop waiting for one. Does nothing if the caller is not in the queue."""
         turns = self._turns
         if turn.offered:
             turn.withdraw()
@@ -95,11 +98,11 @@ class FairLock:
             self._call_forward()
 
     def waiting(self) -> list[Turn]:
-        """Return the waiting callers, in their order."""
+        """Return the waiting callers in the order of the queue."""
         return list(islice(self._turns.copy(), self._places, None))
 
     def dismiss(self, turns: Sequence[Turn]) -> None:
-        """Remove waiting callers that no longer need a place from the queue, and wake them."""
+        """Remove callers that no longer need a place from the queue, and wake them."""
         for turn in turns:
             with suppress(ValueError):  # it has left
                 self._turns.remove(turn)
@@ -107,7 +110,7 @@ class FairLock:
                 waiting.wake(turn.gate)
 
     def serves(self, turn: Turn) -> bool:
-        """True if the caller has a place."""
+        """True if the caller is near enough to the front of the queue to have a place."""
         return turn in self._served()
 
     def _wait(self, turn: Turn, timeout: float) -> bool:
@@ -137,7 +140,7 @@ class FairLock:
                 self.leave(turn)
 
     def _refuse_itself(self, turn: Turn, served: list[Turn]) -> None:
-        """Raise `NestedTransaction` if a thread would wait for itself, in a signal handler or a finalizer."""
+        """Raise `NestedTransaction` if a thread in a signal handler or finalizer would wait for itself."""
         if self._places == 1 and any(first.thread == turn.thread for first in served):
             raise NestedTransaction("this call came in the middle of another one of its own thread, and waits for it")
 
@@ -147,14 +150,14 @@ class FairLock:
                 waiting.wake(turn.gate)
 
     def _served(self) -> list[Turn]:
-        """Return the callers that have a place."""
+        """Return the callers that have a place now."""
         return list(islice(self._turns.copy(), self._places))
 
 
 def _wait_at(gate: threading.Lock, turn: Turn, seconds: float) -> None:
-    """Wait at the gate for these seconds.
+    """Wait at the gate for these seconds, or until it is opened.
 
-    If a group already runs the caller's work, a timeout does not end the wait.
+    If a group already runs the caller's work, a cancelled call keeps waiting for the outcome.
     """
     if turn.group is not None:
         gate.acquire(timeout=LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """Migration lock and schema on a connection that belongs to a host application.
 
-A host may use any driver, and its own way to begin a transaction. So this module works through SQLAlchemy, and makes
-sure that a transaction is really open.
+A host may use any driver and begin transactions in its own way. So this module works through SQLAlchemy, and makes sure
+that a transaction is really open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lastlight_state.keys import composed
 
 
 def hear(checkout: Checkout, source: Engine | Connection) -> None:
-    """Report a unit's statements to the listeners of an engine, or of a connection and its engine."""
+    """Call the event listeners of an engine, or of a connection and its engine, for each statement of a unit."""
     events: Any = source.dispatch
     if events.before_cursor_execute or events.after_cursor_execute:
         connection = source if isinstance(source, Connection) else Connection(source, connection=checkout.owner)
@@ -36,7 +36,7 @@ def hear(checkout: Checkout, source: Engine | Connection) -> None:
 
 
 def hear_own(engine: Engine, checkout: Checkout) -> None:
-    """Report a unit's statements to the listeners of an engine that did not make the unit's connection."""
+    """Call an engine's event listeners for each statement of a unit whose connection the engine did not make."""
     events: Any = engine.dispatch
     if events.before_cursor_execute or events.after_cursor_execute:
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
@@ -66,7 +66,7 @@ def _told(execute: Callable[..., Any], driver: Any, connection: Connection, even
 
 
 class _Context(ExecutionContext):
-    """The context object that listeners get for a statement, in which they keep their own data."""
+    """The context object that event listeners receive for a statement. They may keep their own data in it."""
 
     def __init__(self, connection: Connection, cursor: Any, statement: Any, parameters: Any) -> None:
         self.connection = self.root_connection = connection
@@ -78,7 +78,7 @@ class _Context(ExecutionContext):
 
 
 class _Failed(ExceptionContext):
-    """The context object that listeners get for a failed statement, with the driver's exception."""
+    """The context object that event listeners receive for a failed statement. It has the driver's exception."""
 
     def __init__(self, context: _Context, error: BaseException) -> None:
         self.connection, self.engine, self.dialect = context.connection, context.engine, context.dialect
@@ -92,9 +92,10 @@ class _Failed(ExceptionContext):
 def hold_migration_lock(connection: Connection) -> None:
     """Keep other migrations out until the caller's transaction ends.
 
-    SQLite's usual driver begins no transaction for DDL, so a failure would leave half a revision behind. Here the
-    transaction is begun, with the file's write lock. On Postgres it takes the same lock as this library's own
-    migrations; the caller's ``lock_timeout`` limits the wait. Other products have only what their backends provide.
+    On SQLite, the usual driver begins no transaction for DDL, so that a failure would leave half a revision behind. So
+    a transaction is begun here, with the file's write lock. On Postgres it takes the same lock as this library's own
+    migrations; the caller's ``lock_timeout`` limits the wait. Other products have only the lock that their backends
+    provide.
     """
     if connection.dialect.name == "sqlite":
         driver = connection.connection.dbapi_connection
@@ -107,7 +108,10 @@ def hold_migration_lock(connection: Connection) -> None:
 
 @contextmanager
 def inside(connection: Connection, schema: str | None) -> Iterator[None]:
-    """Run a block in which all names refer to the schema, which is created if missing. Restores the former setting."""
+    """Run a block in which all names refer to this schema, which is created if missing.
+
+    Restore the former setting afterwards.
+    """
     if schema is None:
         yield
         return
@@ -122,7 +126,7 @@ def inside(connection: Connection, schema: str | None) -> Iterator[None]:
 
 
 def written_inside(dialect: Dialect, schema: str | None, body: str) -> str:
-    """Return the statements as part of a script's transaction that creates and enters this schema."""
+    """Return SQL that creates the schema and runs the statements in it, for use in a transaction."""
     if schema is None:
         return body
     _refuse_schema(dialect)
@@ -137,9 +141,9 @@ def _refuse_schema(dialect: Dialect) -> None:
 
 
 def lock_number(schema: str, name: str) -> int:
-    """Return the number of an advisory lock on Postgres, from schema and name.
+    """Return the number of the Postgres advisory lock for a schema and a name.
 
-    The server keeps such locks per database.
+    The server keeps advisory locks per database, so the number depends on the schema.
     """
     digest = hashlib.sha256(composed("lastlight_state", schema, name, by=":").encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)

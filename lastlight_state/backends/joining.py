@@ -14,7 +14,10 @@ _known: WeakKeyDictionary[Backend, WeakSet[Engine]] = WeakKeyDictionary()
 
 
 def refuse_elsewhere(backend: Backend, connection: Connection, checkout: Checkout) -> None:
-    """Leave a joined checkout and raise `MisuseError` if it is of another database. Queries once per engine."""
+    """Raise `MisuseError` if a joined checkout belongs to another database, after leaving it.
+
+    Queries each engine only once.
+    """
     engines = _known.setdefault(backend, WeakSet())
     if connection.engine in engines:
         return

@@ -1,7 +1,7 @@
-"""Known faults of databases and drivers that lose, damage or expose what this library stores, by version.
+"""Known faults of databases and drivers that lose, damage or expose the data of this library, by version.
 
-Lists only faults that this library's use of a product can meet, each with its source. A distribution may have fixed a
-fault without changing the version number.
+The list has only faults that this library's use of a product can trigger, each with its source. A distribution may have
+fixed a fault without changing the version number.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NUMBER = re.compile(r"\d+")
 class Fault:
     """A fault of a product.
 
-    ``versions`` are ranges of affected versions: from the first one, up to and without the fixed one. ``happens``
-    describes the consequence, ``mended`` the versions that fix it, ``source`` who reports it. ``avoided`` describes
-    what this library does against it; None if it can do nothing.
+    ``versions`` are ranges of affected versions: the first affected version, and the version that fixes the fault.
+    ``happens`` describes the consequence, ``mended`` the versions that fix it, ``source`` the report. ``avoided``
+    describes what this library does against the fault; None if it can do nothing.
     """
 
     product: str
@@ -36,18 +36,18 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        """Return the fault as a sentence for the person who runs the product."""
+        """Describe the fault in a sentence for the person who runs the product."""
         against = f" (against it: {self.avoided})" if self.avoided else ""
         return f"{self.happens}; mended in {self.mended}{against}"
 
     def affects(self, version: str) -> bool:
-        """True if a version has the fault."""
+        """True if this version has the fault."""
         number = _number(version)
         return any(_number(first) <= number < _number(mended) for first, mended in self.versions)
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """Return a version as a tuple of numbers, without a distribution's suffix."""
+    """Convert a version to a tuple of numbers, without the suffix that a distribution adds."""
     return tuple(int(part) for part in _NUMBER.findall(version.split(" ", maxsplit=1)[0].split("-", maxsplit=1)[0]))
 
 
@@ -128,7 +128,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def faults_of(product: str, version: str) -> list[Fault]:
-    """Return the known faults of a version of a product."""
+    """Return the known faults of this version of a product."""
     return [fault for fault in FAULTS if fault.product == product and fault.affects(version)]
 
 

@@ -1,4 +1,4 @@
-"""Questions about the schemas of a database: which are the library's, and backends that share connections."""
+"""Queries about the schemas of a database: which of them are the library's. Also backends that share connections."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from lastlight_state.errors import NotSupported, StateError
 
 
 class Schemas:
-    """The part of `lastlight_state.backends.base.Backend` that knows the schemas of a database."""
+    """The part of `lastlight_state.backends.base.Backend` that handles the schemas of a database."""
 
     name: str
     #: True if the connections belong to another backend, which closes them.
     borrows = False
 
     def beside(self, schema: str, *, read_only: bool = False) -> Self:
-        """Return a backend of another schema over the same connections. Closing it closes none of them."""
+        """Return a backend of another schema over the same connections. Closing it closes no connection."""
         raise self._without_schemas()
 
     def meet_server(self) -> None:
-        """Record the server's product, before any schema is read. Raises `NotSupported`."""
+        """Identify the server's product, before any schema is read.
+
+        Raises `NotSupported` for a product that cannot be used.
+        """
         raise self._without_schemas()
 
     def schemas_with(self, table: str) -> Sequence[str]:
@@ -28,13 +31,16 @@ class Schemas:
         raise self._without_schemas()
 
     def sizes_of(self, schemas: Collection[str]) -> Mapping[str, int]:
-        """Return the bytes of the tables of these schemas, with indexes and large values."""
+        """Return the bytes used by the tables of these schemas, including indexes and large values."""
         raise self._without_schemas()
 
     def rows_of(
         self, statements: Sequence[str], values: Mapping[str, Any]
     ) -> tuple[list[Any], Mapping[str, StateError]]:
-        """Return the rows of these statements, planned once per connection, and the errors of those that failed."""
+        """Run these statements, planned once per connection.
+
+        Return their rows, and the errors of the statements that failed.
+        """
         raise self._without_schemas()
 
     def is_empty(self) -> bool:
@@ -42,10 +48,10 @@ class Schemas:
         raise self._without_schemas()
 
     def drop_schema(self, connection: Any, kinds: Mapping[str, Collection[str]]) -> None:
-        """Remove the schema with objects of these ``kinds``: tables, views, functions without arguments.
+        """Drop the schema and its objects of these ``kinds``: tables, views, functions without arguments.
 
-        Raises `Conflict` ``not_ours`` if the schema holds anything else, or if another schema refers to it. Then
-        nothing is removed.
+        Raises `Conflict` ``not_ours`` if the schema contains anything else, or if another schema refers to it. Then
+        nothing is dropped.
         """
         raise self._without_schemas()
 

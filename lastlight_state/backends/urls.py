@@ -1,4 +1,4 @@
-"""The ways in which callers may name a database: nothing, a path, or a URL."""
+"""The ways in which callers may name a database: no name at all, a path, or a URL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]*)(?::(\d*))?")
 
 
 def parse(text: str | Path) -> URL:
-    """Return the URL of a path or URL text. A path means SQLite.
+    """Parse a text that is a URL or a path. A path means SQLite.
 
     Raises `InvalidValue` for an empty text, a text that is not UTF-8, and a URL that does not parse. Also raises it for
     a login without a scheme (or in libpq's own words), which would otherwise become a file whose name contains a
@@ -79,7 +79,7 @@ def parse(text: str | Path) -> URL:
 
 
 def _with_hosts(scheme: str, login: str, hosts: str, rest: str) -> URL:
-    """Return the URL with its hosts and ports as options, which is how SQLAlchemy spells several hosts."""
+    """Move the URL's hosts and ports into its options, which is how SQLAlchemy writes several hosts."""
     parts = [_HOST.fullmatch(host) for host in hosts.split(",")]
     url = make_url(f"{scheme}{login}{rest if rest.startswith('/') else '/' + rest}")
     if None in parts or {"host", "port"} & url.query.keys():
@@ -95,13 +95,13 @@ def _decoded(url: URL) -> URL:
 
 
 def _written(url: URL) -> str:
-    """Return the URL as text without its password. `parse` reads the text as the same URL."""
+    """Return the URL as text without its password. `parse` reads the text back as the same URL."""
     encoded = url if _DECODES or not url.database else url.set(database=quote(url.database, safe=" +/"))
     return encoded.render_as_string(hide_password=True)
 
 
 def _spelled(drivername: str) -> str:
-    """Return the scheme as SQLAlchemy spells it: in lower case, and ``postgresql`` for ``postgres``."""
+    """Return the scheme as SQLAlchemy writes it: in lower case, and ``postgresql`` for ``postgres``."""
     name, plus, driver = drivername.lower().partition("+")
     return f"{'postgresql' if name == 'postgres' else name}{plus}{driver}"
 
@@ -112,12 +112,15 @@ def scheme(url: URL) -> str:
 
 
 def driver(url: URL) -> str:
-    """Return the driver that a URL names, or else ours: SQLAlchemy's default for Postgres changed with 2.1."""
+    """Return the driver that a URL names.
+
+    Without one, return this library's, because SQLAlchemy's default for Postgres changed with 2.1.
+    """
     return url.drivername.partition("+")[2] or DRIVERS.get(scheme(url), "")
 
 
 def ways_beside(name: str, driver: str) -> str:
-    """Return the two ways to use a store beside a caller's asynchronous engine, for an error message."""
+    """Describe, for an error message, the two ways to use a store together with a caller's asynchronous engine."""
     return (
         f"make your own engine with {name}+{driver} and join it by transaction(connection=), "
         "or give a function to store.run(), which has a transaction of its own"
@@ -125,7 +128,7 @@ def ways_beside(name: str, driver: str) -> str:
 
 
 def file_of(text: str) -> Path | None:
-    """Return the file that a SQLite URL names; None for another product's URL."""
+    """Return the file that a SQLite URL names. Return None for another product's URL."""
     url = parse(text)
     return Path(url.database or "") if scheme(url) == "sqlite" else None
 
@@ -141,7 +144,7 @@ def masked(text: str) -> str:
 
 
 def passwords(text: str | None) -> list[str]:
-    """Return the passwords in a URL; empty for a text that is not a URL."""
+    """Return the passwords in a URL. Return none for a text that is not a URL."""
     if text is None:
         return []
     try:
@@ -158,10 +161,10 @@ def shown(url: URL) -> str:
 
 
 def command(words: Sequence[str], location: str, named_by: str, schema: str | None) -> str:
-    """Return a shell command of this library for the database at ``location``, ready to be pasted.
+    """Return a shell command of this library for the database at ``location``, which can be pasted.
 
     The command shows no password. If the URL has one, the command reads the URL from ``named_by``, a file or a
-    variable. Without ``named_by``, it has the URL without its password. libpq then takes the password from
+    variable. Without ``named_by``, the command has the URL without its password. libpq then takes the password from
     ``PGPASSWORD`` or its own file.
     """
     url = parse(location)
@@ -185,7 +188,7 @@ _FILES = {
 
 
 def refuse_special_files(url: URL) -> None:
-    """Raise `InvalidValue` if URL or environment name a file that libpq would never finish reading, such as a FIFO."""
+    """Raise `InvalidValue` if URL or environment name a file that libpq would never finish reading: a FIFO."""
     for name, variable in _FILES.items():
         said = url.query.get(name, os.environ.get(variable, ""))
         for path in (said,) if isinstance(said, str) else said:

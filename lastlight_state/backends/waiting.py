@@ -1,8 +1,8 @@
 """Limits for the time that a call waits, and waits that end early when the call is cancelled.
 
-A call waits for its place in the queue, for the file's lock and between retries. All of these waits end at its
-`Deadline`. A call that runs on a worker thread for a coroutine can be cancelled meanwhile; it then stops waiting and
-raises `BackendBusy`. Work that has begun is never stopped.
+A call waits for its place in the queue, for the file's lock, and between retries. All of these waits end at its
+`Deadline`. A call that runs on a worker thread for a coroutine can be cancelled while it waits; it then stops waiting
+and raises `BackendBusy`. Work that has begun is never stopped.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ of_thread = _OfThread()
 
 
 def all_in_use(what: str = "connections of the pool") -> BackendUnavailable:
-    """Return the error of a call that waited too long for one of the things that ``what`` names."""
+    """Return the error for a call that waited too long because all of the things that ``what`` names were in use."""
     return BackendUnavailable(f"all {what} stayed in use", reason="pool")
 
 
 def line_too_long() -> BackendBusy:
-    """Return the error of a call that waited too long in the queue of a SQLite file's writers."""
+    """Return the error for a call that waited too long in the queue of a SQLite file's writers."""
     return BackendBusy("waited too long for the other writers of this process", final=True)
 
 
 class Patience:
-    """The permission of one call to wait. It lasts until `end`, which any thread may call."""
+    """One call's permission to wait, which lasts until `end`. Any thread may call `end`."""
 
     def __init__(self) -> None:
         self.over = False
@@ -57,7 +57,7 @@ class Patience:
         self._gate: threading.Lock | None = None
 
     def end(self) -> None:
-        """Stop the call's present wait, and all its later waits."""
+        """End the call's current wait, and refuse all its later waits."""
         self.over = True
         if self._gate is not None:
             wake(self._gate)
@@ -73,10 +73,10 @@ class Patience:
 
 
 class Deadline(HeldResource):
-    """A limit for all waits of one call, in seconds from the beginning of the first wait.
+    """A limit for all waits of one call together, in seconds from the beginning of the first wait.
 
-    It holds for everything that this thread does inside the ``with`` block: any number of units, files and retries.
-    Inside the block of another deadline, the earlier one holds.
+    It applies to everything that this thread does inside the ``with`` block: any number of units, files and retries.
+    Inside the block of another deadline, the earlier deadline applies.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -86,7 +86,7 @@ class Deadline(HeldResource):
 
     @property
     def end(self) -> float:
-        """Return the deadline on the monotonic clock. The first access starts the count."""
+        """Return the deadline on the monotonic clock. The first access starts the clock."""
         if self._end is None:
             self._end = time.monotonic() + self._seconds
         return self._end
@@ -107,15 +107,15 @@ class Deadline(HeldResource):
 
 
 def until(seconds: float) -> float:
-    """Return the time when a wait of these seconds ends, or this thread's deadline if that is earlier."""
+    """Return the time at which a wait of these seconds ends, or this thread's deadline if that is earlier."""
     end, deadline = time.monotonic() + seconds, _deadline()
     return end if deadline is None else min(end, deadline.end)
 
 
 def shortened(seconds: float) -> float | None:
-    """Return the seconds until this thread's deadline if they are fewer than ``seconds``; else None.
+    """Return the seconds until this thread's deadline, but only if they are fewer than ``seconds``; else None.
 
-    0 as ``seconds`` means a wait without a limit of ours.
+    ``seconds=0`` means a wait without a limit of this library.
     """
     if of_thread.deadline is None or not seconds:  # the usual case
         return None
@@ -125,9 +125,10 @@ def shortened(seconds: float) -> float | None:
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the result of ``call``. Its waits for locks end after ``seconds``, at least `LEAST_LOOK`.
+    """Return the result of ``call``, whose waits for locks end after ``seconds`` (at least `LEAST_LOOK`).
 
-    For calls with a ``timeout``: after it, a statement that waits for a lock is given up, and nothing is retried.
+    For calls with a ``timeout``: when it is over, a statement that waits for a lock is given up, and nothing is
+    retried.
     """
     with Deadline(max(seconds, LEAST_LOOK)) as deadline:
         deadline.end  # noqa: B018 - the count begins
@@ -135,9 +136,9 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 
 
 def left_of(seconds: float) -> float:
-    """Return the seconds left of a wait that began when a coroutine awaited this thread's call.
+    """Return how many of these seconds remain for a wait that began when a coroutine awaited this thread's call.
 
-    Only the call's first wait is shortened by the time that the call waited for a thread.
+    The call had to wait for a free thread; this time is subtracted from its first wait only.
     """
     patience = of_thread.patience
     if patience is None or not patience.spent:
@@ -154,7 +155,7 @@ def _deadline() -> Deadline | None:
 
 
 def lend(patience: Patience | None) -> None:
-    """Set the patience of this thread's waits from now on; None means without end."""
+    """Set the `Patience` of this thread's waits from now on. None lets them wait without end."""
     of_thread.patience = patience
 
 
@@ -178,7 +179,7 @@ class NoPatience(HeldResource, Patience):
 
 
 def _patience() -> Patience | None:
-    """Return the patience of this thread's call; None if it may wait without end."""
+    """Return the `Patience` of this thread's call; None if the call may wait without end."""
     found = of_thread.patience
     while isinstance(found, NoPatience) and found.gone:  # its block was interrupted
         found = found.before
@@ -211,7 +212,7 @@ def refuse_ended() -> None:
 
 
 def closed_gate() -> threading.Lock:
-    """Return a locked lock, as a gate at which one thread waits and which other threads open."""
+    """Return a locked lock to use as a gate: one thread waits until another thread opens it by releasing the lock."""
     gate = threading.Lock()
     gate.acquire()
     return gate
@@ -228,8 +229,8 @@ def wake(gate: threading.Lock) -> None:
 class Flag:
     """A flag like `threading.Event`, for which only one thread waits.
 
-    If a signal's exception interrupts `set`, the flag is either set or not. A `threading.Event` would keep its inner
-    lock, and the next thread to set it or wait for it would wait for ever.
+    If a signal handler's exception interrupts `set`, the flag is either set or not. A `threading.Event` would keep its
+    inner lock, and the next thread that sets it or waits for it would wait for ever.
     """
 
     def __init__(self) -> None:
@@ -246,7 +247,7 @@ class Flag:
         wake(self._gate)
 
     def clear(self) -> None:
-        """Clear the flag. The next wait may still return at once."""
+        """Clear the flag. The next wait may nevertheless return at once."""
         self._is_set = False
         self._gate.acquire(blocking=False)
 
@@ -270,7 +271,7 @@ _log = logging.getLogger("lastlight_state.backends")
 
 @dataclass(frozen=True)
 class Retry:
-    """The retry policy of a store. Tests may replace ``sleep`` and ``stretch``, a factor around 1 for each pause."""
+    """The retry policy of a store. Tests may replace ``sleep``, and ``stretch``, a factor near 1 for each pause."""
 
     metrics: Metrics
     #: The latest start of a retry, in seconds after the first failure. None: only the number of retries is limited.
@@ -284,12 +285,10 @@ class Retry:
     stretch: Callable[[], float] = field(default=lambda: random.uniform(_LEAST_STRETCH, _MOST_STRETCH))  # noqa: S311 - not for secrets
 
     def run(self, attempt: Callable[[], T], *, repeatable: bool = False, label: str | None = None) -> T:
-        """Return the result of ``attempt``, which is a whole unit and may run several times.
+        """Run ``attempt``, a whole unit, and return its result. It may be run several times.
 
-        ``label`` names it in metrics.
-
-        ``repeatable``: the attempt may also be retried after an unknown outcome, because it then finds its earlier
-        writes.
+        ``label`` names the unit in metrics. With ``repeatable``, the attempt may also be retried after an unknown
+        outcome, because it then finds its earlier writes.
         """
         try:
             return attempt()
@@ -305,7 +304,7 @@ class Retry:
 
     @property
     def most_seconds(self) -> float:
-        """Return the most seconds that a call waits for locks and between retries."""
+        """Return the most seconds that a call can spend waiting for locks and between retries."""
         return self.lock_seconds + self._after_failure
 
     @property
@@ -317,7 +316,7 @@ class Retry:
     def _again(
         self, attempt: Callable[[], T], error: BackendError, last: float, *, repeatable: bool, label: str | None
     ) -> T:
-        """Retry as `again` does, with no retry that would begin later than ``last``."""
+        """Retry as `again` does, but begin no retry later than ``last``."""
         repeats, in_doubt = 0, False
         while True:
             in_doubt = in_doubt or error.outcome == "unknown"
@@ -344,7 +343,7 @@ class Retry:
             _log.warning("%s gave up after %d repetitions: %s", label or "a call", repeats, type(error).__name__)
 
     def _limit_when_busy(self, error: BackendError) -> int:
-        """Return 0 for an error that must not be retried (``final``), else the limit of retries."""
+        """Return the limit of retries, or 0 for an error that must not be retried (``final``)."""
         return 0 if error.details.get("final") else self.limit
 
 

@@ -326,7 +326,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
         self._server_checked = True
 
     def _spoken(self, checkout: Checkout) -> Connection:
-        """Return a SQLAlchemy connection over the driver's connection."""
+        """Return a SQLAlchemy connection over the checkout's driver connection."""
         if self._pool is None:
             return Connection(self._engine, connection=checkout.owner)
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()

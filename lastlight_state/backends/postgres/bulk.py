@@ -1,8 +1,8 @@
 """Bulk inserts by COPY.
 
-The driver would write a row value by value, each through an object found by the value's type. Here each column becomes
-text in one step, which takes a third of the time. Nearly always, all values of a column have one type and need no
-escapes.
+The driver would convert each row value by value, looking up a converter for each value's type. Here each column is
+converted to text in one step, which takes a third of the time. Nearly always, all values of a column have one type and
+need no escapes, so that one step is enough.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IDENTITY = "SELECT pg_postmaster_start_time()::text, current_database(), coales
 
 
 class Moving(Upkeep):
-    """The part of the backend that copies between databases use."""
+    """The part of the backend that is used to copy data between databases."""
 
     schema: str | None
     citus: Citus | None
@@ -119,7 +119,7 @@ _ESCAPES = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 def copy_rows(driver: Any, table: str, names: Sequence[str], blocks: Iterator[Sequence[Values]]) -> None:
     """Insert rows, given in batches of columns, in their order. Raises the driver's errors; then no row is inserted.
 
-    The next batch is asked for while the previous one is on its way, so the server stores one as the next is made.
+    Each batch is sent before the next one is made. So the server stores one batch while this process makes the next.
     """
     columns = next(blocks, None)
     if columns is None:
@@ -137,7 +137,7 @@ def _lines(columns: Sequence[Values]) -> str:
 
 
 def _texts(column: Values) -> Sequence[str]:
-    """Return each value of a column in the text format of COPY."""
+    """Convert each value of a column to the text format of COPY."""
     kinds = {*map(type, column)}
     if kinds == {str} and _is_plain("".join(column)):
         return column

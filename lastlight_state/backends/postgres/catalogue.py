@@ -132,12 +132,15 @@ _SHAPES = {
 
 
 def catalogue_of(driver: Any) -> Catalogue:
-    """Return every object of the current schema. The schema's own name is left out of the definitions."""
+    """Return a description of every object in the current schema.
+
+    The schema's own name is left out of the definitions.
+    """
     return _read(driver, _QUERIES)
 
 
 def shape_of(driver: Any) -> Catalogue:
-    """Return what the tables of the current schema are like, without comments, storage and names of constraints."""
+    """Describe the tables of the current schema, without comments, storage settings and names of constraints."""
     return _read(driver, _SHAPES)
 
 

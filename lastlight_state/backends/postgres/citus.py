@@ -1,6 +1,6 @@
-"""Citus, the distributed Postgres: the facts that a database with this extension reports.
+"""Citus, the distributed Postgres: the properties that a database with this extension reports.
 
-A distributed schema is stored whole on one server, a worker, and is entered through the coordinator.
+A distributed schema is stored whole on one server, a worker. Clients reach it through the coordinator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FACTS = (
 
 @dataclass(frozen=True)
 class Citus:
-    """The facts that a server reports: its extension's version, its role, and whether it distributes our schema."""
+    """A server's properties: the version of its Citus extension, its role, and whether it distributes our schema."""
 
     version: str
     is_worker: bool
@@ -39,7 +39,7 @@ class Citus:
 
     @classmethod
     def of(cls, version: str, facts: Sequence[Any]) -> Citus:
-        """Return the facts from the row that the query `FACTS` returned."""
+        """Create a `Citus` from the row that the query `FACTS` returned."""
         group, *others = facts
         return cls(version, bool(group), *others)
 
@@ -51,7 +51,7 @@ class Citus:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return the problems that keep a schema from being distributed, or its guards from being created."""
+        """Return the problems for which the schema cannot be distributed or its guards cannot be created."""
         amiss = {
             "the server is a worker, by which nobody should enter": self.is_worker,
             "the schema is not distributed": not self.is_distributed,
@@ -65,7 +65,7 @@ class Citus:
         return tuple(problem for problem, is_so in amiss.items() if is_so)
 
     def refusal(self) -> NotSupported | None:
-        """Return the reason to refuse connections to this server; None if it is the coordinator."""
+        """Return the reason to refuse connections to this server, or None if it is the coordinator."""
         if not self.is_worker:
             return None
         where = f" at {self.coordinator}" if self.coordinator else ""
@@ -88,7 +88,7 @@ _DATABASE = (
 
 
 class CitusPart:
-    """The part of the backend that knows Citus. ``citus`` are the facts that a server reported."""
+    """The part of the backend that handles Citus. ``citus`` has the properties that a server reported."""
 
     schema: str | None
     options: Options
@@ -109,7 +109,10 @@ class CitusPart:
         return None if self.citus is None else (str(self.citus), self.citus.problems)
 
     def distributed_measures(self, checkout: Checkout, found: Measures, tables: Sequence[str]) -> Measures:
-        """Return the measures with the bytes on all servers. It does not count rows there."""
+        """Return the database's measures, with the bytes stored on all servers.
+
+        Rows on other servers are not counted.
+        """
         if self.citus is None:
             return found
         [(whole,)] = checkout.driver.execute(_DATABASE).fetchall()

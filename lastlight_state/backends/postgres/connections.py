@@ -1,4 +1,4 @@
-"""Connections to Postgres: how the library makes its own, and how it prepares a caller's connection for a unit."""
+"""Connections to Postgres: creates the library's own connections, and prepares a caller's connection for a unit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PLACE = (
 
 
 def joined(connection: Connection, backend: Backend) -> Checkout:
-    """Return a checkout on a caller's connection, with our settings. Raises `MisuseError` for one in AUTOCOMMIT."""
+    """Return a checkout of a caller's connection with our settings. Raises `MisuseError` for one in AUTOCOMMIT."""
     checkout = of_caller(connection, backend)
     if checkout.driver.autocommit and not backend.alive(checkout):
         raise MisuseError("connection= commits each statement by itself: its isolation level must not be AUTOCOMMIT")
@@ -58,10 +58,10 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
 
 
 def places(checkout: Checkout, backend: Backend, engine: Engine | None) -> tuple[str, str]:
-    """Return the identities of two databases: of a caller's checkout, and of the backend.
+    """Return two identities: of the database to which a caller's checkout is connected, and of the backend's database.
 
-    A connection of ``engine`` counts as the backend's own. A server is identified by the time of its start, which every
-    role may read.
+    A connection of ``engine`` counts as the backend's own. A server is identified by its start time, which every role
+    may read.
     """
     theirs = str(checkout.driver.execute(_PLACE).fetchone()[0])
     if engine is not None and checkout.owner is not None and checkout.owner._pool is engine.pool:
@@ -71,7 +71,7 @@ def places(checkout: Checkout, backend: Backend, engine: Engine | None) -> tuple
 
 
 def of_caller(connection: Connection, backend: Backend) -> Checkout:
-    """Return a checkout on a caller's connection, unchanged. Its statements are logged like the backend's own."""
+    """Return a checkout of a caller's connection, unchanged. Its statements are logged like the backend's own."""
     driver: Any = connection.connection.dbapi_connection
     if connection.dialect.is_async:
         driver = AwaitedConnection(driver)
@@ -82,7 +82,7 @@ def of_caller(connection: Connection, backend: Backend) -> Checkout:
 
 
 class AwaitedConnection:
-    """The driver's connection below a connection of SQLAlchemy's asynchronous engine."""
+    """The driver's connection that lies below a connection of SQLAlchemy's asynchronous engine."""
 
     def __init__(self, adapted: Any) -> None:
         self._run: Run = adapted.run_async
@@ -160,7 +160,7 @@ _FULL = (
 
 
 def maker(url: URL, options: Options) -> Engine:
-    """Return an engine that makes autocommit connections; `Pool` keeps them. Raises `InvalidValue`."""
+    """Return an engine that creates autocommit connections, which `Pool` keeps. Raises `InvalidValue`."""
     urls.refuse_special_files(url)
     full = options.durability == "full" and not options.read_only
     arguments: dict[str, Any] = {"application_name": url.query.get("application_name", "lastlight-state")}
@@ -208,7 +208,7 @@ def maker(url: URL, options: Options) -> Engine:
 
 
 def checked_out(engine: Engine) -> Any:
-    """Return a live connection of a caller's engine. Raises `BackendUnavailable` if none can be had."""
+    """Return a live connection of a caller's engine. Raises `BackendUnavailable` if the engine provides none."""
     while True:
         try:
             owner = engine.raw_connection() if metrics.waits is None else metrics.timed("pool", engine.raw_connection)
@@ -226,9 +226,9 @@ def checked_out(engine: Engine) -> Any:
 
 
 def refusal_of(driver: Any, *, writes: bool) -> StateError | None:
-    """Return the error if the server now refuses reads or writes, by its last reported status; else None.
+    """Return the error if the server, by its last reported status, now refuses reads or writes; else None.
 
-    The server reports each change by itself. A primary that was set to read only still serves reads.
+    The server reports each change without being queried. A primary that was set to read only still serves reads.
     """
     said = driver.pgconn.parameter_status
     if said(b"in_hot_standby") == b"on":
@@ -237,9 +237,9 @@ def refusal_of(driver: Any, *, writes: bool) -> StateError | None:
 
 
 def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
-    """Return the error if a server cannot be used with these options, by what it reported at connect; else None.
+    """Return the error if what a server reported at connect makes it unusable with these options; else None.
 
-    ``ours`` is true for a connection that was made with our session settings.
+    ``ours`` is true for a connection that was made with the library's session settings.
     """
     name = product(info)
     lacks = next((lacks for word, lacks in _UNSUITED.items() if word in name), None)
@@ -260,7 +260,7 @@ def misfit(info: Any, options: Options, *, ours: bool) -> StateError | None:
 
 
 def product(info: Any) -> str:
-    """Return the server's product and version, by what it reported at connect.
+    """Return the server's product and version, as it reported them at connect.
 
     AlloyDB, Aurora and other products built on Postgres report the same as Postgres.
     """
@@ -274,9 +274,9 @@ def product(info: Any) -> str:
 
 
 def borrow(checkout: Checkout, source: Engine | Connection) -> None:
-    """Make a caller's connection read JSON as the library does, whatever the caller's engine set.
+    """Make a caller's connection decode JSON as the library does, whatever the caller's engine has set.
 
-    The listeners of ``source`` hear of the executed statements.
+    The event listeners of ``source`` are called for the executed statements.
     """
     driver = checkout.driver
     checkout.before = driver.autocommit, [driver.adapters.get_loader(_JSONB, one) for one in _FORMATS]
@@ -312,7 +312,7 @@ def _server_settings(url: URL, options: Options) -> Iterator[str]:
 
 
 def as_text(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return the column as text that does not depend on the session's settings. Times are spelled as in JSON."""
+    """Return the column as text that does not depend on the session's settings. Times are written as in JSON."""
     kind = getattr(column.type, "impl_instance", column.type)
     return sql_cast(func.to_json(column) if isinstance(kind, DateTime) else column, Text)
 
@@ -322,7 +322,7 @@ _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def begins_with(checkout: Checkout, seconds: float, *, ours: bool) -> str | None:
-    """Return the first statements of a unit: its BEGIN, if it has one, and its lock timeout until the deadline.
+    """Return the first statements of a unit: its BEGIN, if it has one, and a lock timeout until the deadline.
 
     ``seconds`` is the timeout without a deadline. On a caller's session, settings are changed only within a
     transaction.
@@ -339,7 +339,7 @@ def begins_with(checkout: Checkout, seconds: float, *, ours: bool) -> str | None
 
 
 def wait_as_usual(checkout: Checkout) -> None:
-    """Restore the lock timeout of one of our sessions. If that fails, the connection is marked broken."""
+    """Restore the usual lock timeout of one of our sessions. If that fails, the connection is marked broken."""
     checkout.hurries = False
     try:
         checkout.driver.execute("RESET lock_timeout")
@@ -348,5 +348,5 @@ def wait_as_usual(checkout: Checkout) -> None:
 
 
 def short_waits(seconds: float) -> str:
-    """Return the statement that limits a transaction's waits for a lock to these seconds."""
+    """Return the statement that limits each wait for a lock in this transaction to these seconds."""
     return f"SET LOCAL lock_timeout = {int(seconds * 1000)}; SET LOCAL statement_timeout = 0"

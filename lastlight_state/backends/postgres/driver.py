@@ -23,9 +23,10 @@ from lastlight_state.errors import (
 
 
 class Dialect(PGDialect_psycopg):
-    """The dialect that writes our statements before the first connection.
+    """The SQLAlchemy dialect that compiles statements before the first connection exists.
 
-    Without a connection, SQLAlchemy 2.0 doubles backslashes in literals, as servers before 9.1 want them.
+    Without a connection, SQLAlchemy 2.0 doubles backslashes in literals, as servers before 9.1 need it. This dialect
+    does not.
     """
 
     supports_statement_cache = True
@@ -38,7 +39,7 @@ class Dialect(PGDialect_psycopg):
 
 
 def fetched(cursor: psycopg.Cursor[Any]) -> list[Any]:
-    """Return all rows. A value that the driver cannot load becomes `Unreadable`; errors of the server are raised."""
+    """Return all rows. A value that the driver cannot decode becomes `Unreadable`; errors of the server are raised."""
     try:
         return cursor.fetchall()
     except psycopg.Error as error:
@@ -50,7 +51,7 @@ def fetched(cursor: psycopg.Cursor[Any]) -> list[Any]:
 
 
 def fetched_sets(cursor: psycopg.Cursor[Any]) -> list[Any]:
-    """Return the rows of all statements that were sent in one text."""
+    """Return the rows of all statements that were sent to the server as one text."""
     rows = list(cursor.fetchall())
     while cursor.nextset():
         rows += cursor.fetchall()
@@ -107,7 +108,7 @@ def translate(error: Exception) -> StateError:
 
 
 def standby_met() -> BackendUnavailable:
-    """Return the error for a server that became a standby, or that was reached instead of the primary.
+    """Return the error for a server that became a standby, or for a standby reached instead of the primary.
 
     Nothing was stored there, so the unit may be retried on another connection.
     """
@@ -119,7 +120,7 @@ def standby_met() -> BackendUnavailable:
 def set_to_read_met() -> BackendUnavailable:
     """Return the error for a write on a primary that was set to read only.
 
-    Nothing was stored, so the unit may be retried: another connection may lead to another server, or the disk may have
+    Nothing was stored, so the unit may be retried: another connection may reach another server, or the disk may have
     room again.
     """
     return BackendUnavailable(
@@ -130,7 +131,7 @@ def set_to_read_met() -> BackendUnavailable:
 
 
 def pooler_forgotten(seen: str) -> InvalidValue:
-    """Return the error for a transaction pooler, such as PgBouncer, that the settings do not mention."""
+    """Return the error for connecting through a transaction pooler, such as PgBouncer, without the setting for it."""
     return InvalidValue("pooler", f"{seen}, as behind PgBouncer: set pooler='transaction'", permitted=("transaction",))
 
 

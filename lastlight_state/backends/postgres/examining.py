@@ -41,7 +41,7 @@ _USED = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client back
 
 
 def measured(driver: Any, schema: str | None, tables: Sequence[str]) -> Measures:
-    """Return the measures. ``size_bytes`` is the size of the whole database, other schemas included."""
+    """Return the database's measures. ``size_bytes`` is the size of the whole database, including other schemas."""
     found = driver.execute(_TABLES, (schema, list(tables))).fetchall()
     settings = {name: _value(driver, f"SELECT current_setting('{name}')") for name in _SETTINGS}
     settings["max_connections"] = int(settings["max_connections"])
@@ -67,7 +67,7 @@ _LOCK = (
 
 
 class PostgresLocks(NamedLocks):
-    """The part of the backend that holds named locks."""
+    """The part of the backend that implements named locks."""
 
     schema: str | None
     locks_in_one_trip = psycopg.Pipeline.is_supported()
@@ -137,7 +137,7 @@ def ask(
     schema: str | None = None,
     alone: bool = False,
 ) -> tuple[list[str], list[Any]]:
-    """Return the column names, and at most ``limit`` rows of the statement, or of its ``plan``.
+    """Run the statement, or its ``plan``. Return the column names and at most ``limit`` rows.
 
     Names without a schema are looked up in ``schema`` first; with ``alone``, only there.
     """
@@ -191,7 +191,7 @@ _preparer = PGDialect(paramstyle="named").identifier_preparer  # type: ignore[no
 
 
 def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wait: float) -> str:
-    """Return the statements inside one transaction that enters the schema and holds the migration lock."""
+    """Return the statements as a script that enters the schema and holds the migration lock, all in one transaction."""
     place = [] if exists else [f"CREATE SCHEMA {quoted(schema)}"]
     before = [
         "BEGIN",
@@ -205,7 +205,7 @@ def framed(body: str, schema: str, *, exists: bool, lock_timeout: float, ddl_wai
 
 
 def grants(role: str, database: str, schema: str, rights: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield the statements that give the role these rights on each table, with CONNECT and USAGE to reach them."""
+    """Yield the GRANT statements that give the role these rights on each table, and CONNECT and USAGE to reach them."""
     to, home = _preparer.quote(role), _preparer.quote(schema)
     yield f"GRANT CONNECT ON DATABASE {_preparer.quote(database)} TO {to}"
     yield f"GRANT USAGE ON SCHEMA {home} TO {to}"
@@ -239,7 +239,7 @@ def examined(driver: Any, schema: str | None) -> list[str]:
 
 
 def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: bool, full: bool) -> None:
-    """Vacuum these tables and no others. There is no statement timeout while this runs.
+    """Vacuum these tables and no others. No statement timeout applies while this runs.
 
     Raises `BackendUnavailable` ``permission`` for tables that the role may not vacuum, after vacuuming the others.
     """
@@ -260,9 +260,9 @@ def vacuumed(backend: Any, checkout: Any, tables: Sequence[str], *, analyze: boo
 
 @contextmanager
 def _warnings(driver: Any) -> Iterator[list[str]]:
-    """Collect the server's warnings during the block, without a statement timeout.
+    """Collect the server's warnings during the block. No statement timeout applies inside the block.
 
-    Restores the usual one afterwards.
+    The usual timeout is restored afterwards.
     """
     found: list[str] = []
 

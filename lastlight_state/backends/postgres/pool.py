@@ -1,8 +1,8 @@
-"""The connections of one store to its server: limited in number, kept open, the last one used first.
+"""The connections of one store to its server: limited in number, and kept open. The one returned last is lent first.
 
-The operation that takes a connection also records its user. So an exception from outside, such as a signal's, cannot
-lose a connection. If it leaves one behind, that connection is closed: by the interrupted call as it ends, or by the
-next call.
+The same operation takes a connection and records its user. So an exception from outside, such as a signal handler's,
+cannot lose a connection. If it leaves a connection behind, that connection is closed: by the interrupted call as it
+ends, or by the next call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GRACE_SECONDS = 5.0
 
 
 class AnsweredConnection(psycopg.Connection[Any]):
-    """A connection that is given up if its server is silent for too long: it hangs, or the network is down."""
+    """A connection that is closed if the server is silent for too long: it hangs, or the network is down."""
 
     #: The most seconds that the server may be silent while it is waited for; None for no limit.
     answer_seconds: float | None = None
@@ -46,7 +46,7 @@ class AnsweredConnection(psycopg.Connection[Any]):
 
 
 def await_answers(driver: Any, statement_seconds: float | None) -> None:
-    """Set how long this connection waits for the answer to a statement. None: no limit.
+    """Set how long this connection waits for the answer to a statement. None means without limit.
 
     The setting of a caller's connection is not changed.
     """
@@ -55,7 +55,7 @@ def await_answers(driver: Any, statement_seconds: float | None) -> None:
 
 
 def _answered(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
-    """Wait as the driver's ``gen`` does. Raises if nothing was ready for ``seconds``."""
+    """Wait for the driver's generator ``gen`` as the driver does, but raise if no data arrived for ``seconds``."""
     silent_since: float | None = None
     try:
         wanted = next(gen)
@@ -84,7 +84,7 @@ class Pooled:
 
     @property
     def usable(self) -> bool:
-        """True if the connection is young enough, and the server has not closed it."""
+        """True if the connection is not too old and the server has not closed it."""
         return time.monotonic() - self.opened_at < RECYCLE_SECONDS and is_alive(self.driver, self._ask)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Pooled:
 
 
 class Pool:
-    """At most ``pool_size`` connections, lent to callers in the order in which they asked."""
+    """A pool of at most ``pool_size`` connections. Callers get them in the order of their requests."""
 
     def __init__(self, engine: Engine, options: Options) -> None:
         self._engine = engine
@@ -110,7 +110,7 @@ class Pool:
         self._kept_open: list[Pooled] = []
 
     def take(self, checkout: Checkout) -> None:
-        """Lend a live connection. Raises `BackendUnavailable` if all stay in use, or none can be made."""
+        """Lend a live connection. Raises `BackendUnavailable` if all stay in use, or if no new one can be made."""
         if self._lent:
             self._close_the_gone()
         try:
@@ -126,7 +126,7 @@ class Pool:
             raise
 
     def give_back(self, checkout: Checkout) -> None:
-        """Take a connection back, or close it if it is broken. Does nothing if that has been done."""
+        """Take a connection back, or close it if it is broken. Does nothing if the connection was returned before."""
         pooled = checkout.owner
         if self._lent.get(pooled) is checkout:
             if checkout.broken or self._closed:
@@ -138,20 +138,20 @@ class Pool:
         self._line.leave(checkout)
 
     def recover(self, checkout: Checkout) -> None:
-        """Close the connection of a checkout whose unit was interrupted."""
+        """Close the connection of a checkout whose unit was interrupted by an exception."""
         for pooled, holder in self._lent.copy().items():
             if holder is checkout:
                 self._drop(pooled)
         self._line.leave(checkout)
 
     def close(self) -> None:
-        """Close the unused connections at once, and every other one when it is returned."""
+        """Close the unused connections now. Close each lent connection when it is returned."""
         self._closed = True
         self._close_the_gone()
         self._close_idle()
 
     def forked(self) -> None:
-        """Take all connections from their users in a child process: none may talk to the parent's server process."""
+        """Take all connections from their users in a child process. Their server processes serve only the parent."""
         for checkout in list(self._lent.values()):
             checkout.driver = None
         self._kept_open += [*self._all, *self._lent]  # runs once for each store over the pool
@@ -162,7 +162,7 @@ class Pool:
             raise waiting.all_in_use()
 
     def _idle(self, checkout: Checkout) -> Pooled | None:
-        """Lend the connection that was returned last, or one that an exception kept from being recorded as returned."""
+        """Lend an open connection: the one returned last, or one whose return an exception kept from being recorded."""
         while self._returned:
             with suppress(IndexError):  # another thread took the last one
                 pooled = self._returned.pop()
@@ -173,7 +173,7 @@ class Pool:
         return None
 
     def _lends(self, pooled: Pooled, checkout: Checkout) -> bool:
-        """Lend this connection, unless somebody has it. Close it if it cannot be used."""
+        """Lend this connection, unless another checkout has it. If it is not usable, close it and return False."""
         if self._lent.setdefault(pooled, checkout) is not checkout:
             return False
         if pooled.usable:
@@ -219,14 +219,14 @@ class Pool:
 
 
 def cancel(driver: Any) -> None:
-    """Tell the server to cancel the statement of an interrupted call, which may be waiting for a lock."""
+    """Tell the server to cancel the statement of an interrupted call. The statement may be waiting for a lock."""
     if driver.pgconn.transaction_status == TransactionStatus.ACTIVE:
         with suppress(psycopg.Error):
             driver.cancel_safe(timeout=CANCEL_SECONDS)
 
 
 def socket_of(driver: Any) -> Any:
-    """Return an object that polls the connection's socket by a system call."""
+    """Return an object that checks the connection's socket for data by a system call, without reading."""
     asked = select.poll()  # select() would fail for file descriptors above 1,023
     if not driver.closed:
         asked.register(driver.pgconn.socket, select.POLLIN)
@@ -236,7 +236,7 @@ def socket_of(driver: Any) -> Any:
 def is_alive(driver: Any, asked: Any) -> bool:
     """True if the server has not closed the connection.
 
-    A silent socket counts as alive, because only a query could tell.
+    A socket without data counts as alive, because only a query could show that the server no longer answers.
     """
     if driver.closed:
         return False

@@ -1,8 +1,9 @@
-"""Reads on a replica: a server that follows the primary and shows its commits some moments later.
+"""Reads on a replica: a server that copies the primary's commits with a small delay.
 
-A position in the primary's log says how much a replica must show. The primary is asked for it if this store has written
-since, or if the last answer is older than half of what readers accept. A connection whose server is known to have
-reached the position is used without a query. So most units cost no more round trips than on the primary.
+Each read requires that the replica has reached a certain position in the primary's log. The primary is queried for this
+position if the store has written since the last query, or if the last answer is older than half of what readers accept.
+If the server of a connection is known to have reached the position, no query is needed. So most units cost no more
+round trips than on the primary.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ _ANSWERS_KEPT = 16
 
 
 class ReplicaBackend(PostgresBackend):
-    """The database of ``primary``, read from a server that follows it.
+    """The database of ``primary``, read from a replica.
 
-    A unit sees at least what the primary's store had committed before the unit began. With ``max_staleness``, it also
-    sees everything that anybody had committed that many seconds before. If the server does not show this within
-    ``pool_timeout``, the unit raises `BackendUnavailable` with the reason `BEHIND`.
+    A unit sees at least everything that the primary's store had committed before the unit began. With
+    ``max_staleness``, it also sees everything that any client had committed that many seconds before. If the replica
+    does not reach this state within ``pool_timeout``, the unit raises `BackendUnavailable` with the reason `BEHIND`.
     """
 
     def __init__(self, url: URL, options: Options, primary: Backend, max_staleness: float | None) -> None:
@@ -72,7 +73,10 @@ class ReplicaBackend(PostgresBackend):
             raise
 
     def _await(self, driver: Any) -> None:
-        """Wait until the server shows the position that is required now. Later writes are not waited for."""
+        """Wait until the replica has reached the position that is required now.
+
+        Writes made during the wait are not waited for.
+        """
         wanted = self.required.position()
         began, pause, sent = time.monotonic(), _FIRST_PAUSE, False
         while driver.shown < wanted:
@@ -98,7 +102,7 @@ class ReplicaBackend(PostgresBackend):
 
 
 class Required:
-    """The position in the primary's log that a replica must have reached."""
+    """The position in the primary's log that a replica must have reached before it is read."""
 
     def __init__(self, primary: Backend, max_staleness: float | None) -> None:
         self._primary = primary
@@ -115,15 +119,18 @@ class Required:
         self._told: list[tuple[float, int]] = []
 
     def wrote(self) -> None:
-        """Require the position of this store's latest commit."""
+        """Record that replicas must have reached this store's latest commit."""
         self._written = object()
 
     def doubt(self) -> None:
-        """Ask the primary again before the next unit: another server may have become primary, with a shorter log."""
+        """Query the primary's position again before the next unit: a new primary may have a shorter log."""
         self._doubted = True
 
     def send(self) -> None:
-        """Make the primary send its unsent log: the last bytes of open transactions wait there for the next commit."""
+        """Make the primary send the end of its log.
+
+        Otherwise the last bytes of open transactions wait for the next commit.
+        """
         with suppress(BackendUnavailable, psycopg.Error), Checkout(Mode.READ, self._primary) as checkout:
             checkout.driver.execute(_COMMITTED)
 
@@ -162,7 +169,7 @@ class Required:
             self._note(now, position, self._bound)
 
     def _note(self, now: float, position: int, bound: float) -> None:
-        """Record an answer of the primary. Of answers that come soon after one another, few are kept."""
+        """Record a position that the primary reported. If positions come in quick succession, only a few are kept."""
         if self._told and position < self._told[-1][1]:  # a new primary, which never had the rest of the log
             self._told.clear()
         if not self._told or now - self._told[-1][0] > bound / _ANSWERS_KEPT:
@@ -175,11 +182,10 @@ def _number(position: str) -> int:
 
 
 def _before_header(position: int, page: int, segment: int) -> int:
-    """Return the end of the last log record.
+    """Return the end of the last log record before this position.
 
-    If it filled its page, the server names the position after the next header.
-
-    A replica that has shown all records stands at the end of the last one.
+    If the record filled its page, the server reports the position after the next page's header. A replica that has
+    replayed all records reports the end of the last record.
     """
     if position % segment == _SEGMENT_HEADER:
         return position - _SEGMENT_HEADER

@@ -1,7 +1,8 @@
-"""The schemas of a Postgres database: entering one, and backends of several schemas over the same connections.
+"""The schemas of a Postgres database: entering a schema, and backends of several schemas over the same connections.
 
-Statements are compiled once for all schemas that share connections, with a placeholder for the schema; each unit puts
-its schema's name in. So a further schema costs no memory for statements, and a session has no search path to keep.
+Statements are compiled once for all schemas that share connections, with a placeholder for the schema. Each unit
+replaces it by the name of its schema. So a further schema needs no memory for statements, and a session needs no search
+path.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _NOT_OURS = ("2BP01", "42809")
 
 
 class PostgresSchemas(Schemas):
-    """The part of the backend that knows the schemas of its database."""
+    """The part of the backend that handles the schemas of its database."""
 
     name: str
     options: Options
@@ -77,11 +78,11 @@ class PostgresSchemas(Schemas):
         return other
 
     def placed(self, sql: str) -> str:
-        """Return a compiled statement with the name of the schema in it."""
+        """Replace the placeholder in a compiled statement by this backend's schema."""
         return sql.replace(_QUOTED, quoted(self.schema)) if self.borrows and self.schema else sql
 
     def put_in_place(self, checkout: Checkout) -> None:
-        """Make a checkout execute compiled statements in the schema of this backend."""
+        """Make a checkout execute compiled statements in this backend's schema."""
         if self.borrows and self.schema:
             checkout.execute = _placing(checkout.execute, quoted(self.schema))
 
@@ -161,7 +162,7 @@ class PostgresSchemas(Schemas):
                 checkout.broken = True  # its session settings are no longer ours
 
     def _place(self) -> tuple[str, bool, str]:
-        """Return the schema's name, whether it exists, and the database's name."""
+        """Return the schema's name, whether the schema exists, and the database's name."""
         named = literal(self.schema) if self.schema else "current_schema()"
         [(schema, exists, database)] = self.peek(  # type: ignore[attr-defined]
             f"SELECT {named}, to_regnamespace(quote_ident({named})) IS NOT NULL, current_database()"
@@ -177,9 +178,10 @@ class PostgresSchemas(Schemas):
         return self._known(checkout.driver.execute("SELECT current_schema()").fetchone()[0])
 
     def _enter_schema(self, checkout: Checkout, schema: str) -> None:
-        """Make the schema the first in the search path, and create it if it does not exist.
+        """Put the schema first in the search path. Create the schema if it does not exist.
 
-        Functions keep this search path. Temporary tables come last in it, so that none can be taken for one of ours.
+        Functions keep this search path. Temporary tables come last in it, so that none of them hides a table of the
+        library.
         """
         name = quoted(schema)
         if checkout.driver.execute("SELECT to_regnamespace(%s)", (name,)).fetchone()[0] is None:
@@ -189,7 +191,7 @@ class PostgresSchemas(Schemas):
     def _asked(self, sql: str, values: Sequence[Any], *, keeps: bool = True) -> list[Any]:
         """Return the rows of a statement.
 
-        If it ``keeps`` no cache on the server, the connection is closed afterwards.
+        With ``keeps=False``, close the connection afterwards, so that the server frees its caches.
         """
         with Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             checkout.broken = not keeps

@@ -1,4 +1,4 @@
-"""Checks which tables the names in a caller's transaction mean, for a store whose statements name no schema."""
+"""Find out which tables the names in a caller's transaction mean, for a store whose statements name no schema."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _KEPT = 64
 
 
 class TablePaths:
-    """The part of the backend that knows the search paths that lead to its tables: its own, and callers'."""
+    """The part of the backend that compares search paths: the store's own and those of callers' connections."""
 
     schema: str | None
     _own_path: list[str] | None = None
     _alike: set[tuple[str, ...]]
 
     def learn_path(self, driver: Any) -> None:
-        """Read the search path of one of the store's own connections, as its engine made it."""
+        """Read the search path that new connections of the store's engine have."""
         [own] = driver.execute(_SCHEMAS).fetchone()
         self._own_path = [name for name in own if not name.startswith("pg_temp_")]
         self._alike = {tuple(self._own_path)}

@@ -1,1 +1,1 @@
-"""SQL expressions that each database writes in its own way."""
+"""SQL expressions that are written differently for each database product."""

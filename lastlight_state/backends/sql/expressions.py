@@ -1,4 +1,4 @@
-"""SQL functions on single values that each product writes in its own way: rounding, times and parts of texts."""
+"""SQL functions on single values that each product writes differently: rounding, times and parts of texts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TABLE = "lastlight_refusal"
 
 
 def refusal(product: str, query: str, message: str) -> tuple[str, ...]:
-    """Return statements that fail with ``message`` if ``query`` returns any row."""
+    """Return statements that raise an error with ``message`` if ``query`` returns any row."""
     if product == "postgresql":
         raises = f"RAISE EXCEPTION USING ERRCODE = 'LL001', MESSAGE = {literal(message)}"
         return (f"DO $refusal$ BEGIN IF EXISTS ({query}) THEN {raises}; END IF; END $refusal$",)
@@ -69,7 +69,7 @@ _BODY = re.compile(r"\bBEGIN\b", re.IGNORECASE)
 
 
 def ending_word(sql: str) -> str | None:
-    """Return the keyword, such as COMMIT, by which SQL text would begin or end a transaction; None if it has none.
+    """Return the keyword by which SQL text would begin or end a transaction, such as COMMIT; None if there is none.
 
     Savepoints do neither. An END after a BEGIN in the text counts as the end of a trigger's or function's body.
     """
@@ -115,7 +115,10 @@ _STATEMENTS = {
 
 
 def carried(product: str) -> tuple[str, ...]:
-    """Return the UPDATEs that fill our new columns from the original ones. Run them once the columns exist."""
+    """Return the UPDATEs that fill the library's new columns from the original program's columns.
+
+    Run them once the columns exist.
+    """
     return _STATEMENTS.get(product, ())
 
 
@@ -188,12 +191,10 @@ _PRODUCTS = {"sqlite": _SQLITE, "postgresql": _POSTGRES}
 def outline(
     product: str, tables: Iterable[str], others: Iterable[str], constraints: Iterable[Entry], version: str
 ) -> str:
-    """Return an expression for the outline of these tables, in the schema of the table that ``version`` names in SQL.
+    """Return an SQL expression that lists the objects of these tables, read from the schema of the table ``version``.
 
-    ``others`` are functions and views that belong to them. ``constraints`` are the unique constraints and the
-    references that the tables should have.
-
-    The value is NULL for other products, and if none of the tables exists.
+    ``others`` are functions and views that belong to the tables. ``constraints`` are the unique constraints and the
+    references that the tables should have. The value is NULL on other products, and if none of the tables exists.
     """
     listed = _listed(tables)
     if not listed or product not in _PRODUCTS:
@@ -216,15 +217,19 @@ def _listed(names: Iterable[str]) -> str:
 
 @lru_cache(maxsize=4)
 def entries(text: str | None) -> frozenset[Entry]:
-    """Return the objects that an outline names. Cached, because every opening of an equal schema asks for them."""
+    """Return the objects listed in an `outline`.
+
+    The result is cached, because stores with equal schemas parse the same text.
+    """
     parts = (line.split("\t") for line in (text or "").split("\n"))
     return frozenset((part[0], part[1], name) for part in parts if len(part) == 3 for name in part[2].split(AND))
 
 
 class nearest(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
-    """The whole number nearest to a float below 2**53. A half goes to the even number, as in Python's ``round``.
+    """The integer nearest to a float below 2**53. A half is rounded to the even number, as by Python's ``round``.
 
-    Postgres rounds so by itself. SQLite's ``round`` rounds a half away from zero, so a half is handled apart.
+    Postgres rounds so by itself. SQLite's ``round`` rounds a half away from zero, so the expression handles halves
+    separately.
     """
 
     type = sa.BigInteger()
@@ -270,8 +275,8 @@ def _millis_on_postgres(element: millis_between, compiler: SQLCompiler, **option
 class time_from_iso(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function that it stands for
     """The time in a text written by `clock.iso_text`; NULL for NULL.
 
-    A cast would depend on the connection's settings, so a database that distributes tables over servers forbids it in
-    some statements.
+    A cast would depend on the connection's settings. A database that distributes tables over servers forbids such a
+    cast in some statements.
     """
 
     inherit_cache = True
@@ -333,7 +338,7 @@ def _before_on_postgres(element: before, compiler: SQLCompiler, **options: Any) 
 
 
 class bytes_of(FunctionElement[int]):  # noqa: N801 - reads as the SQL function that it stands for
-    """The number of bytes of a value's text, as the product writes it."""
+    """The number of bytes of a value's text, as the product writes the text."""
 
     type = sa.BigInteger()
     inherit_cache = True

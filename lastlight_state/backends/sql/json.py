@@ -1,7 +1,7 @@
 """JSON inside statements: reading elements and members, and building objects, on each product.
 
-A statement that takes any number of values gets them as one parameter, a JSON array that it reads as rows. So one
-compiled statement serves any number of values.
+A statement that takes a variable number of values gets them as one parameter, a JSON array that it reads as rows. So it
+is compiled only once, whatever the number of values.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class entry_of(FunctionElement[str]):  # noqa: N801
 
 
 class object_of(FunctionElement[Any]):  # noqa: N801
-    """An aggregate: one JSON object from keys and values. Without rows it is ``{}`` on SQLite and NULL on Postgres."""
+    """An aggregate that builds one JSON object from keys and values.
+
+    Without rows it is ``{}`` on SQLite and NULL on Postgres.
+    """
 
     inherit_cache = True
 
@@ -67,7 +70,7 @@ class object_of(FunctionElement[Any]):  # noqa: N801
 class has_members(FunctionElement[bool]):  # noqa: N801
     """True if a JSON object has all members of a second one, given as text: ``has_members(document, text)``.
 
-    The second object's values are texts, numbers, flags and nulls. A value that is not an object has no members.
+    The second object's values are texts, numbers, bools and nulls. A value that is not an object has no members.
     """
 
     type = sa.Boolean()
@@ -167,5 +170,5 @@ def _has_members_on_postgres(element: has_members, compiler: SQLCompiler, **opti
 
 
 def _object_or_null(document: str) -> str:
-    """Return SQL for a document on SQLite that is NULL unless the document is a JSON object."""
+    """Return SQL for SQLite that is the document if it is a JSON object, else NULL."""
     return f"CASE WHEN json_valid({document}) AND json_type({document}) = 'object' THEN {document} END"

@@ -1,4 +1,4 @@
-"""SQLite: one writer at a time per process, readers beside it, no implicit transaction.
+"""SQLite: one writer at a time per process, concurrent readers, no implicit transaction.
 
 The driver's own transactions are off (``isolation_level=None``). A deferred transaction that first reads and then
 writes fails at once if another process committed in between, and no timeout helps. So writing units send ``BEGIN
@@ -54,7 +54,7 @@ OLDEST = (3, 35, 0)
 
 
 class _Compiler(SQLiteCompiler):
-    """A compiler that writes ``INDEXED BY`` (`db.schema.indexes.through`); SQLAlchemy drops table hints on SQLite."""
+    """A compiler that writes the ``INDEXED BY`` of `db.schema.indexes.through`: SQLAlchemy drops hints on SQLite."""
 
     def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
         return text
@@ -195,7 +195,7 @@ class SqliteBackend(SqliteUpkeep):
             self._connections.give_back_reader(checkout)
 
     def recover(self, checkout: Checkout) -> None:
-        """Have the next writer undo an interrupted unit. If no writer waits, do it here."""
+        """Let the next writer roll back an interrupted unit. If no writer waits, roll it back now."""
         checkout.broken = True
         self._connections.recover(checkout)
         if self._connections.unfinished:
@@ -336,9 +336,9 @@ class SqliteBackend(SqliteUpkeep):
         return FileConnections(self._path, self.options, lambda: self.metrics.count("mailbox_copies"))
 
     def _lent_dialect(self) -> Engine:
-        """Return an engine whose dialect is lent to others.
+        """Return an engine that provides a dialect for others.
 
-        It has its own connection, because its first one is rolled back.
+        It connects to a separate database in memory, because SQLAlchemy rolls back an engine's first connection.
         """
         if self._dialect_engine is None:
             named = URL.create("sqlite", database=None if self._path is None else str(self._path))

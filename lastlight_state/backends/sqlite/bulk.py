@@ -32,7 +32,7 @@ _PARAMETERS = re.compile(r"VALUES (\((?:\?, )*\?\))\s*$")
 
 
 def insert_rows(driver: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Insert the rows in their order. ``sql`` is the INSERT of one row. Raises the driver's errors."""
+    """Insert the rows in their order. ``sql`` is an INSERT of one row. Raises the driver's errors."""
     several, whole = _several(sql), len(rows) - len(rows) % _ROWS
     if several is None:
         driver.executemany(sql, rows)
@@ -46,7 +46,7 @@ def insert_rows(driver: sqlite3.Connection, sql: str, rows: Sequence[Sequence[An
 
 @lru_cache(maxsize=64)
 def _several(sql: str) -> str | None:
-    """Return the statement that inserts many rows; None if ``sql`` cannot be extended."""
+    """Extend an INSERT of one row to many rows. Return None if ``sql`` cannot be extended."""
     found = _PARAMETERS.search(sql)
     if found is None or found[1].count("?") * _ROWS > 32_766:
         return None
@@ -64,7 +64,7 @@ _NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC",
 
 
 class Moving(Upkeep):
-    """The part of the backend that copies between databases use."""
+    """The part of the backend that is used to copy data between databases."""
 
     _connections: Connections
     persist: Callable[..., Any]
@@ -135,7 +135,7 @@ class Moving(Upkeep):
         return True
 
     def _patiently(self, checkout: Any, run: Callable[[], T]) -> T:
-        """Return the result of ``run``, which waits for the file's lock as a unit's statement does."""
+        """Return the result of ``run``. If the file is locked, wait for the lock as a unit's statement does."""
         try:
             return run()
         except sqlite3.Error as error:
@@ -144,7 +144,7 @@ class Moving(Upkeep):
 
 
 def _until(end: float) -> Callable[[int, int, int], None]:
-    """Return a progress callback that stops a copy with `BackendBusy` if it still waits for a lock at ``end``."""
+    """Return a progress callback that raises `BackendBusy` if a copy still waits for a lock at the time ``end``."""
 
     def told(status: int, *_: int) -> None:
         if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) and time.monotonic() >= end:

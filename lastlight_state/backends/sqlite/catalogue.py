@@ -1,4 +1,4 @@
-"""The catalogue of a SQLite database, read from the CREATE statements that it keeps."""
+"""The catalogue of a SQLite database, built from the CREATE statements that SQLite stores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _VIEWS = "SELECT name, sql FROM sqlite_master WHERE type = 'view'"
 def shape_of(driver: Any) -> Catalogue:
     """Return the columns, keys, constraints, indexes, triggers and views of the main database.
 
-    An index is described by its statement.
+    The description of an index is its CREATE statement.
     """
     found = {("view", str(name), ""): normal(sql) for name, sql in driver.execute(_VIEWS).fetchall()}
     for table, sql in driver.execute(_TABLES).fetchall():
@@ -53,7 +53,7 @@ def shape_of(driver: Any) -> Catalogue:
 
 
 def normal(sql: str) -> str:
-    """Return the statement without comments, with names and keywords in lower case and single blanks."""
+    """Normalise a statement: no comments, lower-case names and keywords, single blanks as white space."""
     return " ".join(_tokens(sql))
 
 
@@ -127,9 +127,9 @@ def catalogue_of(driver: Any) -> Catalogue:
 
 
 def _of_table(table: str, sql: str) -> Iterator[tuple[Entry, str]]:
-    """Yield one entry per column and constraint.
+    """Yield one entry for each column and constraint of a table.
 
-    ADD COLUMN appends behind the constraints, so the text alone would differ.
+    Entries are compared instead of the CREATE text, because ADD COLUMN appends a column after the constraints.
     """
     text = squeezed(sql)
     start, end = text.index("("), text.rindex(")")
@@ -142,7 +142,7 @@ def _of_table(table: str, sql: str) -> Iterator[tuple[Entry, str]]:
 
 
 def _parts(body: str) -> Iterator[str]:
-    """Yield the parts of a text between commas that are outside brackets and quotes."""
+    """Split a text at commas that are outside brackets and quotes."""
     depth, quote, piece = 0, "", ""
     for character in body:
         if quote:

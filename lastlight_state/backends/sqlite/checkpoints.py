@@ -1,13 +1,14 @@
-"""Checkpoints of the write-ahead log while nobody commits, for SQLite versions that may otherwise lose commits.
+"""Checkpoints of the write-ahead log while no connection commits, for SQLite versions that may otherwise lose commits.
 
-In those versions, a checkpoint can begin while another connection's commit restarts the log. It may then take pages of
-the new log for pages that it has already copied (`known_faults.WAL_RESET`). This cannot happen while the writers' lock
-is held. The modes FULL, RESTART and TRUNCATE take that lock; but if they do not get it in time, SQLite makes a PASSIVE
-checkpoint without it. So none of these modes is used with such a version. Instead one connection holds the lock by
-``BEGIN IMMEDIATE``, and another makes a PASSIVE checkpoint meanwhile. The old log ends with an ordinary commit.
+In those versions, a checkpoint can begin while another connection's commit restarts the log. It may then mistake pages
+of the new log for pages that it has already copied (`known_faults.WAL_RESET`). This cannot happen while the writers'
+lock is held. The modes FULL, RESTART and TRUNCATE take that lock; but if they do not get it in time, SQLite makes a
+PASSIVE checkpoint without it. So none of these modes is used with such a version. Instead one connection holds the lock
+by ``BEGIN IMMEDIATE``, and another makes a PASSIVE checkpoint meanwhile. An ordinary commit then starts the log anew.
 
-SQLite's automatic checkpoints are off there: after a commit, this module checks the length of the log. Closing the last
-connection makes a checkpoint, too, under a lock of the whole file; so does leaving WAL mode.
+SQLite's automatic checkpoints are off for such a version: after a commit, this module checks the length of the log.
+SQLite also makes a checkpoint when the last connection is closed and when WAL mode is left, but under a lock of the
+whole file.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _PARTS = 4
 
 
 class WriteAheadLog:
-    """The log beside a file, and the check whether a checkpoint is due. It never is with ``pages`` 0.
+    """The write-ahead log of a file, and a check whether a checkpoint is due. With ``pages`` 0, none is ever due.
 
-    The check runs after each commit, so it only reads a few bytes: the header of the page whose writing makes a
-    checkpoint due. That header keeps its former content until the log is as long again.
+    The check runs after each commit, so it only reads a few bytes: the header of the log's page number ``pages``. That
+    header keeps its old content until the log reaches this length again.
     """
 
     def __init__(self, database: Path, pages: int) -> None:
@@ -72,15 +73,15 @@ class WriteAheadLog:
         return self._next != self.pages
 
     def tried(self, pages: int) -> None:
-        """Record a checkpoint of a log with this many pages.
+        """Record that a checkpoint was made of a log with this number of pages.
 
-        The next is due when the log has grown further, or restarted.
+        The next checkpoint is due when the log has grown further, or has restarted.
         """
         self._next = pages + max(1, self.pages // _PARTS)
 
     @property
     def salts(self) -> bytes:
-        """Return the log's salts, which differ from those of the log before it."""
+        """Return the log's salts, two numbers that change each time the log restarts."""
         try:
             with files.beside(self._database)[0].open("rb") as file:
                 return file.read(_HEADER)[_SALTS]
@@ -112,7 +113,10 @@ class WriteAheadLog:
 
 
 def bring_in(log: WriteAheadLog, writer: Any, reader: Any) -> None:
-    """Copy a log that is due into the database file; ``writer`` must be idle. After a driver's error it stays due."""
+    """Copy a log whose checkpoint is due into the database file. ``writer`` must be idle.
+
+    After a driver's error it stays due.
+    """
     with _Writers(writer):
         _, pages, _ = _copied(reader, 0)
         if log.grows_on:
@@ -121,9 +125,9 @@ def bring_in(log: WriteAheadLog, writer: Any, reader: Any) -> None:
 
 
 def made(log: WriteAheadLog, writer: Any, reader: Any, mode: str, seconds: float) -> tuple[bool, int, int] | None:
-    """Make a checkpoint in one of SQLite's modes. Returns the row of its pragma, or None for a file without a log.
+    """Make a checkpoint in one of SQLite's modes. Return the row of its pragma, or None for a file without a log.
 
-    Waits for readers as the mode demands, for at most ``seconds``. A log that is given back keeps one page.
+    Waits for readers as the mode demands, for at most ``seconds``. If the log is truncated, one page remains.
     """
     end = time.monotonic() + seconds
     with _Writers(writer):
@@ -150,7 +154,10 @@ class _Writers:
 
 
 def _copied(reader: Any, seconds: float, *, is_complete: bool = False) -> tuple[bool, int, int]:
-    """Copy the pages that readers permit, for these seconds. With ``is_complete``, stop as soon as all are copied."""
+    """Copy the pages that readers permit, for at most ``seconds``.
+
+    With ``is_complete``, stop as soon as all are copied.
+    """
     end = time.monotonic() + seconds
     while True:
         busy, pages, copied = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -161,9 +168,9 @@ def _copied(reader: Any, seconds: float, *, is_complete: bool = False) -> tuple[
 
 
 def _started_anew(log: WriteAheadLog, writer: Any, reader: Any, end: float, *, cut: bool) -> bool:
-    """Commit an unchanged page until the log restarts with it.
+    """Rewrite an unchanged page and commit it, until such a commit restarts the log.
 
-    Returns False if readers keep the old log until ``end``.
+    Returns False if readers keep the old log in use until ``end``.
     """
     before, pause = log.salts, _PAUSE_SECONDS
     limit = writer.execute("PRAGMA journal_size_limit").fetchone()[0]
@@ -197,17 +204,17 @@ def _rewrite_first_page(writer: Any) -> None:
 
 
 def log_of(database: Path, options: Options, settings: tuple[str, ...]) -> WriteAheadLog | None:
-    """Return the log of a file with these settings if SQLite must not make its checkpoints; else None."""
+    """Return the log of a file if SQLite must not make its own checkpoints with these settings; else None."""
     return WriteAheadLog(database, options.wal_autocheckpoint) if NEEDED and "journal_mode = WAL" in settings else None
 
 
 def pragma(pages: int) -> str:
-    """Return the connection setting for automatic checkpoints after this number of pages."""
+    """Return the connection setting that makes SQLite checkpoint automatically after this number of pages."""
     return f"wal_autocheckpoint = {0 if NEEDED else pages}"
 
 
 def plain_connection(path: str) -> sqlite3.Connection:
-    """Return a connection to a file without any of our settings, except the one for automatic checkpoints."""
+    """Return a connection to a file with default settings, except the setting for automatic checkpoints."""
     connection = connect(path, isolation_level=None, check_same_thread=False)
     if NEEDED:
         connection.execute("PRAGMA wal_autocheckpoint = 0")

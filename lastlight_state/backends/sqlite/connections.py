@@ -1,7 +1,7 @@
-"""Connections to SQLite: the common base, and connections to memory and of a caller's engine.
+"""Connections to SQLite: the common base class, and connections to memory and of a caller's engine.
 
 For a file, one writer and a few readers are kept open (`file_connections`). A database in memory is a single connection
-that all units share. A caller's engine lends its own connections, which get our settings at each checkout.
+that all units share. A caller's engine lends its own connections, which get the library's settings at each checkout.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("lastlight_state.backends")
 
 
 class Connections(ABC):
-    """Lends connections. Only one writer at a time has one, in the order in which they asked."""
+    """Lends connections. Only one writer at a time gets one; writers are served in the order of their requests."""
 
     #: True if waiting units may be committed together.
     shares = False
@@ -53,23 +53,23 @@ class Connections(ABC):
 
     @property
     def disturbed(self) -> bool:
-        """True if a file that was read as unchanging has changed after all."""
+        """True if a file that was read as unchanging was changed during the read."""
         return False
 
     @property
     def journal_mode(self) -> str | None:
-        """Return the file's journal mode if a connection cannot tell it; else None."""
+        """Return the file's journal mode if SQLite cannot report it through the connection; else None."""
         return None
 
     @property
     def unfinished(self) -> bool:
-        """True if the writer's connection was left inside a unit, and no writer waits who would undo it."""
+        """True if the writer's connection was left inside a unit and no writer waits who would roll it back."""
         return self._user is not None and not self.line
 
     def writer(self, checkout: Checkout) -> None:
         """Lend the writer's connection, in the order of requests.
 
-        Raises `BackendBusy` after the seconds of the setting ``queue_timeout``.
+        Raises `BackendBusy` after ``queue_timeout`` seconds.
         """
         try:
             if not self.line.enter(checkout, self._options.queue_timeout):
@@ -91,7 +91,7 @@ class Connections(ABC):
             raise
 
     def give_back_writer(self, checkout: Checkout) -> None:
-        """End a writer's loan. Does nothing if it has ended."""
+        """Take the writer's connection back. Does nothing if it was returned before."""
         try:
             if self._user is checkout:
                 if checkout.broken or not self._stays:
@@ -101,7 +101,7 @@ class Connections(ABC):
             self.line.leave(checkout)
 
     def recover(self, checkout: Checkout) -> None:
-        """Take back the connection of an interrupted unit; the next writer undoes what the unit left."""
+        """Take back the connection of an interrupted unit. The next writer rolls the unit back."""
         if checkout.mode.writes:
             self.line.leave(checkout)
         else:
@@ -117,10 +117,10 @@ class Connections(ABC):
     def close(self) -> None: ...
 
     def forked(self) -> None:  # noqa: B027 - only files have locks that a child would mistake for its own
-        """Leave the parent's connections alone in a child process."""
+        """Detach a forked child process from its parent's connections."""
 
     def another(self, checkout: Checkout) -> AbstractContextManager[Any]:
-        """Lend a second connection beside a checkout's, for cases in which `reader` cannot."""
+        """Lend a second connection in addition to a checkout's, for cases in which `reader` cannot."""
         raise NotImplementedError
 
     def _forget_log(self) -> None:
@@ -135,11 +135,11 @@ class Connections(ABC):
 
     @abstractmethod
     def _discard(self, cut_off: Checkout) -> None:
-        """Undo what an interrupted unit left on the writer's connection, and never lend that connection again."""
+        """Roll back an interrupted unit on the writer's connection. Never lend that connection again."""
 
 
 class SharedConnection(Connections):
-    """A database in memory: one connection, for one unit at a time, readers included."""
+    """A database in memory. It is one connection, used by one unit at a time, whether the unit reads or writes."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -171,16 +171,17 @@ class SharedConnection(Connections):
             self._discard(checkout)
 
     def _discard(self, cut_off: Checkout) -> None:
-        """Undo the unit and keep the connection, which is the database. The unit must no longer use it."""
+        """Roll back the unit but keep the connection, because it is the database. The unit must no longer use it."""
         undo(self._connection)
         permit_writes(cut_off)
         cut_off.driver = None
 
 
 class EngineConnections(Connections):
-    """A caller's engine. Each checkout applies the settings that a unit needs; each return restores the caller's.
+    """The connections of a caller's engine.
 
-    On a database in memory readers wait for the writer, because they may share its connection.
+    A checkout applies the settings that a unit needs; a return restores the caller's. On a database in memory readers
+    wait for the writer, because they may share its connection.
     """
 
     def __init__(self, engine: Engine, options: Options) -> None:
@@ -214,7 +215,7 @@ class EngineConnections(Connections):
             self._take_back_writer(checkout)
 
     def close(self) -> None:
-        """Leave the caller's engine open."""
+        """Do nothing, because the engine belongs to the caller."""
         self._forget_log()
 
     def _lend_writer(self, checkout: Checkout) -> None:
@@ -258,7 +259,10 @@ class EngineConnections(Connections):
 
     @block
     def another(self, checkout: Checkout) -> Iterator[Any]:
-        """Lend a new connection, made as the engine makes its own. The engine's pool may have no second one."""
+        """Lend a new connection, created as the engine creates its own.
+
+        It bypasses the engine's pool, which may have no second connection.
+        """
         pool = self._engine.pool.recreate()
         owner = pool.connect()
         if owner.dbapi_connection is checkout.driver:
@@ -271,7 +275,7 @@ class EngineConnections(Connections):
             pool.dispose()
 
     def _set_up_once(self, driver: Any, habits: host_connections.BorrowedSettings) -> None:
-        """Apply the settings that the file keeps, and warn the caller of them and of missing ones."""
+        """Apply the settings that are stored in the file. Warn the caller of these changes and of missing settings."""
         before = host_connections.journal_mode(driver)
         set_up(driver, self._once or (), self._options, writes=False)
         self._once = None
@@ -287,17 +291,17 @@ class EngineConnections(Connections):
 
 
 def file_of(engine: Engine) -> Path | None:
-    """Return the file that an engine connects to; None for a database in memory."""
+    """Return the file to which an engine connects; None for a database in memory."""
     name = (engine.url.database or "").removeprefix("file:").partition("?")[0]
     in_memory = name in ("", ":memory:") or engine.url.query.get("mode") == "memory"
     return None if in_memory else Path(name)
 
 
 def undo(connection: sqlite3.Connection) -> None:
-    """Undo any unfinished work on the connection.
+    """Roll back any unfinished work on the connection.
 
-    A single statement with unread rows is in no transaction, but keeps the file locked until its cursor is deleted. An
-    exception's frames may hold that cursor. A ROLLBACK ends the statement, but needs a BEGIN before it.
+    A single statement with unread rows is in no transaction, but keeps the file locked until its cursor is deleted, and
+    an exception's frames may keep that cursor alive. A ROLLBACK ends the statement, but needs a BEGIN before it.
     """
     try:
         if not connection.in_transaction:

@@ -1,8 +1,8 @@
-"""The SQLite driver. No other module of the library imports it.
+"""The SQLite driver. No other module of the library imports the driver.
 
 It is Python's own ``sqlite3``, with the SQLite of that Python build. The extra ``sqlite`` installs ``pysqlite3``, which
-contains a newer SQLite and is used if the setting ``sqlite_driver`` asks for it. A process uses only one of the two: if
-two SQLite libraries open the same file, they drop each other's locks, because a lock belongs to the process.
+contains a newer SQLite and is used if the setting ``sqlite_driver`` names it. A process uses only one of the two. If
+two SQLite libraries open the same file, each drops the other's locks, because a file lock belongs to the process.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ else:
 
 
 def error_name(error: object) -> str | None:
-    """Return SQLite's name for an error; None for an error of Python's own."""
+    """Return SQLite's name for an error, or None for an error that Python itself raised."""
     name, code = getattr(error, "sqlite_errorname", None), getattr(error, "sqlite_errorcode", 0)
     if name != "SQLITE_UNKNOWN":
         return name
@@ -97,7 +97,7 @@ def error_name(error: object) -> str | None:
 
 
 def refuse_another(asked: str | None) -> None:
-    """Raise `MisuseError` if settings ask for another driver than this process uses."""
+    """Raise `MisuseError` if settings demand another driver than the one this process uses."""
     if asked not in (None, NAME):
         raise MisuseError(
             f"this process uses SQLite by {NAME}, not by {asked}: set {VARIABLE}={asked} before it starts"
@@ -105,7 +105,7 @@ def refuse_another(asked: str | None) -> None:
 
 
 def refuse_another_library(driver: Any) -> None:
-    """Raise `MisuseError` for a caller's connection of another driver."""
+    """Raise `MisuseError` if a caller's connection was made by another driver."""
     if not isinstance(driver, sqlite3.Connection):
         found = type(driver).__module__.partition(".")[0]
         raise MisuseError(
@@ -116,7 +116,7 @@ def refuse_another_library(driver: Any) -> None:
 
 
 def set_limits(driver: Any, limits: Mapping[str, int]) -> dict[str, int]:
-    """Set limits for the size of values, patterns and the like, by SQLite's names. Returns the former limits.
+    """Set limits for the size of values, patterns and the like. Keys are SQLite's names. Returns the former limits.
 
     ``pysqlite3`` cannot set them; its SQLite keeps the limits of its build.
     """

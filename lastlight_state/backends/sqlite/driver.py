@@ -27,7 +27,7 @@ from lastlight_state.special_files import reason_of
 
 
 def fetched(cursor: sqlite3.Cursor) -> list[Any]:
-    """Return all rows. A text that is not UTF-8 becomes `Unreadable`; other errors of the driver are raised."""
+    """Return all rows. A text that is not valid UTF-8 becomes `Unreadable`; other errors of the driver are raised."""
     rows: list[Any] = []
     try:
         rows.extend(cursor)  # keeps the rows before an error; fetchall() would drop them
@@ -37,7 +37,7 @@ def fetched(cursor: sqlite3.Cursor) -> list[Any]:
 
 
 def each(cursor: sqlite3.Cursor) -> Iterator[Any]:
-    """Yield the rows one by one, under the same rules as `fetched`."""
+    """Yield the rows one by one. Errors are treated as by `fetched`."""
     try:
         yield from cursor
     except sqlite3.OperationalError as error:
@@ -88,7 +88,10 @@ def translate(error: Exception) -> StateError:
 
 
 def read_only_met(driver: Any) -> BackendUnavailable | None:
-    """Return the error for a failed write on a connection that can only read; None if ``query_only`` is the cause."""
+    """Return the error for a failed write on a connection that can only read.
+
+    Return None if the pragma ``query_only`` caused it.
+    """
     if driver.execute("PRAGMA query_only").fetchone()[0]:
         return None
     path = driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
@@ -103,7 +106,7 @@ def read_only_met(driver: Any) -> BackendUnavailable | None:
 
 
 def is_locked(error: Exception) -> bool:
-    """True if another connection holds the lock, so that a retry may succeed."""
+    """True if another connection holds the file's lock, so that a retry may succeed."""
     name = error_name(error) or ""
     return name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")) and name != "SQLITE_BUSY_SNAPSHOT"
 

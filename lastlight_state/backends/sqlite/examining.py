@@ -1,4 +1,4 @@
-"""Measures and checks a SQLite database, runs a person's own queries, and vacuums."""
+"""Measures and checks a SQLite database, runs queries that a person typed, and vacuums."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SYNCHRONOUS = ("off", "normal", "full", "extra")
 def measured(
     driver: Any, files: Sequence[Path], tables: Sequence[str], journal_mode: str | None, checkpoint_pages: int
 ) -> Measures:
-    """Return the measures. All settings but the first two are this connection's own.
+    """Return the database's measures. All settings except the first two are those of this connection only.
 
-    ``journal_mode`` is given if the connection does not know it. After ``checkpoint_pages`` a checkpoint is made,
-    either by SQLite itself or by this library.
+    ``journal_mode`` is passed if the connection cannot report it. ``checkpoint_pages`` is the length of the log after
+    which SQLite or this library makes a checkpoint.
     """
     page = _pragma(driver, "page_size")
     free = _pragma(driver, "freelist_count")
@@ -96,7 +96,10 @@ KEPT_TEXT = 4096
 def ask(
     driver: sqlite3.Connection, sql: str, params: Mapping[str, Any], limit: int, timeout: float, *, plan: bool
 ) -> tuple[list[str], list[Any]]:
-    """Return column names and at most ``limit`` rows, in SQLite's types. With ``plan``, the rows of the query plan."""
+    """Run a query, or its query plan with ``plan``.
+
+    Return the column names and at most ``limit`` rows, in SQLite's types.
+    """
     ends = time.monotonic() + timeout
     denied: list[int] = []
 
@@ -153,7 +156,7 @@ _MOST = 50
 
 
 def examined(driver: Any, *, deep: bool) -> list[str]:
-    """Return the problems of the file: in its pages and indexes, and rows whose foreign keys refer to no row."""
+    """Return the problems of the file: in its pages and indexes, and rows whose foreign keys refer to a missing row."""
     check = "integrity_check" if deep else "quick_check"
     found = [str(line) for (line,) in driver.execute(f"PRAGMA {check}({_MOST})").fetchall()]
     rows = driver.execute('SELECT "table", count(*), parent FROM pragma_foreign_key_check GROUP BY 1, 3').fetchall()
@@ -170,7 +173,7 @@ def checkpointed(driver: Any, mode: str) -> tuple[bool, int, int] | None:
 def rebuilt(driver: Any, files: tuple[Path, ...]) -> None:
     """Rebuild the file without its free pages.
 
-    SQLite copies it, so this raises `Conflict` unless twice its size is free.
+    SQLite makes a copy for this, so `Conflict` is raised unless twice the file's size is free on the disk.
     """
     for path in files[:1]:
         size, free = path.stat().st_size, shutil.disk_usage(path.parent).free

@@ -41,14 +41,14 @@ _inherited: dict[_File, list[_Inherited]] = {}
 
 
 def inherit(path: Path, *, idle: Iterable[sqlite3.Connection], in_use: Iterable[object]) -> None:
-    """Record the parent's connections to a file in a child, and keep the garbage collector from closing them."""
+    """Keep a forked child from closing the parent's connections to a file, also by garbage collection."""
     found = _identity(path)
     if found is not None:
         _inherited.setdefault(found, []).append(_Inherited(list(idle), list(in_use)))
 
 
 def let_go(path: Path) -> None:
-    """Close this process's inherited connections to the file, before a new one is opened.
+    """Close the connections to the file that this process inherited, before it opens a new one.
 
     Raises `MisuseError` if the parent was inside a unit on one of them.
     """
@@ -213,7 +213,7 @@ class FileConnections(Connections):
             self._lent.pop(checkout, None)
 
     def _dismiss_the_gone(self) -> None:
-        """Close the readers of interrupted units, because an open read keeps the file's log from being reused."""
+        """Close the readers of interrupted units, because an open read keeps SQLite from restarting the log."""
         for connection, checkout in self._lent.copy().items():
             if checkout.gone:
                 self._close_reader(connection)
@@ -247,12 +247,12 @@ class FileConnections(Connections):
         return self._abandoned.connected(self._held, self._read)
 
     def _opened_writer(self) -> sqlite3.Connection:
-        """Return a connection to a file, after `untrusted.opened` has checked that no FIFO lies beside it."""
+        """Return a connection to a file. `untrusted.opened` first checks that no FIFO lies next to the file."""
         _refuse_another_journal(self._beside[2], self._options.busy_timeout)
         return _opened(self._place, "mode=rw", sqlite3.Connection, patience(self._options, writes=True))
 
     def _glanced(self, path: Path, access: str) -> sqlite3.Connection:
-        """Return a connection that reads a file or our private copy: by `untrusted.opened` if others may write it."""
+        """Return a connection to the file or our private copy, by `untrusted.opened` if others may write it."""
         options, is_copy = self._options, path.parent != files.real(self._path.parent)
         if (options.foreign or options.across_mounts) and not is_copy:
             return untrusted.opened(
@@ -261,7 +261,7 @@ class FileConnections(Connections):
         return self._connected(path, access, writes=False)
 
     def _held(self) -> sqlite3.Connection | None:
-        """Return a connection to another party's file that locks out writers; None if the file's writer died."""
+        """Return a connection to another party's file that locks out writers; None if the file's writer crashed."""
         kind = locked_reads.WatchedLock if self._options.foreign else locked_reads.LockedConnection
         unchanging = partial(_opened, self._place, _UNCHANGING, kind)
         connection = None
@@ -274,7 +274,7 @@ class FileConnections(Connections):
             raise
 
     def _read(self, path: Path) -> sqlite3.Connection:
-        """Return a connection with SQLite's own locks, to another party's file or to our private copy of it."""
+        """Return a connection with SQLite's own locks to another party's file, or to our private copy of it."""
         if path != self._path:
             return self._connected(path, _READS, writes=False)
         return untrusted.opened(path, lambda: self._opened(path, _READS), lambda made: self._set_up(made, writes=False))
@@ -292,7 +292,7 @@ class FileConnections(Connections):
         return _opened(_place(path), access, kind, patience(self._options, writes=False))
 
     def _size(self) -> int:
-        """Return the bytes of the file and the files beside it."""
+        """Return the total size in bytes of the database file and of the files next to it."""
         return files.size(self._named, *self._beside)
 
     def _set_up(self, connection: sqlite3.Connection, *, writes: bool) -> sqlite3.Connection:
@@ -312,7 +312,7 @@ class FileConnections(Connections):
 
 
 def _refuse_another_journal(journal: str, seconds: float) -> None:
-    """Raise `BackendUnavailable` if the file's journal names a second one for longer than a commit takes."""
+    """Raise `BackendUnavailable` if the file's journal names a second journal for longer than a commit takes."""
     end = None
     while files.names_another(journal):
         end = end or waiting.until(seconds)

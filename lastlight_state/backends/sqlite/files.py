@@ -1,4 +1,4 @@
-"""Database files: creates them with access for their owner only, and tells local file systems from remote ones."""
+"""Database files: creates them so that only their owner has access, and tells local file systems from remote ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 def make_private_directory(path: Path) -> None:
     """Create the directory and its missing parents, each accessible to their owner only. Existing modes are kept.
 
-    Syncs their names to disk, because SQLite does so only for names of files.
+    The new names are synced to disk here, because SQLite syncs only names of files.
     """
     missing = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     for folder in reversed(missing):
@@ -63,8 +63,8 @@ def create_private_file(path: Path) -> None:
 def is_there(path: Path, *, follow: bool = True) -> bool:
     """True if there is a database file at this path.
 
-    Raises OSError if its directory cannot be entered or is not a directory, or if the path is not a regular file. For
-    the other end of a FIFO, SQLite would wait for ever. ``follow``: a symbolic link counts as its target.
+    Raises OSError if its directory cannot be entered or is not a directory, or if the path is not a regular file. A
+    FIFO would make SQLite wait for ever for the other end. With ``follow``, a symbolic link counts as its target.
     """
     try:
         found = path.stat(follow_symlinks=follow)
@@ -76,12 +76,15 @@ def is_there(path: Path, *, follow: bool = True) -> bool:
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Open a file without waiting for the other end, in case a FIFO was put in its place."""
+    """Open a file without ever blocking.
+
+    If a FIFO was put in the file's place, a normal open would wait for its other end.
+    """
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def size(*paths: Path | str) -> int:
-    """Return the total bytes of the existing ones of these files."""
+    """Return the total size in bytes of those files that exist."""
     found = 0
     for path in paths:
         try:
@@ -92,12 +95,12 @@ def size(*paths: Path | str) -> int:
 
 
 def real(path: Path) -> Path:
-    """Return the target of a link: SQLite looks there for the files beside a database."""
+    """Resolve a link to its target, because SQLite looks next to the target for a database's other files."""
     return Path(os.path.realpath(path))
 
 
 def beside(path: Path) -> tuple[Path, Path, Path]:
-    """Return the paths of a database's log, of the log's index, and of the rollback journal."""
+    """Return the paths of a database's write-ahead log, of the log's index, and of the rollback journal."""
     path = real(path)
     return (
         path.with_name(f"{path.name}-wal"),
@@ -109,8 +112,8 @@ def beside(path: Path) -> tuple[Path, Path, Path]:
 def names_another(journal: Path | str) -> bool:
     """True if a journal that SQLite would roll back names a second journal.
 
-    SQLite opens the file with that name and may delete it, whatever it is. No journal of this library names one. Raises
-    OSError if it is not a regular file.
+    SQLite opens the file with that name and may delete it, whatever the file contains. No journal that this library
+    writes names a second one. Raises OSError if the journal is not a regular file.
     """
     try:
         held = without_waiting(str(journal), os.O_RDONLY | os.O_CLOEXEC)
@@ -127,7 +130,7 @@ def names_another(journal: Path | str) -> bool:
 
 
 def refuse_beside(path: Path) -> None:
-    """Raise OSError if a FIFO, a device or a folder lies beside a database, because SQLite would wait for it."""
+    """Raise OSError if a file next to a database is a FIFO, a device or a folder: SQLite would wait for it."""
     for beside_it in beside(path):
         with suppress(FileNotFoundError):
             found = beside_it.stat()
@@ -137,11 +140,11 @@ def refuse_beside(path: Path) -> None:
 
 
 def lost_log(path: Path, *, lacks_tables: bool) -> bool:
-    """True if a database's commits were in a write-ahead log that is no longer beside it.
+    """True if a database's commits were in a write-ahead log that no longer lies next to the file.
 
-    A file that was closed looks the same. So call this only for a file that lacks tables, or is shorter than its header
-    says: the log of the first held the tables, and the second was copied while it grew. No connection of this process
-    may have the file open.
+    A file that was closed properly looks the same. So call this only for a file that lacks tables (the lost log held
+    them) or is shorter than its header states (it was copied while it grew). No connection of this process may have the
+    file open.
     """
     try:
         if beside(path)[0].exists():
@@ -159,7 +162,7 @@ def lost_log(path: Path, *, lacks_tables: bool) -> bool:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raise `PermissionError` for a file that this process may not write, and OSError on a read-only file system."""
+    """Raise `PermissionError` for a file that this process may not write, and OSError for a read-only file system."""
     if not os.access(path, os.W_OK):
         number = errno.EROFS if is_on_read_only(path) else errno.EACCES
         raise OSError(number, os.strerror(number), str(path))
@@ -174,20 +177,20 @@ def is_on_read_only(path: Path) -> bool:
 
 
 def is_remote(carrier: str) -> bool:
-    """True if a file system of this name may be on a network, or on the host of a virtual machine.
+    """True if a file system of this type may be on a network, or on the host of a virtual machine.
 
-    Every name counts as remote that is not known to be local.
+    Every type that is not known to be local counts as remote.
     """
     return carrier not in _LOCAL
 
 
 def tells_changes(carrier: str) -> bool:
-    """True if, on a file system of this name, each change of a file shows in its stat."""
+    """True if, on a file system of this type, each change of a file changes the result of its stat."""
     return carrier in _TIMED
 
 
 def file_system(path: Path) -> str:
-    """Return the name of the file's file system; ``"unknown"`` outside Linux, and if it cannot be found."""
+    """Return the type of the file's file system; ``"unknown"`` outside Linux, and if it cannot be found."""
     for folder in path.parents:
         with suppress(OSError):
             return kind_of_device(folder.stat().st_dev)
@@ -195,7 +198,7 @@ def file_system(path: Path) -> str:
 
 
 def kind_of_device(device: int, folder: int | None = None) -> str:
-    """Return the name of the file system on a device, or ``"unknown"`` as `file_system` does.
+    """Return the type of the file system on a device, or ``"unknown"`` as `file_system` does.
 
     A file's device number may differ from its mount's, as on btrfs. Then the open directory ``folder`` is used to find
     the mount.
@@ -213,7 +216,7 @@ def kind_of_device(device: int, folder: int | None = None) -> str:
 
 @lru_cache(maxsize=64)
 def _mounted(field: int, wanted: str, _minute: int) -> str | None:
-    """Return the name of the file system whose mount has this value in a field: 0 is its number, 2 its device."""
+    """Return the type of the file system whose mount has this value in a field: 0 is its number, 2 its device."""
     for line in Path(_MOUNTS).read_text(encoding="utf-8", errors="replace").splitlines():
         head, _, tail = line.partition(" - ")
         if head.split()[field] == wanted:
@@ -222,6 +225,9 @@ def _mounted(field: int, wanted: str, _minute: int) -> str | None:
 
 
 def _mount_of(descriptor: int) -> str:
-    """Return the number of a descriptor's mount; empty if the system does not report it."""
+    """Return the number of the mount to which an open descriptor belongs.
+
+    Return an empty text if the system does not report it.
+    """
     facts = Path(f"{_DESCRIPTOR_FACTS}{descriptor}").read_text(encoding="ascii", errors="replace")
     return facts.partition("mnt_id:")[2].split("\n", 1)[0].strip()

@@ -1,8 +1,9 @@
-"""Group commit: the writer that holds the lock also runs the units of waiting writers, before its COMMIT.
+"""Group commit: the writer that holds the lock also runs the units of waiting writers, and commits all of them at once.
 
 A commit of a SQLite file costs as much as the statements of many small units; with ``durability="full"``, as much as
-dozens of them. Each unit taken over has a savepoint, and its thread goes on after the group's commit. If a unit fails,
-it is undone and run again by its own thread. So each outcome is the same as without a group.
+those of dozens. Each waiting writer's unit runs in a savepoint, and the writer's thread goes on after the group's
+commit. If a unit fails, it is rolled back and run again by its own thread. So each outcome is the same as without a
+group.
 """
 
 from __future__ import annotations
@@ -25,15 +26,19 @@ _SAVEPOINT = "lastlight_unit"
 
 
 def leads(checkout: Checkout) -> bool:
-    """True if this unit may run others' units with its own.
+    """True if this unit may run other threads' units together with its own.
 
-    Not in the main thread: the exception of a signal handler would be raised inside somebody else's unit.
+    A unit in the main thread may not, because the exception of a signal handler would be raised inside another thread's
+    unit.
     """
     return checkout.thread != threading.main_thread().ident
 
 
 def commit(line: FairLock, leader: Checkout, commit_alone: Callable[[], object]) -> None:
-    """Commit a unit together with waiting units. Raises `GroupFailed` if the unit may succeed alone."""
+    """Commit a unit together with waiting units.
+
+    Raises `GroupFailed` if the group failed but the unit alone may succeed.
+    """
     shared = _Shared(line, leader)
     try:
         if leader.driver.in_transaction:  # else a savepoint would begin a transaction, and RELEASE commit
@@ -55,9 +60,9 @@ def commit(line: FairLock, leader: Checkout, commit_alone: Callable[[], object])
 
 
 def refuse_unknown(checkout: Checkout) -> None:
-    """Raise if the unit's group was interrupted during its commit.
+    """Raise `BackendUnavailable` if the unit's group was interrupted during its commit, because the outcome is unknown.
 
-    If interrupted earlier, the unit leaves the group.
+    If the group was interrupted before its commit, the unit only leaves the group.
     """
     group = checkout.group
     if group is None or group.state == "committed":
@@ -68,7 +73,7 @@ def refuse_unknown(checkout: Checkout) -> None:
 
 
 class _Shared:
-    """The other units that one unit runs in its group."""
+    """The other threads' units that one unit runs in its group."""
 
     def __init__(self, line: FairLock, leader: Checkout) -> None:
         self.group = Group()
@@ -77,7 +82,10 @@ class _Shared:
         self._leader = leader
 
     def gather(self) -> None:
-        """Run the units of waiting writers, up to the first that must run alone."""
+        """Run the units of waiting writers in the order of the queue.
+
+        Stop at the first unit that cannot be run in a group.
+        """
         tried: set[Turn] = set()
         end = time.monotonic() + MOST_SECONDS
         while news := [turn for turn in self._line.waiting() if turn not in tried]:
@@ -87,12 +95,12 @@ class _Shared:
                 tried.add(turn)
 
     def part(self) -> None:
-        """Leave each unit to its own thread, which will run it again."""
+        """Remove all units from the group, so that their own threads run them again."""
         for turn in self.members:
             turn.group = None
 
     def _takes(self, turn: Turn) -> bool:
-        """Run a unit, or undo it if it fails. Returns True if the unit was still on offer."""
+        """Run a waiting writer's unit, or undo it if it fails. Return False if the writer no longer offers the unit."""
         offered = turn.offered
         if not offered or turn.gone or not isinstance(turn, Checkout):
             return False
@@ -110,7 +118,7 @@ class _Shared:
         return True
 
     def _make(self, turn: Checkout, context: Context) -> None:
-        """Run a unit in a savepoint. If it fails, undo it: its own thread runs it again and shows the error."""
+        """Run a unit in a savepoint. If it fails, roll it back; its own thread runs it again and gets the error."""
         self._execute("SAVEPOINT")
         try:
             turn.lend(self._leader.driver)
@@ -126,7 +134,10 @@ class _Shared:
         self._execute("RELEASE")
 
     def _execute(self, verb: str) -> None:
-        """Execute a statement on the savepoint. Raises `GroupFailed` if a full disk ended the transaction."""
+        """Execute a statement on the savepoint.
+
+        Raises `GroupFailed` if the transaction has ended, for example because the disk is full.
+        """
         try:
             self._leader.driver.execute(f"{verb} {_SAVEPOINT}")
         except sqlite3.Error as error:

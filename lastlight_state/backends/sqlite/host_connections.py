@@ -1,8 +1,8 @@
 """Connections that belong to a caller: the settings that a unit changes on them, and how it restores them.
 
 A unit of a store opened with ``engine=`` borrows a connection between two transactions, when every setting can be
-changed. A block with ``connection=`` joins a transaction. Inside a transaction, SQLite accepts the pragma for foreign
-keys without any effect. It does accept them as an option of the connection, which Python can set from 3.12 on. On 3.11
+changed. A block with ``connection=`` joins a transaction. Inside a transaction, the pragma for foreign keys has no
+effect. But SQLite accepts foreign keys as an option of the connection, which Python can set from 3.12 on. On 3.11
 foreign keys are switched on only if the driver has not begun the transaction yet, and off again when the caller's
 transaction is over.
 """
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class AwaitedConnection:
-    """The driver's connection below a connection of SQLAlchemy's asynchronous engine."""
+    """The driver's connection that lies below a connection of SQLAlchemy's asynchronous engine."""
 
     def __init__(self, adapted: Any) -> None:
         self._adapted = adapted
@@ -55,7 +55,7 @@ class AwaitedConnection:
         self._made(lambda driver: driver.setconfig(option, on))
 
     def cursor(self) -> AwaitedConnection:
-        """Return the connection itself. Every call fetches all rows, so a cursor would have no state."""
+        """Return the connection itself. No separate cursor is needed, because every call fetches all rows."""
         return self
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class AwaitedConnection:
 
 
 class _Result:
-    """The fetched rows of a statement."""
+    """The rows that a statement returned, already fetched."""
 
     def __init__(self, cursor: sqlite3.Cursor) -> None:
         self._rows = iter(fetched(cursor))
@@ -111,23 +111,23 @@ LISTENER = 'sqlalchemy.event.listen(engine, "connect", lambda driver, _: driver.
 
 
 def settings_of_connection(settings: Iterable[str]) -> tuple[str, ...]:
-    """Return the settings that a unit also applies to a caller's connection."""
+    """Return the settings that a unit applies to a caller's connection as well as to the library's own."""
     return tuple(setting for setting in settings if _name(setting) in _DIFFERS)
 
 
 def settings_of_file(settings: Iterable[str]) -> tuple[str, ...]:
-    """Return the settings that the file itself keeps."""
+    """Return the settings that are stored in the database file."""
     return tuple(setting for setting in settings if _name(setting) == "journal_mode")
 
 
 def journal_mode(driver: Any) -> str | None:
-    """Return the journal mode of a file that has tables."""
+    """Return the journal mode of a file that already has tables."""
     has_tables = driver.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     return _asked(driver, "journal_mode") if has_tables else None
 
 
 def warn_of_changes(habits: BorrowedSettings, before: str | None, after: str | None) -> None:
-    """Warn a caller who opens a store with an engine of changes to the file, and of settings that it must make."""
+    """Warn a caller who opens a store with an engine of changes to the file, and of settings left to the caller."""
     if before != after:
         _log.warning(
             "the journal mode of your engine's file was %s and is %s from now on: open with the setting"
@@ -143,7 +143,7 @@ def warn_of_changes(habits: BorrowedSettings, before: str | None, after: str | N
 
 
 class BorrowedSettings:
-    """The settings of a caller's connection while a unit borrows it."""
+    """The changed settings of a caller's connection while a unit borrows the connection."""
 
     def __init__(self, driver: Any) -> None:
         self._isolation_level = driver.isolation_level
@@ -151,7 +151,7 @@ class BorrowedSettings:
         self.pragmas: dict[str, Any] = {name: _asked(driver, name) for name in _DIFFERS}
 
     def leave_transactions_to_us(self, driver: Any) -> None:
-        """Stop the driver from beginning transactions by itself."""
+        """Stop the driver from beginning transactions by itself, so that only the library begins them."""
         driver.isolation_level = None
         if self._begins_itself:
             driver.autocommit = True
@@ -171,10 +171,10 @@ class BorrowedSettings:
 
 
 def joined(connection: Connection, backend: Backend) -> Checkout:
-    """Return a checkout on a caller's connection, which is inside a transaction.
+    """Return a checkout of a caller's connection, which is inside a transaction.
 
-    Statements are logged like the backend's own, and the caller's listeners hear of them. Raises `MisuseError` or
-    `BackendBusy`.
+    Statements are logged like the backend's own, and the caller's event listeners are called for them. Raises
+    `MisuseError` or `BackendBusy`.
     """
     driver: Any = connection.connection.dbapi_connection
     raw: Any = connection.connection.driver_connection
@@ -196,7 +196,10 @@ def joined(connection: Connection, backend: Backend) -> Checkout:
 
 
 def places(checkout: Checkout, backend: Backend) -> tuple[str, str]:
-    """Return the real paths of both files. A database in memory is the store's only if its engine is the store's."""
+    """Return the real paths of the caller's file and the store's.
+
+    A database in memory is the store's only if its engine is, too.
+    """
     [(theirs,)] = checkout.driver.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchall()
     ours = str(backend.files[0]) if backend.files else theirs
     return os.path.realpath(theirs) if theirs else "memory", os.path.realpath(ours) if ours else "memory"
@@ -210,16 +213,16 @@ def refuse_temporary(checkout: Checkout, names: str) -> None:
 
 
 def leave(checkout: Checkout) -> None:
-    """End an interrupted statement: while its rows are not all read, the caller could not commit."""
+    """End an interrupted statement. While it has unread rows, the caller could not commit."""
     with suppress(sqlite3.Error):  # the caller has closed the connection
         checkout.before.close()
         checkout.owner.put_back()
 
 
 class GuardSettings:
-    """The settings that our guards need, on a connection whose transaction a block has joined.
+    """The settings that the library's guards need, on a connection whose transaction a block has joined.
 
-    Switches on those that are off. If it is too late for that, raises `MisuseError` and changes nothing.
+    Switches on those that are off. If the transaction is too far for that, raises `MisuseError` and changes nothing.
     """
 
     def __init__(self, connection: Connection, driver: Any) -> None:
@@ -238,14 +241,14 @@ class GuardSettings:
             self._driver.execute("PRAGMA recursive_triggers = ON")
 
     def put_back(self) -> None:
-        """Restore the connection's settings, inside its transaction."""
+        """Restore the connection's settings while its transaction is still open."""
         if "recursive_triggers" in self._off:
             self._driver.execute("PRAGMA recursive_triggers = OFF")
         if "foreign_keys" in self._off and SWITCHES_INSIDE:
             self._switch_foreign_keys(on=False)
 
     def _switch_foreign_keys(self, *, on: bool) -> bool:
-        """Switch foreign keys on or off. Returns True if the setting is now as asked."""
+        """Switch foreign keys on or off. Return True if the setting now has the requested value."""
         if SWITCHES_INSIDE:
             self._driver.setconfig(_FOREIGN_KEYS, on)
         else:
@@ -256,8 +259,8 @@ class GuardSettings:
 def _put_back_later(connection: Connection) -> None:
     """Switch foreign keys off again when the caller begins another transaction or returns the connection.
 
-    SQLAlchemy restores isolation levels in the same way. Other threads could call a listener of the pool while it is
-    still being added.
+    SQLAlchemy restores isolation levels in the same way. A listener on the pool would not do: other threads could call
+    it while it is still being added.
     """
     pooled: Any = connection.connection
     pooled.info[_OWED] = True

@@ -1,10 +1,10 @@
-"""Reads a database file that another party may write, with SQLite opening that file and nothing beside it.
+"""Reads a database file that another party may write, so that SQLite opens that file and no file next to it.
 
-SQLite opens any journal or log beside a file, whatever that is by then. It waits for ever for a FIFO, and if a log's
-index is truncated while it is mapped, the process crashes. So SQLite is told that the file does not change. It then
-looks for no journal and takes no lock. This module takes the reader's lock instead, on SQLite's own descriptor and at
-SQLite's own lock bytes, so that a writer waits as for any reader. It is an open file description (OFD) lock: other
-locks of this process on the file neither replace nor release it.
+SQLite opens any journal or log next to a file, even if another party has replaced it. It waits for ever for a FIFO, and
+if a log's index is truncated while it is mapped, the process crashes. So SQLite is told that the file does not change.
+It then looks for no journal and takes no lock. This module takes the reader's lock instead, on SQLite's own descriptor
+and at SQLite's own lock bytes, so that a writer waits as for any reader. It is an open file description (OFD) lock:
+other locks of this process on the file neither replace nor release it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _PAUSE_SECONDS, _MISSED_SECONDS = 0.01, 0.001
 
 
 class LockedConnection(sqlite3.Connection):
-    """A connection to a file that its lock keeps unchanged until it is closed.
+    """A connection to a file that is locked against changes until the connection is closed.
 
-    It reads a snapshot without a transaction.
+    All its reads see the same state, without a transaction.
     """
 
     descriptor: int | None = None
@@ -59,19 +59,19 @@ class LockedConnection(sqlite3.Connection):
 
 
 class WatchedLock(LockedConnection, untrusted.Watched):
-    """A connection to another program's file that its lock keeps unchanged until it is closed."""
+    """A connection to another program's file that is locked against changes until the connection is closed."""
 
 
 class LockUnavailable(Exception):
-    """Raised if the file cannot be locked: it has no OFD locks, or SQLite's descriptor of the file is unknown."""
+    """Raised if the file cannot be locked: it has no OFD locks, or SQLite's descriptor of it is unknown."""
 
 
 def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) -> LockedConnection | None:
-    """Return a connection that reads the regular file at an absolute path; None if the file must be copied.
+    """Return a connection that reads the regular file at an absolute path, or None if the file must be copied.
 
-    It must be copied if a dead writer left a journal beside it, or if it is in WAL mode. ``connect`` opens the file as
-    unchanging. Raises OSError for a link or anything else in place of the file or its journal, `BackendBusy` for a file
-    that stays locked for these seconds, and `LockUnavailable`.
+    It must be copied if a crashed writer left a journal next to it, or if it is in WAL mode. ``connect`` opens the file
+    as unchanging. Raises OSError if the file or its journal is a link or not a regular file, `BackendBusy` for a file
+    that stays locked for ``seconds``, and `LockUnavailable`.
     """
     end, misses = waiting.until(seconds), 0
     while True:
@@ -98,7 +98,7 @@ def opened(path: Path, connect: Callable[[], LockedConnection], seconds: float) 
 
 
 class _Missed(Exception):
-    """Raised if SQLite opened another file, or if the file grew meanwhile."""
+    """Raised if SQLite opened another file than expected, or if the file grew after SQLite opened it."""
 
 
 def _attempt(held: int, path: Path, connect: Callable[[], LockedConnection]) -> LockedConnection | None:
@@ -115,7 +115,7 @@ def _attempt(held: int, path: Path, connect: Callable[[], LockedConnection]) -> 
 
 
 def _hold(connection: LockedConnection, descriptor: int | None, size: int) -> int:
-    """Lock the file that the connection opened. Its size must still be the one from which SQLite counted its pages."""
+    """Lock the file that the connection opened. Raises `_Missed` if its size changed since SQLite counted its pages."""
     if descriptor is None:
         raise _Missed
     connection.descriptor = descriptor  # before the lock: a signal may raise in between
@@ -126,7 +126,7 @@ def _hold(connection: LockedConnection, descriptor: int | None, size: int) -> in
 
 
 def _take(descriptor: int) -> None:
-    """Lock a file as SQLite does for a reader. Raises BlockingIOError if a writer keeps readers out."""
+    """Lock a file as SQLite's readers do. Raises BlockingIOError if a writer keeps readers out."""
     _set(descriptor, fcntl.F_RDLCK, _PENDING, 1)
     try:
         _set(descriptor, fcntl.F_RDLCK, _SHARED, _SHARED_LENGTH)
@@ -135,7 +135,7 @@ def _take(descriptor: int) -> None:
 
 
 def _is_left(held: int, path: Path, descriptor: int) -> bool:
-    """True if a journal or log beside the file must be applied to it, and no process is about to do so.
+    """True if a journal or log next to the file must be applied to it, and no process is about to do so.
 
     Always true for a file in WAL mode, because its writers do not wait for readers.
     """
@@ -185,7 +185,7 @@ _Hold: TypeAlias = "Callable[[], sqlite3.Connection | None]"
 
 
 class FileReader:
-    """Connects to one file for reading: to the file itself, or to a copy if its writer died or it is in WAL mode.
+    """Connects to one file for reading. If the file's writer crashed or the file is in WAL mode, it connects to a copy.
 
     ``copied`` is called after each copy.
     """
@@ -196,10 +196,10 @@ class FileReader:
         self._copy: PrivateCopy | None = None
 
     def connected(self, hold: _Hold, connect: _Connect) -> sqlite3.Connection:
-        """Return a connection that can be read. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
+        """Return a connection for reading. Raises `BackendBusy`, and `BackendUnavailable` for a damaged file.
 
-        ``hold`` connects to the file, or returns None if the file must be copied. If locks are unavailable, ``connect``
-        is used instead.
+        ``hold`` connects to the file and locks it, or returns None if the file must be copied. If locks are
+        unavailable, ``connect`` is used instead.
         """
         copy = self._copy
         if copy is not None and copy.mark == private_copies.stamps_of(self._path):
@@ -232,7 +232,7 @@ class FileReader:
 
 
 def _probed(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Return the connection, after one read of the file."""
+    """Read once through the connection, to check that it works, and return it. If the read fails, close it."""
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except BaseException:
@@ -259,7 +259,7 @@ class Probe:
     """A single read of a file. ``connect`` opens a file with the given access, a parameter of SQLite's URIs.
 
     A file that is not ``is_ours`` is not opened through a link. ``journal_mode`` is ``"wal"`` if the file's header says
-    so; when a file is read as unchanging, SQLite itself does not report it.
+    so, because SQLite does not report it for a file that is read as unchanging.
     """
 
     def __init__(self, path: Path, connect: Callable[[Path, str], sqlite3.Connection], *, is_ours: bool = True) -> None:
@@ -273,11 +273,11 @@ class Probe:
 
     @property
     def disturbed(self) -> bool:
-        """True if the file that was read as unchanging has changed, or has got a writer."""
+        """True if the file that was read as unchanging has changed, or has been opened by a writer."""
         return self._before is not None and _sight(self._path) != self._before
 
     def connected(self) -> sqlite3.Connection:
-        """Return a connection for reading. If a copy exists, all connections read the same copy.
+        """Return a connection for reading. Once a copy was made, all connections read that copy.
 
         Raises `BackendUnavailable` if a copy is needed and cannot be made.
         """
@@ -303,7 +303,7 @@ class Probe:
 
 
 def _copied(path: Path) -> PrivateCopy | None:
-    """Return a copy of a file whose writer died; None for a file that is in use or missing."""
+    """Return a copy of a file whose writer crashed. Return None for a file that is in use or missing."""
     standing = state_of(path) if path.exists() else None
     if standing is None or not standing.left:
         return None
@@ -314,7 +314,10 @@ def _copied(path: Path) -> PrivateCopy | None:
 
 
 def _sight(path: Path) -> FileStamp | None:
-    """Return inode, size and time of change of an unused regular file; None for any other, or a missing one."""
+    """Return inode, size and modification time of a regular file.
+
+    Return None if it is missing, another kind of file, or in use.
+    """
     try:
         if any(_holds(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal")):
             return None
@@ -327,7 +330,7 @@ def _sight(path: Path) -> FileStamp | None:
 
 
 def _holds(path: Path) -> bool:
-    """True if the file exists and is not empty. A process that only read may leave an empty one."""
+    """True if the file exists and is not empty. An empty one may be left by a process that only read."""
     try:
         return path.stat(follow_symlinks=False).st_size > 0
     except FileNotFoundError:

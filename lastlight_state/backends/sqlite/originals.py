@@ -26,10 +26,10 @@ _FLAGS: Mapping[object, int] = {"true": 1, "false": 0}
 
 
 def malformed(column: ColumnElement[Any], form: Form) -> ColumnElement[bool]:
-    """Return the condition that a stored value which is not NULL has another form than this one.
+    """Return the condition that a stored value is not NULL and has another form than ``form``.
 
-    A time is compared with SQLite's own formatting of it. The modifier makes SQLite count the days, so that 30 February
-    is refused.
+    A time is compared with SQLite's own formatting of the same time. A modifier makes SQLite compute the date from its
+    days, so that 30 February does not equal its own formatting.
     """
     stored = type_coerce(column, String)
     if form == "time":
@@ -51,7 +51,7 @@ def newest(table: Table) -> ColumnElement[Any]:
 
 
 def condition(column: str, form: Form) -> str:
-    """Return the condition of `malformed` as SQL text, false for NULL."""
+    """Return the condition of `malformed` as SQL text. It is false for NULL."""
     value: ColumnElement[Any] = named(column)
     wrong = value.is_not(None) & malformed(value, form)
     return str(wrong.compile(dialect=sqlite.dialect(paramstyle="named")))
@@ -155,7 +155,7 @@ class SqliteOriginal:
 
     @contextmanager
     def _repairing(self, form: Form) -> Iterator[None]:
-        """Run a block in which SQL can call the function that converts a value into the form."""
+        """Run a block in which SQL statements can call the function that converts a value to ``form``."""
         self._driver.create_function(_REPAIR, 1, REPAIRS[form])
         try:
             yield
@@ -190,7 +190,7 @@ def _sample(value: object) -> str:
 
 
 def _rebuild(table: str, columns: list[Any]) -> Iterator[str]:
-    """Yield the statements for rebuilding a table that SQLite's documentation gives (ALTER TABLE, section 7)."""
+    """Yield the statements that rebuild a table, as SQLite's documentation lists them (ALTER TABLE, section 7)."""
     old, new = quoted(table), quoted(REBUILT)
     names = ", ".join(quoted(name) for name, *_ in columns)
     yield f"CREATE TABLE {new} ({', '.join([*_definitions(columns), _key(columns)])})"

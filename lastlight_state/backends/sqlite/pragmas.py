@@ -34,9 +34,10 @@ _log = logging.getLogger("lastlight_state.backends")
 
 
 def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
-    """Yield the settings in the order in which they must be applied. ``carrier`` names the file system; None is memory.
+    """Yield the settings in the order in which they must be applied.
 
-    On a network or VM-mounted file system, WAL's shared memory cannot be trusted, and a mapped page may vanish.
+    ``carrier`` is the type of file system; None means memory. On a network or VM-mounted file system, the shared memory
+    of WAL mode cannot be trusted, and a mapped page may vanish.
     """
     remote = carrier is not None and files.is_remote(carrier)
     if carrier is not None and not options.read_only:
@@ -58,7 +59,7 @@ def pragmas(options: Options, carrier: str | None) -> Iterator[str]:
 
 
 def _of_one_unit(options: Options) -> Iterator[str]:
-    """Yield the settings that a connection for one unit needs beside the defaults of a usual SQLite build."""
+    """Yield the settings that a one-unit connection needs in addition to a usual SQLite build's defaults."""
     if not options.read_only and _default("SYNCHRONOUS", "2") != "2":
         yield SYNCED
     if _default("MMAP_SIZE", "0") != "0":
@@ -67,7 +68,7 @@ def _of_one_unit(options: Options) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _default(name: str, usual: str) -> str:
-    """Return a setting's default, chosen when this SQLite was built."""
+    """Return the default value that was compiled into this SQLite for a setting."""
     with closing(sqlite3.connect(":memory:")) as connection:
         for (option,) in connection.execute("PRAGMA compile_options"):
             if option.startswith(f"DEFAULT_{name}="):
@@ -76,12 +77,12 @@ def _default(name: str, usual: str) -> str:
 
 
 def piece(options: Options, *, writes: bool) -> float:
-    """Return the seconds for which SQLite itself waits for a lock before the library tries again."""
+    """Return for how many seconds SQLite itself waits for a lock in one attempt. Then the library tries again."""
     return min(options.busy_timeout, PIECE_SECONDS) if writes else options.busy_timeout
 
 
 def busy_timeout(seconds: float) -> str:
-    """Return the setting for the time that SQLite itself waits."""
+    """Return the setting for how long SQLite itself waits for a lock."""
     return f"PRAGMA busy_timeout = {int(seconds * 1000)}"
 
 
@@ -111,7 +112,10 @@ def set_up(connection: sqlite3.Connection, settings: tuple[str, ...], options: O
 
 
 def refuse_writes(checkout: Checkout) -> None:
-    """Make SQLite refuse writes on this connection until `permit_writes`, for a reading unit that exposes it."""
+    """Make SQLite refuse writes on this connection until `permit_writes`.
+
+    For a reading unit whose connection a caller gets.
+    """
     if not checkout.driver.execute("PRAGMA query_only").fetchone()[0]:
         checkout.refuses_writes = True
         checkout.driver.execute("PRAGMA query_only = ON")
@@ -125,7 +129,7 @@ def permit_writes(checkout: Checkout) -> None:
 
 
 def hurry(checkout: Checkout, options: Options) -> None:
-    """Limit a reading unit's waits for locks to its thread's deadline, until `wait_as_usual`."""
+    """Make a reading unit's waits for locks end at its thread's deadline, until `wait_as_usual`."""
     left = waiting.shortened(options.busy_timeout)
     if left is not None:
         checkout.hurries = True
@@ -164,7 +168,7 @@ def tried_again(run: Callable[[], T], error: sqlite3.Error, end: float) -> T:
 
 
 def patience(options: Options, *, writes: bool) -> float:
-    """Return the seconds that SQLite waits for a lock on a one-unit connection: at most until the call's deadline."""
+    """Return the seconds that SQLite waits for a lock on a one-unit connection, at most until the deadline."""
     return _left(piece(options, writes=writes)) if options.across_mounts else 0
 
 
@@ -174,7 +178,7 @@ def _left(seconds: float) -> float:
 
 
 def _answer(connection: sqlite3.Connection, pragma: str, end: float) -> tuple[str, ...]:
-    """Return the row that the pragma returns."""
+    """Run a pragma and return its row."""
 
     def asked() -> Any:
         return connection.execute(pragma).fetchone() or ("",)

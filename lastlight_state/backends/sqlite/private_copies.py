@@ -1,6 +1,7 @@
-"""Private copies of SQLite files whose writer died: recovered and read if the file itself may not be written.
+"""Private copies of SQLite files whose writer crashed.
 
-Another process makes the copy, because closing any descriptor of a file drops this process's locks on it.
+The copy is recovered and read if the file itself may not be written. Another process makes the copy. If this process
+closed a descriptor of the file, it would lose all its locks on the file.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_folder(place: str) -> tuple[Path, int]:
-    """Return a new folder, and the descriptor that holds its lock. Raises OSError.
+    """Create a folder. Return it, and the descriptor that holds the folder's lock. Raises OSError.
 
-    If a file system has no locks, the folder keeps a name that the search for left-overs ignores.
+    If the file system has no locks, the folder keeps a name that the search for left-over folders ignores.
     """
     folder = Path(tempfile.mkdtemp(prefix="lastlight-", dir=place))
     try:
@@ -51,14 +52,14 @@ def make_folder(place: str) -> tuple[Path, int]:
 
 
 def remove(folder: Path, held: int, maker: int) -> None:
-    """Remove a folder and its lock. Does nothing in a forked child, whose parent may still read the folder."""
+    """Remove a folder and its lock. Does nothing in a forked child, because the parent may still read the folder."""
     if os.getpid() == maker:
         shutil.rmtree(folder, ignore_errors=True)
     os.close(held)
 
 
 def remove_left(place: str) -> None:
-    """Remove this user's folders that killed processes left here. Ignores folders that cannot be removed."""
+    """Remove the folders that killed processes of this user left here. Ignores folders that cannot be removed."""
     with suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX):
@@ -117,9 +118,9 @@ print(os.read(held, 20)[18:].hex() or "-", *sorted({*left()} & {*left()}))
 
 @dataclass(frozen=True)
 class FileState:
-    """The state of a database file. ``in_wal_mode`` is taken from its header, None for an empty file.
+    """The state of a database file. ``in_wal_mode`` comes from the file's header; it is None for an empty file.
 
-    ``left`` are the endings of the files beside it that a dead writer left.
+    ``left`` has the suffixes of the files that a crashed writer left next to it.
     """
 
     in_wal_mode: bool | None
@@ -127,7 +128,7 @@ class FileState:
 
 
 def state_of(path: Path) -> FileState | None:
-    """Return the state of a file; None for a link, and if the state cannot be found out."""
+    """Return the state of a file. Return None for a link, and if the state cannot be determined."""
     command = [sys.executable, "-I", "-S", "-c", _LOOK, str(path)]
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter
@@ -140,7 +141,10 @@ def state_of(path: Path) -> FileState | None:
 
 
 def place_of(path: Path) -> Place | None:
-    """Return the location of a file and its left-over files; None for a file that cannot be examined."""
+    """Return the location of a file and of the files left next to it.
+
+    Return None for a file that cannot be examined.
+    """
     path = files.real(path)
     standing = state_of(path)
     if standing is None:
@@ -178,7 +182,10 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
 
 
 class PrivateCopy:
-    """A private copy, deleted when nothing refers to it any more. ``mark`` are the stamps of its original."""
+    """A private copy of a file, deleted when no object refers to it any more.
+
+    ``mark`` has the stamps of the original.
+    """
 
     def __init__(self, mark: FileStamps) -> None:
         self.mark = mark
@@ -188,17 +195,16 @@ class PrivateCopy:
 
 
 def stamps_of(path: Path) -> FileStamps:
-    """Return the stamps of a file and of the files beside it."""
+    """Return the stamps of a file and of the files next to it."""
     return tuple(_mark(f"{path}{suffix}") for suffix in _SUFFIXES)
 
 
 def taken(path: Path, *, checked: bool, seconds: float = MOST_SECONDS) -> PrivateCopy:
-    """Return a copy of the file's last commit.
+    """Return a copy of a file, with the file's last commit.
 
-    ``checked``: a damaged file raises `BackendUnavailable` instead of being copied.
-
-    Raises `BackendBusy` for a file that changes meanwhile. Raises `BackendUnavailable` if there is no room, if the file
-    cannot be copied or read in time, and if it holds anything but tables.
+    If ``checked``, a damaged file raises `BackendUnavailable` instead of being copied. Raises `BackendBusy` for a file
+    that changes meanwhile. Raises `BackendUnavailable` if there is no room, if the file cannot be copied or read in
+    time, and if it holds anything but tables.
     """
     end = waiting.until(seconds)
     for _ in range(_TRIES):
@@ -225,14 +231,14 @@ def _copied(command: Sequence[str], seconds: float) -> subprocess.CompletedProce
 
 
 def _refuse_failed(done: subprocess.CompletedProcess[bytes]) -> None:
-    """Raise `BackendUnavailable` for a copy that failed although nobody changed the file."""
+    """Raise `BackendUnavailable` if making a copy failed although the original did not change meanwhile."""
     if done.returncode != 0:
         *_, told = ["expected regular files beside it", *done.stderr.decode(errors="replace").splitlines()]
         raise BackendUnavailable(f"a writer died, and its file cannot be copied to be read: {told:.200}")
 
 
 def _private_folder(mark: FileStamps) -> tuple[Path, int]:
-    """Return a new folder with room for the file and for its log twice, because recovery copies the log in.
+    """Return a new folder with room for the file and twice its log, because recovery copies the log in.
 
     First removes folders that killed processes left among the temporary files.
     """
@@ -266,7 +272,7 @@ def _mark(path: str) -> tuple[int, int, int] | None:
 
 
 def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
-    """Recover the copy to its last commit. With ``checked``, raises `BackendUnavailable` if it is damaged."""
+    """Recover the copy to its last commit. With ``checked``, raise `BackendUnavailable` if it is damaged."""
     if files.names_another(Path(f"{copy}-journal")):
         raise BackendUnavailable(
             "the file's journal names another journal, which is not followed", reason="not_a_database"
@@ -286,7 +292,7 @@ def _recover(copy: Path, *, checked: bool, seconds: float) -> None:
 
 
 def _checked(connection: sqlite3.Connection, seconds: float) -> str:
-    """Return the problem of another party's file, or ``ok``. None of the file's own expressions is computed."""
+    """Check another party's file without evaluating its own expressions. Return the problem, or ``ok``."""
     untrusted.guard(connection, seconds)
     untrusted.refuse_forbidden(connection)
     connection.execute("PRAGMA ignore_check_constraints = ON")

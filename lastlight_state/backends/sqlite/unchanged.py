@@ -1,14 +1,14 @@
-"""Detects, without reading database files, whether another party may have changed them.
+"""Detects whether another party may have changed database files, without reading the files.
 
-Each commit writes the file, which changes its times. The time of its last change of any kind (ctime) can be set by
-nobody. The clock of these times advances in steps of some milliseconds, on some file systems of two seconds. So a stamp
-distinguishes two states only if the file has been left alone for longer than a step.
+Each commit writes the file, which changes its times. Nobody can set its ctime, the time of the last change of any kind.
+The clock of these times advances in steps of some milliseconds, on some file systems of two seconds. So a stamp tells
+two states apart only if the file was unchanged for longer than a step before the stamp was taken.
 
 On a network or a virtual machine's mount, the system may report an old size and old times, and some file systems let
-the ctime be set. So unless the file system is known to show each change, the stamp also has the change counter in the
-file's header. Each commit increments it, except a commit to a write-ahead log: a file that has one gets no stamp there.
-SQLite opens and closes the file for this, because it knows its other connections to the file. If this module closed a
-descriptor of its own, the process would lose its locks on the file.
+programs set the ctime. So unless the file system is known to show each change, the stamp also has the change counter in
+the file's header. Each commit increments the counter, except a commit to a write-ahead log; so a file with such a log
+gets no stamp there. The counter is read through a connection of SQLite, which tracks its other connections to the file.
+If this module opened and closed a descriptor of its own, the process would lose its locks on the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VERSIONS, _BY_LOG, _COUNTER = slice(0, 2), b"\2\2", slice(6, 10)
 
 
 class Stamp(NamedTuple):
-    """The state of a file as far as it shows without reading pages. Times are in nanoseconds.
+    """The state of a file as visible without reading its pages. Times are in nanoseconds.
 
     ``counter`` is empty if the file system shows each change.
     """
@@ -46,10 +46,10 @@ class Stamp(NamedTuple):
 
 
 def stamps_of(folder: Path, names: Sequence[str]) -> tuple[Stamp, ...] | None:
-    """Return the stamps of database files in a folder, given by its real path.
+    """Return the stamps of database files in a folder, which is given by its real path.
 
-    Returns None if stamps would prove nothing: a file is missing or not regular, a link is in the path, or the file's
-    journal or log is not empty.
+    Returns None if stamps would prove nothing: a file is missing or not regular, the path contains a link, or the
+    file's journal or log is not empty.
     """
     try:
         with untrusted.directory(folder / names[0]) as held:
@@ -61,7 +61,7 @@ def stamps_of(folder: Path, names: Sequence[str]) -> tuple[Stamp, ...] | None:
 
 
 def are_settled(stamps: Sequence[Stamp], now: int) -> bool:
-    """True if any later commit changes these stamps of the files, which were taken at ``now``, in nanoseconds."""
+    """True if any later commit must change these stamps. They were taken at ``now``, in nanoseconds."""
     return all(max(stamp.written_at, stamp.changed_at) + _SETTLED_NS < now for stamp in stamps)
 
 
@@ -83,7 +83,10 @@ def _stamp(held: int, folder: Path, name: str) -> Stamp | None:
 
 
 def _counter(held: int, path: Path, found: os.stat_result) -> bytes | None:
-    """Return the change counter; None if it proves nothing, or if SQLite does not open the file anew."""
+    """Return the change counter.
+
+    Return None if the counter proves nothing, or if SQLite does not open the file anew.
+    """
     unchanging = f"file://{quote(str(path))}?mode=ro&immutable=1"
     connection, descriptor = untrusted.connected(
         (found.st_dev, found.st_ino), held, lambda: connect(unchanging, uri=True, check_same_thread=False)

@@ -1,12 +1,12 @@
-"""Opens database files that another party may write, and checks that the right file was opened and has only tables.
+"""Opens database files that another party may write.
 
-Between a check of a path and SQLite's own opening, a link can be put in the file's place. So this module finds the file
-that SQLite opened among the process's descriptors. It compares that file with the one at the path, without following a
-link.
+Checks that SQLite opened the right file and that it has only tables. After a path was checked and before SQLite opens
+it, another party can put a link in the file's place. So this module finds the file that SQLite opened among the
+process's descriptors. It compares that file with the one at the path, without following a link.
 
-A view can compute without end, and looks like a table to a query for its columns. While SQLite compiles a statement, it
-calls an authorizer and reports from which view or trigger an access comes. All of these are refused, whenever the
-schema may have changed. A clock stops anything that still takes too long.
+A view can compute without end, and a query for column names cannot tell it from a table. While SQLite compiles a
+statement, it calls an authorizer and reports from which view or trigger an access comes. All such accesses are refused,
+whenever the schema may have changed. A clock stops any other statement that takes too long.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def opened(
     connect: Callable[[], sqlite3.Connection],
     set_up: Callable[[sqlite3.Connection], sqlite3.Connection],
 ) -> sqlite3.Connection:
-    """Return a connection to the regular file at the path, not through a link in its place. Raises OSError.
+    """Return a connection to the regular file at the path. A link put in its place is not followed. Raises OSError.
 
-    Raises `BackendBusy` for a file that is replaced again and again.
+    Raises `BackendBusy` if the file is replaced again and again.
     """
     connection: sqlite3.Connection | None = None
     reused = 0
@@ -122,12 +122,10 @@ def opened(
 
 
 def connected(expected: _Identity, held: int, connect: Callable[[], _C]) -> tuple[_C, int | None]:
-    """Return a new connection and its descriptor.
+    """Return a new connection and the descriptor of its file.
 
-    The descriptor is None unless it is known to be the expected file's.
-
-    It is known if SQLite took the next free number. If another thread takes that number meanwhile, it is not. ``held``
-    is any descriptor.
+    The descriptor is None if it is not known to be the expected file's: SQLite normally gets the next free number, but
+    another thread may take that number first. ``held`` is any open descriptor.
     """
     copies: list[int] = []
     with _turn:
@@ -146,8 +144,8 @@ def connected(expected: _Identity, held: int, connect: Callable[[], _C]) -> tupl
 class Clock:
     """Stops SQLite after a time limit, and after more steps than a file of this size can need.
 
-    A table whose pages refer to each other in a circle has no last row, and sorting it would fill all memory long
-    before the time limit.
+    The limit on steps is for a table whose pages refer to each other in a circle: it has no last row, and sorting it
+    would fill all memory long before the time limit.
     """
 
     def __init__(self, end: float, size: int) -> None:
@@ -159,19 +157,19 @@ class Clock:
         self._end, self._left = end, self._most
 
     def __call__(self) -> bool:
-        """True if it is time to end."""
+        """True if the statement must be stopped."""
         self._left -= 1
         return self._left < 0 or time.monotonic() > self._end
 
 
 class Watched(sqlite3.Connection):
-    """A connection to another program's file, whose statements are stopped if no row comes in time."""
+    """A connection to another program's file. A statement is stopped if its next row does not arrive in time."""
 
     seconds = 0.0
     clock: Clock | None = None
 
     def watch(self, seconds: float, size: int) -> None:
-        """Refuse views and triggers from now on, and stop statements that take this many seconds until their next row.
+        """Refuse views and triggers from now on. Stop a statement whose next row takes longer than this many seconds.
 
         Also stops a statement that takes more steps than a file of this size can need.
         """
@@ -181,7 +179,7 @@ class Watched(sqlite3.Connection):
         self.set_progress_handler(self.clock, _STEPS)
 
     def begin(self) -> None:
-        """Start the wait for the next row."""
+        """Start measuring the time until the next row."""
         if self.clock is not None:
             self.clock.begin(time.monotonic() + self.seconds)
 
@@ -191,7 +189,7 @@ class Watched(sqlite3.Connection):
 
 
 def watched(connection: Any, rows: Callable[[], Iterable[_R]], size: Callable[[], int]) -> Iterator[_R]:
-    """Yield a statement's rows, while each comes in time and there are fewer rows than the file has bytes.
+    """Yield a statement's rows, as long as each arrives in time and there are fewer rows than the file has bytes.
 
     A table whose pages refer to each other in a circle has no last row; it raises `BackendUnavailable`.
     """
@@ -218,7 +216,7 @@ def guard(connection: sqlite3.Connection, seconds: float | None, size: int = _AN
 
 
 def refuse_forbidden(connection: sqlite3.Connection) -> None:
-    """Raise `BackendUnavailable` for a file that holds anything but tables and indexes on stored columns."""
+    """Raise `BackendUnavailable` for a file that holds anything but tables, and indexes on stored columns."""
     if connection.execute(_SUSPICIOUS).fetchone() is None:
         return
     found = connection.execute(_FORBIDDEN).fetchone()
@@ -228,9 +226,9 @@ def refuse_forbidden(connection: sqlite3.Connection) -> None:
 
 
 def remember(connection: sqlite3.Connection) -> None:
-    """Cache the authorizer's answer for each name from now on.
+    """Cache the authorizer's decision for each name from now on.
 
-    Only for connections that run nothing but our statements.
+    Only for connections that run no statements except the library's own.
     """
     connection.set_authorizer(_remembered)
 
@@ -246,8 +244,8 @@ _remembered = lru_cache(maxsize=1024)(_permitted)
 def directory(path: Path) -> Iterator[int]:
     """Open the directory of an absolute path for reading. Raises OSError if a component of the path is a link.
 
-    A signal cannot leak a descriptor: it goes straight from the call that opens it to the list, and from the list to
-    the call that closes it, with no Python instruction in between.
+    A signal cannot leak a descriptor. The descriptor goes straight from the call that opens it into the list, and from
+    the list to the call that closes it, with no Python instruction in between.
     """
     held: int | None = None
     steps: list[int] = []
@@ -264,14 +262,17 @@ def directory(path: Path) -> Iterator[int]:
 
 
 def _close(descriptors: list[int]) -> None:
-    """Close all descriptors, removing each from the list at the same moment."""
+    """Close all descriptors in the list.
+
+    Each is removed from the list by the same operation that passes it to the close.
+    """
     deque(map(os.close, map(descriptors.pop, [-1] * len(descriptors))), maxlen=0)
 
 
 def _identity(held: int, path: Path) -> _Identity:
-    """Return device and inode of the regular file with that name in the directory ``held``.
+    """Return device and inode of the regular file with that name in the open directory ``held``.
 
-    Files beside it with the names of a log or journal must be regular, too: SQLite would wait for a FIFO.
+    Files next to it with the names of a log or journal must be regular, too, because SQLite would wait for a FIFO.
     """
     name = path.name
     found = regular(held, name, path)
@@ -284,7 +285,7 @@ def _identity(held: int, path: Path) -> _Identity:
 
 
 def regular(held: int, name: str, path: Path) -> os.stat_result:
-    """Return the stat of a regular file in the directory ``held``. Raises OSError for anything else."""
+    """Return the stat of a regular file in the open directory ``held``. Raises OSError for anything else."""
     found = os.stat(name, dir_fd=held, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, f"{name} is a symbolic link", str(path))
@@ -300,7 +301,7 @@ def _identity_or_none(path: Path) -> _Identity | None:
 
 
 def _descriptors_of(identity: _Identity) -> set[str]:
-    """Return this process's descriptors that are open on a file."""
+    """Return this process's descriptors that refer to this open file."""
     return {name for name in os.listdir(_DESCRIPTORS) if _of_descriptor(name) == identity}  # noqa: PTH208 - names, not paths
 
 

@@ -80,7 +80,10 @@ class SqliteUpkeep(Moving, Backend):
         return self._patiently(checkout, lambda: measured(checkout.driver, self.files, tables, mode, pages))
 
     def _bring_in(self, log: WriteAheadLog, checkout: Checkout) -> None:
-        """Make the checkpoint that is due. If something blocks it, the next unit tries, because this one is over."""
+        """Make the checkpoint that is due.
+
+        If something blocks it, leave it to the next unit, because this unit has ended.
+        """
         try:
             with self._second(checkout) as reader:
                 checkpoints.bring_in(log, checkout.driver, reader)
@@ -90,7 +93,7 @@ class SqliteUpkeep(Moving, Backend):
 
     @block
     def _second(self, checkout: Checkout) -> Iterator[Any]:
-        """Lend a second connection to the same file."""
+        """Lend a second connection to the file of the checkout."""
         if self._path is None:
             with self._connections.another(checkout) as driver:
                 yield driver
