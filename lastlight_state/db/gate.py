@@ -1,9 +1,9 @@
 """Type checks of calls: an argument of the wrong type raises `InvalidValue`, in every method of every repository.
 
-Repositories check what type annotations do not say, and take the types for granted. A caller may still pass None, a
-dict for an argument group, or a number for a list. Python then raises somewhere in the middle of the method. In that
-case the arguments are compared with the method's annotations, and the error names the first argument that does not fit.
-If all arguments fit, the original exception goes on. A call that succeeds pays for one extra frame.
+Repositories check only what type annotations cannot express. A caller may still pass None, a dict for an argument
+group, or a number for a list. Python then raises somewhere in the middle of the method. In that case the arguments are
+compared with the method's annotations, and the error names the first argument that does not fit. If all arguments fit,
+the original exception is raised. A call that succeeds costs only one extra frame.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FLOAT_BITS = 1_023
 
 
 def guarded(method: F) -> F:
-    """Return the method, wrapped so that arguments of the wrong type raise `InvalidValue`."""
+    """Wrap a method so that an argument of the wrong type raises `InvalidValue` if the method fails."""
 
     @wraps(method)
     def call(*given: Any, **named: Any) -> Any:
@@ -45,9 +45,9 @@ def guarded(method: F) -> F:
 
 
 def checked(method: F) -> F:
-    """Return the method, wrapped to check its arguments before it begins.
+    """Wrap a method so that its arguments are checked before it begins.
 
-    For rare calls that build on their arguments.
+    For rarely called methods that rely on the types of their arguments.
     """
 
     @wraps(method)
@@ -61,7 +61,7 @@ def checked(method: F) -> F:
 def _refuse_unfit(
     method: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any], error: BaseException | None
 ) -> None:
-    """Raise `InvalidValue` for the first argument that does not fit its annotation."""
+    """Raise `InvalidValue` for the first argument whose value does not fit its annotation."""
     try:
         bound = inspect.signature(method).bind(*given, **named).arguments
     except TypeError:  # no such argument: the caller's mistake, raised as in any function
@@ -75,7 +75,7 @@ def _refuse_unfit(
 
 
 def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] | None:
-    """Return where a value does not fit its annotation, and why; None if all of it fits."""
+    """Return the place in a value that does not fit its annotation, and the reason. Return None if all of it fits."""
     origin, inner = get_origin(hint), get_args(hint)
     if depth > _MOST_DEPTH or hint is Any:
         return None
@@ -96,7 +96,7 @@ def _problem(where: str, value: Any, hint: Any, depth: int) -> tuple[str, str] |
 
 
 def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple[str, str] | None:
-    """Return the first problem among the parts of a value: its elements, entries or fields."""
+    """Return the first problem found inside a value: in its elements, entries or fields."""
     parts: list[tuple[str, Any, Any]] = []
     if is_dataclass(value) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         hints = _hints(type(value))
@@ -115,7 +115,7 @@ def _inside(where: str, value: Any, inner: tuple[Any, ...], depth: int) -> tuple
 
 
 def _of_union(where: str, value: Any, inner: tuple[Any, ...], problems: list[Any]) -> tuple[str, str]:
-    """Return the problem of a value that fits no member of a union: the deepest one, else the names of all members."""
+    """Return the problem of a value that fits no member of a union: the deepest problem, or else all members' names."""
     deeper = [problem for problem in problems if problem is not None and problem[0] != where]
     if deeper:
         return typing.cast("tuple[str, str]", deeper[0])

@@ -1,7 +1,7 @@
-"""Adds what a declared table lacks in a database: the table itself, indexes, columns. Changes and drops nothing.
+"""Adds the parts of a declared table that a database lacks: the table, indexes, columns. It changes and drops nothing.
 
-The unit that does this takes a named lock before it looks, so any number of processes may declare a table at once. The
-additions and the record of them commit together.
+The unit that does this takes a named lock before it reads the database, so any number of processes may declare a table
+at once. The additions and the record of them are committed together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference that cannot be reconciled: the column (None for the table), what was expected and what was found."""
+    """A difference that adding cannot repair: the column (None for the table), the expected and the found value."""
 
     table: str
     column: str | None
@@ -58,7 +58,10 @@ class PresentColumn:
 
 @dataclass(frozen=True)
 class PresentTable:
-    """A table, or another object of its name, in the database. ``unique`` are the column sets of unique keys."""
+    """A table in the database, or another object with its name.
+
+    ``unique`` has the sets of columns of its unique keys.
+    """
 
     name: str
     is_table: bool
@@ -84,7 +87,10 @@ def existing(unit: Unit, names: Iterable[str]) -> list[str]:
 
 
 def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Iterator[Difference]:
-    """Yield the differences that make the table unusable as declared. Missing parts that can be added do not count."""
+    """Yield the differences that make the table unusable as declared.
+
+    Missing parts that can be added are not reported.
+    """
     if not found.is_table:
         yield Difference(table.name, None, "kind", "a table", "a view")
         return
@@ -101,7 +107,7 @@ def differences(table: sa.Table, found: PresentTable, dialect: Dialect) -> Itera
 
 
 def additions(table: sa.Table, found: PresentTable | None, backend: Backend) -> Iterator[str]:
-    """Yield the statements that add the missing parts of a table; nothing if it is complete."""
+    """Yield the statements that add the missing parts of a table. Yields nothing if the table is complete."""
     if found is None:
         yield _sql(CreateTable(table), backend)
         columns: Sequence[sa.Column[Any]] = tuple(table.columns)
@@ -125,7 +131,7 @@ def missing(table: sa.Table, found: PresentTable) -> list[sa.Column[Any]]:
 
 
 def declared_type(column: sa.Column[Any], dialect: Dialect) -> str:
-    """Return the type of a column, spelt as the database product spells it."""
+    """Return the type of a column, written as the database product writes it."""
     return column.type.compile(dialect).partition(" COLLATE ")[0]
 
 
@@ -171,7 +177,7 @@ def _family(name: str) -> str:
 
 
 def _loose(column: sa.Column[Any]) -> sa.Column[Any]:
-    """Return the column in a form that can be added to a table with rows: nullable unless it has a constant default."""
+    """Return the column so that it can be added to a table with rows: nullable, unless it has a constant default."""
     default = column.server_default
     constant = (
         sa.text(f"'{default.arg}'" if isinstance(default.arg, str) else str(default.arg))

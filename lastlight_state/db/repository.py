@@ -1,4 +1,4 @@
-"""What every repository has: a scope to run in, the clock, the common reads, and the sentinel for "not given"."""
+"""The base of all repositories: a scope for statements, the clock, common reads, and the sentinel for "not given"."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UnsetType = Literal[_Unset.UNSET]
 
 
 class Context:
-    """The context that the repositories of one store or transaction share."""
+    """The objects that the repositories of one store or transaction share."""
 
     __slots__ = ("clock", "listeners", "remembered", "scope", "settings")
 
@@ -59,17 +59,20 @@ class Context:
         self.remembered: dict[type[Any], Any] = {} if remembered is None else remembered
 
     def within(self, scope: Scope) -> Context:
-        """Return the same store, with calls running in another scope."""
+        """Return a context of the same store whose calls run in another scope."""
         return Context(scope, self.clock, self.settings, self.listeners, self.remembered)
 
     def remember(self, kind: type[K]) -> K:
-        """Return the store's one object of this class, made at its first use."""
+        """Return the store's only object of this class. It is created at its first use."""
         found = self.remembered.get(kind)
         return found if found is not None else cast("K", self.remembered.setdefault(kind, kind()))
 
 
 class Face:
-    """The face ``store.<domain>``: the domain's repositories, each loaded and made when it is first asked for."""
+    """The attribute ``store.<domain>``, which has the domain's repositories.
+
+    Each is loaded and created at its first use.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -82,10 +85,10 @@ class Repository:
     """Base of all repositories: a method checks its arguments, then runs a statement or a work.
 
     `_find`, `_one`, `_all`, `_value` and `_page` read with one statement, `_changed` writes with one. They return rows
-    of the type that the statement names; the same names with ``_as`` make something else of each row. Where something
-    is decided between statements, a work (a function of the `Unit` that it runs in) is handed to ``_reading``,
+    of the type that the statement names. The methods with the suffix ``_as`` convert each row. If a decision is needed
+    between statements, the method passes a work (a function of the `Unit` in which it runs) to ``_reading``,
     ``_viewing``, ``_once``, ``_apart``, ``_writing`` or ``_chained`` (`units.scope`). Public methods are `guarded`: an
-    argument of the wrong type is `InvalidValue`, also where a method takes its type for granted.
+    argument of the wrong type raises `InvalidValue`, even if a method does not check the type itself.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -122,7 +125,7 @@ class Repository:
         return self._reading(lambda unit: unit.row(statement, values))
 
     def _one(self, statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> RowT:
-        """Return the row. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
+        """Return the row. If there is none, raise `NotFound` with the ``kind`` and ``key`` of the missing object."""
         found = self._find(statement, values)
         if found is None:
             raise valid.not_found(kind, key)
@@ -135,7 +138,7 @@ class Repository:
     def _changed(
         self, statement: Statement[RowT], values: Values = NO_VALUES, *, repeatable: bool = False
     ) -> RowT | None:
-        """Run a write that is one statement; the row that it returned, or None where it changed nothing."""
+        """Run a write that is one statement. Return the row that it returned, or None if it changed nothing."""
         return self._once(lambda unit: unit.row(statement, values), repeatable=repeatable)
 
     def _page(
@@ -147,7 +150,7 @@ class Repository:
         *,
         also: Values = NO_VALUES,
     ) -> Page[RowT]:
-        """Return a page of a list: of the rows that pass the filters ``given``, as `Listing.page`. Checks the limit."""
+        """Return a page of a list with the filters ``given``, as `Listing.page` does. Checks the limit."""
         valid.page_limit(limit)
         return self._reading(
             lambda unit: listing.page(unit, limit=limit, page_token=page_token, given=given, also=also)
@@ -158,7 +161,10 @@ class Repository:
         return self._reading(lambda unit: unit.find(read, statement, values))
 
     def _one_as(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values, *, kind: str, key: Any) -> R:
-        """Return the row as a record. Without a row raises `NotFound` for the ``key`` of that ``kind``."""
+        """Return the row as a record.
+
+        If there is none, raise `NotFound` with the ``kind`` and ``key`` of the missing object.
+        """
         found = self._find_as(read, statement, values)
         if found is None:
             raise valid.not_found(kind, key)
@@ -180,7 +186,10 @@ class Repository:
         *,
         repeatable: bool = False,
     ) -> R | None:
-        """Run a write that is one statement; the row that it returned as a record, or None where it changed nothing."""
+        """Run a write that is one statement.
+
+        Return the row that it returned, as a record, or None if it changed nothing.
+        """
         return self._once(lambda unit: unit.find(read, statement, values), repeatable=repeatable)
 
     def _page_as(
@@ -193,5 +202,5 @@ class Repository:
         *,
         also: Values = NO_VALUES,
     ) -> Page[T]:
-        """Return a page, as `_page`, of what ``make`` makes of each row."""
+        """Return a page as `_page` does, with ``make`` applied to each row."""
         return map_page(self._page(listing, given, limit, page_token, also=also), make)

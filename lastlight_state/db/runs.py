@@ -1,12 +1,13 @@
 """The foreign key to runs, for domains whose rows belong to a run but which do not import the domain of runs.
 
-Whether the run *exists* is checked by the database: each of these tables has the foreign key of `run_id_column`. It
-refuses a row of an unknown run in the statement that writes the row, and `of_known_run` raises that as `NotFound`. So
-no query comes first, and nothing can change between a query and the write.
+The database checks that the run *exists*: each of these tables has the foreign key of `run_id_column`. It refuses a row
+of an unknown run in the statement that writes the row, and `of_known_run` raises that as `NotFound`. So no query is
+needed before the write, and nothing can change in between.
 
-These domains do not check who *holds* the run, nor its status. A write that only the holder may make belongs in
+These domains check neither who *holds* the run nor its status. A write that only the holder may make belongs in
 ``store.transaction(claim=...)`` or ``store.run(..., claim=...)``. Both confirm the claim first, with a lock that keeps
-it from changing hands until the commit. So all writes of the block are made by the holder, or none is made.
+other processes from taking the run until the commit. So either all writes of the block are made by the holder, or none
+is made.
 """
 
 from __future__ import annotations
@@ -52,6 +53,6 @@ def of_known_run(run_id: str, write: Callable[[], T]) -> T:
 
 
 def refuse_unknown_run(run_id: str, error: Conflict) -> None:
-    """Raise `NotFound` if the error is the refusal of a row because its run does not exist."""
+    """Raise `NotFound` if the error means that the database refused a row because its run does not exist."""
     if error.code == "foreign_key":
         raise valid.not_found(RUN, run_id) from error

@@ -24,9 +24,9 @@ _FIRST_PRINTABLE, _DELETE = " ", "\x7f"
 
 
 def identifier(where: str, value: Any, max_bytes: int = 256) -> str:
-    """Return a name or id: text that is not blank, without control characters, of at most ``max_bytes`` of UTF-8.
+    """Check a name or id: text that is not blank, without control characters, at most ``max_bytes`` of UTF-8.
 
-    Names stand in indexes, and Postgres limits the size of an index entry.
+    Return it. Names are stored in indexes, and Postgres limits the size of an index entry.
     """
     if type(value) is str and value.isascii() and value.isprintable() and len(value) <= max_bytes and value.strip():
         return value
@@ -42,7 +42,7 @@ def identifier(where: str, value: Any, max_bytes: int = 256) -> str:
 
 
 def is_identifier(value: Any, max_bytes: int = 256) -> bool:
-    """True if a value is an `identifier`."""
+    """True if a value would be accepted by `identifier`."""
     try:
         identifier("value", value, max_bytes)
     except InvalidValue:
@@ -55,12 +55,12 @@ def optional(where: str, value: None, max_bytes: int = ...) -> None: ...
 @overload
 def optional(where: str, value: str | None, max_bytes: int = ...) -> str | None: ...
 def optional(where: str, value: str | None, max_bytes: int = 256) -> str | None:
-    """Return an `identifier`, or None."""
+    """Check a value as `identifier` does, or return None for None."""
     return None if value is None else identifier(where, value, max_bytes)
 
 
 def session_id(where: str, value: Any) -> str:
-    """Return the id of an agent session. It must be fit for the name of the session's log file."""
+    """Check the id of an agent session, which must be usable in the name of the session's log file. Return it."""
     text = _text(where, value)
     if not SESSION_ID.fullmatch(text):
         rule = "must be 1 to 200 of A-Z a-z 0-9 _ -, because it names a file"
@@ -69,7 +69,10 @@ def session_id(where: str, value: Any) -> str:
 
 
 def content(where: str, value: Any, max_bytes: int, *, hint: str | None = None) -> str:
-    """Return free text unchanged; it may be empty. Raises `PayloadTooLarge` beyond ``max_bytes`` of UTF-8."""
+    """Check free text, which may be empty, and return it unchanged.
+
+    Raises `PayloadTooLarge` beyond ``max_bytes`` of UTF-8.
+    """
     text = _text(where, value)
     size = len(text) if text.isascii() else len(text.encode())
     if size > max_bytes:
@@ -78,12 +81,12 @@ def content(where: str, value: Any, max_bytes: int, *, hint: str | None = None) 
 
 
 def optional_content(where: str, value: str | None, max_bytes: int) -> str | None:
-    """Return `content`, or None."""
+    """Check a text as `content` does, or return None for None."""
     return None if value is None else content(where, value, max_bytes)
 
 
 def word(where: str, value: Any, vocabulary: Collection[str]) -> str:
-    """Return a word that must be in a closed vocabulary."""
+    """Check that a word is in a closed vocabulary. Return it."""
     if not isinstance(value, str) or value not in vocabulary:
         raise InvalidValue(where, f"expected a known word, got {shown(value, 80)}", permitted=sorted(vocabulary))
     return value
@@ -95,9 +98,9 @@ def words(literal: Any) -> frozenset[str]:
 
 
 def several(where: str, values: Any) -> list[Any]:
-    """Return the values of a sequence or set, as a list.
+    """Check that a value is a sequence or set. Return its values as a list.
 
-    A single text is refused, because it would be taken for a list of letters.
+    A text is refused, because it would be treated as a list of letters.
     """
     if isinstance(values, str) or not isinstance(values, Collection):
         raise InvalidValue(where, f"expected a list of values, got {type(values).__name__}")
@@ -113,7 +116,7 @@ def at_most(where: str, values: Sized, limit: int) -> None:
 
 
 def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Return a whole number from ``least`` to ``most``. A bool is refused."""
+    """Check that a value is a whole number from ``least`` to ``most``. Return it. A bool is refused."""
     if type(value) is not int:
         raise InvalidValue(where, f"expected a whole number, got {type(value).__name__}")
     if not least <= value <= most:
@@ -122,7 +125,7 @@ def number(where: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> 
 
 
 def duration(where: str, value: Any, *, least: timedelta = timedelta(0), most: timedelta = timedelta.max) -> timedelta:
-    """Return a `timedelta` from ``least`` to ``most``."""
+    """Check that a value is a `timedelta` from ``least`` to ``most``. Return it."""
     if not isinstance(value, timedelta):
         raise InvalidValue(where, f"expected a timedelta, got {type(value).__name__}")
     if not least <= value <= most:
@@ -131,7 +134,7 @@ def duration(where: str, value: Any, *, least: timedelta = timedelta(0), most: t
 
 
 def seconds(where: str, value: Any) -> float:
-    """Return a number of seconds, up to a day, for the time that a call waits."""
+    """Check the number of seconds, at most a day, that a call may wait. Return it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue(where, f"expected a number of seconds, got {type(value).__name__}")
     if not 0 <= value <= LONGEST_WAIT:
@@ -140,14 +143,14 @@ def seconds(where: str, value: Any) -> float:
 
 
 def callback(where: str, value: Any) -> Callable[..., Any]:
-    """Return a function, or another object that can be called."""
+    """Check that a value is a function or another callable object. Return it."""
     if not callable(value):
         raise InvalidValue(where, f"expected a callable, got {type(value).__name__}")
     return value  # type: ignore[no-any-return]
 
 
 def stop(value: Any) -> threading.Event:
-    """Return the event that ends a follower; without an event, a new one that nobody sets."""
+    """Return the event that ends a follower. Without an event, return a new one that is never set."""
     if value is None:
         return threading.Event()
     if not isinstance(value, threading.Event):
@@ -156,23 +159,23 @@ def stop(value: Any) -> threading.Event:
 
 
 def flag(where: str, value: Any) -> bool:
-    """Return a bool. Numbers and texts are refused."""
+    """Check that a value is a bool, not a number or text. Return it."""
     if type(value) is not bool:
         raise InvalidValue(where, "must be True or False")
     return value
 
 
 def group(where: str, value: Any, kind: type[G]) -> G:
-    """Return an argument group, such as a ``Trigger``. It must be an instance of ``kind``."""
+    """Check that a value is an argument group of the class ``kind``, such as a ``Trigger``. Return it."""
     if not isinstance(value, kind):
         raise InvalidValue(where, f"expected a {kind.__name__}, got {type(value).__name__}")
     return value
 
 
 def not_found(kind: str, key: Any) -> StateError:
-    """Return the error for a missing row: `NotFound`, or `InvalidValue` if no database can hold its key.
+    """Return the error for a missing row: `NotFound`, or `InvalidValue` if no database can store its key.
 
-    Postgres refuses such a key and SQLite finds nothing; this check makes both raise the same error.
+    For such a key, Postgres raises an error and SQLite finds nothing. This check makes both raise the same error.
     """
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, str):
@@ -183,17 +186,17 @@ def not_found(kind: str, key: Any) -> StateError:
 
 
 def sought(where: str, key: Any) -> str:
-    """Return a text to search for.
+    """Check a text to search for. Return it.
 
-    Finding nothing is no error; a text that no database can hold raises `InvalidValue`.
+    A text that is not found is no error, but a text that no database can store raises `InvalidValue`.
     """
     return key if type(key) is str and key.isascii() and "\0" not in key else _text(where, key)
 
 
 def are_storable(*texts: Any) -> bool:
-    """True if databases can hold all these texts. If one cannot be held, no row with it exists.
+    """True if databases can store all these texts. If one cannot be stored, no row with it exists.
 
-    Values that are not texts count as storable, so that the call itself refuses their type.
+    Values that are not texts count as storable, so that the called method itself refuses their type.
     """
     try:
         for one in texts:
@@ -205,7 +208,7 @@ def are_storable(*texts: Any) -> bool:
 
 
 def page_limit(value: Any) -> int:
-    """Return the size of a page, from 1 to 500."""
+    """Check the size of a page, from 1 to 500. Return it."""
     return number("limit", value, least=1, most=PAGE_LIMIT)
 
 

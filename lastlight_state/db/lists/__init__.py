@@ -1,1 +1,1 @@
-"""Lists: each is declared with its filters and order, and read page by page."""
+"""Lists: each declares its filters and its order, and is read page by page."""

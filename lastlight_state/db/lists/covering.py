@@ -1,8 +1,8 @@
 """Lists of tables with large values, for databases that store large values inside the row (SQLite).
 
 To read a column stored behind a large value, SQLite must walk the whole value. So a list finds its rows through a
-narrow index, and shows them from a covering index. The two are joined by the first columns of the covering index. Such
-a statement reads from a row itself only the columns before the first large value.
+narrow index, and reads the values to show from a covering index. The two are joined by the first columns of the
+covering index. From the row itself, such a statement reads only columns before the first large value.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from lastlight_state.db.schema.indexes import through
 
 @dataclass(frozen=True)
 class NarrowIndex:
-    """An index that finds rows, and the columns besides the order's that conditions read through it.
+    """An index that finds rows. It names the columns that conditions read from it, apart from those of the order.
 
     ``only`` is the predicate of a partial index whose columns the conditions do not name. ``ordered`` is False for an
-    index that does not hold the columns of the order.
+    index that does not have the columns of the order.
     """
 
     index: str
@@ -37,13 +37,13 @@ class NarrowIndex:
 
 @dataclass(frozen=True)
 class JoinedTable:
-    """Another table whose columns a list shows, and the index that holds them. This table is read last."""
+    """Another table whose columns a list shows, and the index that has those columns. This table is read last."""
 
     table: sa.Table
     index: str
 
     def after(self, source: sa.FromClause) -> sa.FromClause:
-        """Return the join with this table. The list's conditions say which columns join them."""
+        """Join this table after ``source``. The list's own conditions state which columns must be equal."""
         first: Any = source.left if isinstance(source, Join) else source
         return _InOrder(source, self.table, _Few(sa.func.typeof(next(iter(first.c))) != sa.literal_column("''")))
 
@@ -52,8 +52,9 @@ class JoinedTable:
 class Covering:
     """The covering index of a list. ``key`` names its first columns, which identify a row.
 
-    ``found_by`` maps a filter's name to its narrow index. The first filter that is given decides, else the entry named
-    "". If that entry is None or missing, the statement needs no join. ``only`` is the predicate of a partial index.
+    ``found_by`` maps a filter's name to the narrow index that finds rows by it. The first entry whose filter is given
+    is used, or else the entry with the name "". If that entry is None or missing, the statement needs no join. ``only``
+    is the predicate of a partial index.
     """
 
     index: str
@@ -63,7 +64,7 @@ class Covering:
     other: JoinedTable | None = None
 
     def narrow(self, given: Collection[str]) -> NarrowIndex | None:
-        """Return the index by which a list with these filters is found."""
+        """Return the narrow index that finds rows for these filters; None if none is needed."""
         return next((narrow for name, narrow in self.found_by.items() if name in given or not name), None)
 
 
@@ -82,10 +83,10 @@ def _joined_in_order(element: _InOrder, compiler: SQLCompiler, **options: Any) -
 
 
 class _Few(Grouping[bool]):
-    """A condition that is true of every row, but which SQLite is told few rows meet.
+    """A condition that is true of every row, although SQLite's planner estimates that few rows meet it.
 
-    If SQLite's planner expects more look-ups in a table than the table has rows, it first reads the whole table to
-    build a Bloom filter. With the statistics of a small database, it always expects that.
+    If the planner expects more look-ups in a table than the table has rows, it first reads the whole table to build a
+    Bloom filter. With the statistics of a small database, it would always expect that.
     """
 
     inherit_cache = True
@@ -111,7 +112,7 @@ class SelfJoin:
     ) -> sa.Select[Any]:
         """Return the SELECT of the rows that meet the conditions.
 
-        Columns of the narrow index are read from that index.
+        It reads the columns of the narrow index from that index.
         """
         covering, other = self._covering, self._covering.other
         same = sa.and_(*(self._table.c[name] == self._found.c[name] for name in covering.key))
@@ -123,14 +124,17 @@ class SelfJoin:
         return through(selected, other.table, other.index) if other else selected
 
     def _predicates(self) -> Iterator[sa.ColumnElement[bool]]:
-        """Yield the predicates of the partial indexes, which the statement must repeat so that SQLite uses them."""
+        """Yield the predicates of the partial indexes.
+
+        The statement must repeat them, or SQLite does not use the indexes.
+        """
         if self._narrow.only is not None:
             yield replacement_traverse(self._narrow.only, {}, self._of_found)
         if self._covering.only is not None:
             yield self._covering.only
 
     def found(self, element: Any) -> Any:
-        """Return the SQL element, reading columns of the narrow index through that index."""
+        """Rewrite an SQL element so that it reads the columns of the narrow index from that index."""
         return replacement_traverse(element, {}, self._replaced)
 
     def _replaced(self, element: Any, **_: Any) -> Any:

@@ -30,10 +30,11 @@ from lastlight_state.db.units.unit import Unit
 
 @dataclass(frozen=True)
 class CompoundFilter:
-    """A filter that takes several values, each of which fills several parameters. Missing parameters are NULL.
+    """A filter that takes several values, each of which sets several parameters. A parameter that is not set is NULL.
 
-    ``conditions`` returns the conditions of one value; a row must meet one of them. Its argument is the suffix of the
-    parameters' names. With ``ranges``, each condition is an index range of its own, as long as no column is spread.
+    ``conditions`` takes the suffix of one value's parameters and returns the conditions of that value; a row must meet
+    one of them. With ``ranges``, each condition is read as a separate range of an index, unless a column of the list is
+    spread.
     """
 
     parameters: tuple[str, ...]
@@ -41,13 +42,16 @@ class CompoundFilter:
     ranges: bool = True
 
     def filled(self, values: Sequence[Mapping[str, Any]], size: int) -> dict[str, Any]:
-        """Return the parameters of these values, padded to ``size``. Padding is None, which equals nothing."""
+        """Return the parameters of these values, padded to ``size`` values with None.
+
+        A comparison with None matches no row.
+        """
         padding: list[Mapping[str, Any]] = [{}] * (size - len(values))
         given = enumerate([*values, *padding])
         return {f"{name}_{i}": value.get(name) for i, value in given for name in self.parameters}
 
     def leader(self, name: str, size: int) -> Leader:
-        """Return this filter as the leader of a page, whose values are index ranges."""
+        """Return this filter as the `Leader` of a page, the filter whose values are read as separate index ranges."""
         if self.ranges:
             return Leader(name, self.conditions("_0"), self.parameters)
         return Leader(name, [self.any_of(size)])
@@ -92,19 +96,22 @@ def family(make: Any, row: type[RowT]) -> Family[RowT]: ...
 def family(make: Any, row: Any = None) -> Any:
     """Return the statements that take a batch of keys.
 
-    ``make`` builds one from its parameters. ``row`` as in `Family`.
+    ``make`` builds one of them from its parameters. ``row`` has the same meaning as in `Family`.
     """
     return Family("key", make, row)
 
 
 def chunks(keys: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the sorted keys in batches, as large as one statement takes."""
+    """Sort the keys and yield them in batches as large as one statement takes."""
     ordered = sorted(keys)
     return (ordered[at : at + _KEYS] for at in range(0, len(ordered), _KEYS))
 
 
 def rows(unit: Unit, family: Family[RowT], keys: Iterable[str], values: Values = NO_VALUES) -> Iterator[RowT]:
-    """Return the rows that a statement finds for any number of keys; ``values`` are its other parameters."""
+    """Return the rows that a statement finds for any number of keys.
+
+    ``values`` are the statement's other parameters.
+    """
     for chunk in chunks(keys):
         statement, named = family.of(chunk)
         yield from unit.rows(statement, {**values, **named})
@@ -140,7 +147,10 @@ class Filtered(Generic[RowT]):
         self._filters = filters
 
     def of(self, given: Mapping[str, Sequence[Any] | None], *also: Any) -> tuple[Statement[RowT], Row]:
-        """Return the statement and its parameters for these values, at most 500 a filter. None filters nothing."""
+        """Return the statement and its parameters for these values, at most 500 for each filter.
+
+        None means no filter.
+        """
         sizes = {name: size_for(len(values)) for name, values in given.items() if values is not None}
         values = {
             f"{name}_{i}": value

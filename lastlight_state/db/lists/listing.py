@@ -129,8 +129,8 @@ class Listing(Generic[RowT]):
     ) -> Page[RowT]:
         """Return one page of the rows that pass the filters ``given``.
 
-        A filter of None matches every row; an empty sequence matches none.
-        ``also`` are parameters of the ``always`` conditions, such as the present time. A token does not depend on them.
+        A filter of None matches every row; an empty sequence matches no row. ``also`` are parameters of the ``always``
+        conditions, such as the current time. They are not part of a page token.
         """
         chosen = {name: value for name, value in (given or {}).items() if value is not None}
         key = self.key_of(chosen, page_token)
@@ -142,7 +142,7 @@ class Listing(Generic[RowT]):
     def placed(
         self, unit: Unit, chosen: Mapping[str, Any], key: Sequence[Any] | None, limit: int, *, also: Values = NO_VALUES
     ) -> KeyedRows[RowT]:
-        """Return the next ``limit`` rows after ``key``, with the key of each row."""
+        """Return the next ``limit`` rows after ``key``, and the key of each of them."""
         if self._is_empty(chosen):
             return KeyedRows((), lambda _at: None)
         statement, values = self._statement(chosen, key, limit)
@@ -157,7 +157,7 @@ class Listing(Generic[RowT]):
         return int(unit.value(statement, {**values, **also}))
 
     def key(self, row: Mapping[str, Any]) -> list[Any]:
-        """Return the key of a row: its values of the order columns."""
+        """Return the key of a row: the row's values in the columns of the order."""
         return [row[name] for name in self._key]
 
     def key_of(self, chosen: Mapping[str, Any], page_token: str | None) -> list[Any] | None:
@@ -185,7 +185,7 @@ class Listing(Generic[RowT]):
         return self._statement(chosen, [None] * len(self._order) if paged else None, limit)[0]
 
     def _is_empty(self, chosen: Mapping[str, Any]) -> bool:
-        """True if one of the filters is an empty sequence, so that no row matches."""
+        """True if one of the filters is an empty sequence, which means that no row can match."""
         return any(not value and (name in self._spread or name in self._groups) for name, value in chosen.items())
 
     def _statement(
@@ -221,7 +221,10 @@ class Listing(Generic[RowT]):
     def _filled(
         self, names: Sequence[str], several: Mapping[str, Any], paged: bool, limit: int, backend: Backend
     ) -> Compiled:
-        """Return the page of this shape. Text shared with other words and limits is compiled once and cached."""
+        """Return the compiled page for these filters.
+
+        SQL text that differs only in words and limits is compiled once and cached.
+        """
         sizes = {name: size for name, size in several.items() if isinstance(size, int)}
         words = {name: size for name, size in several.items() if not isinstance(size, int)}
         leader = self._leader(names, several) if limit else None
@@ -236,7 +239,7 @@ class Listing(Generic[RowT]):
         return form.filled(words, values, limit)
 
     def _leader(self, names: Sequence[str], several: Mapping[str, Any]) -> Leader | None:
-        """Return the filter whose values become index ranges, if there is one."""
+        """Return the filter whose values are read as separate index ranges, if there is one."""
         for name in self._ranged(several):
             if name in self._groups:
                 return self._groups[name].leader(name, several[name])
@@ -260,7 +263,10 @@ class Listing(Generic[RowT]):
         counted: bool,
         backend: Backend,
     ) -> list[sa.Select[Any]]:
-        """Return the statements for the leader's first value, with marks; for a count, its one statement."""
+        """Return the SELECTs of the leader's first value, with marks in place of that value.
+
+        For a count, return its one SELECT.
+        """
         finding = None
         if self._covering and backend.large_values_in_rows and (narrow := self._covering.narrow(names)):
             finding = SelfJoin(self._covering, narrow, self._order)

@@ -1,7 +1,7 @@
-"""Keyset pages: a page costs the same at any depth, and page tokens are opaque.
+"""Keyset pages: each page costs the same, however far from the start it is. Page tokens are opaque.
 
-A token holds the key of the last row of its page, and a digest of the list and filters that were asked. So it is
-refused by another list, and for other filters. There is no offset and no total.
+A token has the key of the last row of its page, and a digest of the list and filters. So another list refuses the
+token, and so does the same list with other filters. There is no offset and no total.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lastlight_state.errors import Conflict, CorruptData, InvalidValue
 
 
 def pack(value: Any) -> str:
-    """Return a JSON value as opaque text. Times in it become texts."""
+    """Encode a JSON value as an opaque text. Times in the value become texts."""
     return base64.urlsafe_b64encode(orjson.dumps(value, option=orjson.OPT_UTC_Z)).decode().rstrip("=")
 
 
@@ -46,7 +46,7 @@ def unpack(where: str, text: str) -> Any:
 
 
 def damaged(where: str) -> InvalidValue:
-    """Return the error for a text that `pack` did not write, or that was changed since."""
+    """Return the error for a text that `pack` did not produce, or that was changed afterwards."""
     return InvalidValue(where, "expected a token of an earlier call: this one is damaged, or made by something else")
 
 
@@ -64,10 +64,10 @@ _log = logging.getLogger("lastlight_state.db")
 def iterate(listing: Callable[P, Page[T]], /, *args: P.args, **given: P.kwargs) -> Iterator[T]:
     """Yield the items of all pages of a list: ``iterate(store.workflows.runs.list, statuses=["running"])``.
 
-    Takes the list method and its arguments. ``limit`` is the size of a page. The next page is read when its first item
-    is asked for. Rows that are added or removed meanwhile may or may not be among the items. No row comes twice, unless
+    Takes the list method and its arguments. ``limit`` is the size of a page. A page is read when its first item is
+    needed. Rows that are added or removed meanwhile may or may not be among the items. No row is yielded twice, unless
     its place in the order changed. Rows that cannot be read are logged and skipped. Raises `Conflict` ``walk_repeats``
-    when a page leads back to one that was read before.
+    if the next page is one that was read before.
     """
     for page in pages_of(listing, *args, **given):
         yield from _sound(page)
@@ -101,9 +101,10 @@ async def aiterate(listing: Callable[P, Awaitable[Page[T]]], /, *args: P.args, *
 
 
 class _Walk:
-    """Detects a page token that repeats, however many pages later, by remembering a single token.
+    """Detects a page token that repeats, however many pages later, while it remembers only one token.
 
-    The remembered token is replaced after 1, 2, 4, 8 … pages. So one of them lies in any cycle of pages.
+    The remembered token is replaced after 1, 2, 4, 8 … pages. So if the pages run in a cycle, one of the remembered
+    tokens lies in it.
     """
 
     def __init__(self) -> None:
@@ -111,7 +112,7 @@ class _Walk:
         self._pages, self._until = 0, 1
 
     def further(self, token: str) -> str:
-        """Return the token of the next page. Raises `Conflict` when it is the remembered one."""
+        """Return the token of the next page. Raises `Conflict` if it equals the remembered token."""
         if token == self._remembered:
             raise Conflict(
                 "the list leads back to a page that was read before: the order of its rows is not that of their keys; "
@@ -141,14 +142,14 @@ Row: TypeAlias = "dict[str, Any] | CorruptData"
 
 
 class KeyedRows(NamedTuple, Generic[RowT]):
-    """Rows in their order, or the error for an unreadable row; and each row's key, None where the key is damaged."""
+    """Rows in order, and a function that returns a row's key, None if it is damaged. An unreadable row is an error."""
 
     rows: Sequence[RowT | CorruptData]
     key: Callable[[int], list[Any] | None]
 
 
 class Window(NamedTuple, Generic[RowT]):
-    """The rows of a page, and the key after which the next page begins; None at the end of the list."""
+    """The rows of a page, and the key after which the next page begins. The key is None at the end of the list."""
 
     rows: Sequence[RowT | CorruptData]
     last: list[Any] | None
@@ -160,9 +161,9 @@ def keyed_rows(found: FoundRows[RowT], key: Sequence[str]) -> KeyedRows[RowT]:
 
 
 def window(read: Callable[[int], KeyedRows[RowT]], limit: int) -> Window[RowT]:
-    """Return the next ``limit`` rows of a list. ``read`` returns its first rows, at most as many as asked for.
+    """Return the next ``limit`` rows of a list. ``read(size)`` returns at most ``size`` of them, from the first on.
 
-    If none of these rows has a readable key, more rows are read until one has: damaged keys do not end a list.
+    If none of these rows has a readable key, more rows are read until one has, so that damaged keys do not end a list.
     """
     while True:
         rows, key = read(limit + 1)
@@ -176,7 +177,7 @@ def window(read: Callable[[int], KeyedRows[RowT]], limit: int) -> Window[RowT]:
 
 
 def split_damaged(rows: Sequence[RowT | CorruptData]) -> tuple[tuple[RowT, ...], tuple[DamagedRow, ...]]:
-    """Return the rows that can be read, and what a page says about those that are damaged."""
+    """Separate readable rows from damaged ones. Return both; a damaged row is described by a `DamagedRow`."""
     if not has_damage(rows):
         return tuple(cast("Sequence[RowT]", rows)), ()
     items = tuple(row for row in rows if not isinstance(row, CorruptData))
@@ -184,7 +185,7 @@ def split_damaged(rows: Sequence[RowT | CorruptData]) -> tuple[tuple[RowT, ...],
 
 
 def map_page(page: Page[RowT], make: Callable[[RowT], T]) -> Page[T]:
-    """Return the page of what ``make`` makes of each item."""
+    """Return the same page with ``make`` applied to each item."""
     items = tuple(map(make, page.items))
     return Page.of({"items": items, "next_page_token": page.next_page_token, "damaged": page.damaged})
 
@@ -209,7 +210,7 @@ def encode_token(asked: Any, key: Sequence[Any]) -> str:
 
 
 def decode_token(asked: Any, token: str | None) -> list[Any] | None:
-    """Return the key in a token, not yet checked; None without a token.
+    """Decode a token and return its key, not yet checked. Return None without a token.
 
     Raises `InvalidValue` for a damaged token, and for a token of another list or other filters.
     """
@@ -228,7 +229,7 @@ def decode_token(asked: Any, token: str | None) -> list[Any] | None:
 
 
 def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | None:
-    """Return the key in a token, checking the kind of each part; None without a token.
+    """Decode a token and return its key after checking the type of each part. Return None without a token.
 
     Raises `InvalidValue` for a damaged token, and for a token of another list or other filters.
     """
@@ -237,9 +238,9 @@ def key(asked: Any, token: str | None, kinds: Sequence[Kind]) -> list[Any] | Non
 
 
 def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False) -> list[Any]:
-    """Return the parts of a token's key as parameters of a statement; texts of times become times.
+    """Check the parts of a token's key and return them as parameters of a statement. Times in texts become times.
 
-    Anybody can write a token, so a part of the wrong kind raises `InvalidValue`. ``nullable`` permits None.
+    Anybody can forge a token, so a part of the wrong type raises `InvalidValue`. ``nullable`` permits None.
     """
     try:
         return [None if part is None and nullable else _part(part, kind) for part, kind in zip(key, kinds, strict=True)]
@@ -250,8 +251,8 @@ def checked(key: Sequence[Any], kinds: Sequence[Kind], *, nullable: bool = False
 def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) -> sa.ColumnElement[bool]:
     """Return the condition that a row comes after the key ``after_0``, ``after_1`` … in the order of these columns.
 
-    If the first column is a function, it is also compared alone: SQLite seeks in its index by that comparison, but
-    would scan the index for the tuple.
+    If the first column is a function, a separate comparison of it is added. SQLite uses an index for that comparison,
+    but for the comparison of tuples it would scan the index.
     """
     keys = [sa.bindparam(f"after_{i}", type_=key_type(column)) for i, column in enumerate(columns)]
     ours, theirs = sa.tuple_(*columns), sa.tuple_(*keys)
@@ -262,7 +263,7 @@ def after(columns: Sequence[sa.ColumnElement[Any]], *, descending: bool = True) 
 
 
 def after_values(key: Sequence[Any]) -> dict[str, Any]:
-    """Return the parameters of the condition that `after` makes."""
+    """Return the key as parameters of the condition that `after` makes."""
     return {f"after_{i}": part for i, part in enumerate(key)}
 
 

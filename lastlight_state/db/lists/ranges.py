@@ -1,8 +1,8 @@
-"""A page that merges several ranges of an index, written from the compiled text of one range.
+"""A page that merges several ranges of an index. Its SQL is made from the compiled text of one range.
 
 The ranges of a page differ in one value only. SQLAlchemy compiles the first range, with *marks* in place of the words,
-the value and the limit. The text of a page repeats that text with the marks filled in. Compiling every range would take
-fifty times as long.
+the value and the limit. The page repeats this text, with the marks replaced by each range's own values. Compiling every
+range would take fifty times as long.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ V = TypeVar("V")
 
 
 class Leader(NamedTuple):
-    """The filter whose values become index ranges, given by the conditions of its first value.
+    """The filter whose values are read as separate index ranges, given by the conditions of its first value.
 
-    ``parameters`` are the names of one value's parameters, without their numeric suffix. ``worded``: the value is a
-    word.
+    ``parameters`` are the names of one value's parameters, without their numeric suffix. ``worded`` means that the
+    value is a word of a vocabulary.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Leader(NamedTuple):
 
 
 def words_of(name: str) -> sa.ColumnElement[str]:
-    """Return the mark for words of a vocabulary.
+    """Return the mark that stands for words of a vocabulary.
 
-    They are written into the SQL, so that a partial index can serve them.
+    The words are written into the SQL text, so that a partial index can be used.
     """
     return sa.literal_column(f"{_EDGE}{name}{_EDGE}", columns.Text)
 
@@ -52,9 +52,10 @@ def limit_mark() -> sa.ColumnElement[int]:
 
 
 class Form:
-    """The text of a page on one backend, with marks. Its pages differ in words, limits and numbers of ranges.
+    """The SQL text of a page on one backend, with marks.
 
-    ``ranges`` are the statements for one value of the leader. ``key`` names the columns by which ranges are merged.
+    Pages made from it differ in words, limit and number of ranges. ``ranges`` are the statements for one value of the
+    leader. ``key`` names the columns by which ranges are merged.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Form:
         self.size = sum(each.size for each in compiled)
 
     def filled(self, words: Mapping[str, Sequence[str]], values: int, limit: int) -> Compiled:
-        """Return the page with these words, this number of leader values, and this limit."""
+        """Return the page for these words, this number of the leader's values, and this limit."""
         filled = {name: ", ".join(map(quoted, several)) for name, several in words.items()}
         filled[_LIMIT] = str(int(limit))
         texts = [self._text(at, {**filled, **own}) for at, own in self._each(words, values)]
@@ -90,7 +91,7 @@ class Form:
         return self._first.rewritten(page, self._gather(len(texts) // len(self._texts)))
 
     def _each(self, words: Mapping[str, Sequence[str]], values: int) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """Yield each range: the index of its text, and the replacements for the marks of its value."""
+        """Yield each range of the page: the index of its text, and the replacements for the marks of its value."""
         leader, texts = self._leader, range(len(self._texts))
         if leader is not None and leader.worded:
             yield from ((0, {leader.name: quoted(word)}) for word in words[leader.name])
@@ -105,14 +106,14 @@ class Form:
         return "".join(filled[part] if i % 2 else part for i, part in enumerate(parts))
 
     def _marked(self, compiled: Compiled) -> str:
-        """Return the text of a range, with marks in place of the named parameters of its value."""
+        """Return the text of a range in which the named parameters of its value are replaced by marks."""
         bound, text = compiled.bound, compiled.sql
         for name in () if self._leader is None or bound.by_position else self._leader.parameters:
             text = text.replace(bound.template % {"name": f"{name}_0"}, f"{_EDGE}{name}_0{_EDGE}")
         return text
 
     def _gather(self, values: int) -> Gather:
-        """Return the cached function that makes the parameters for this number of values, which was rounded up."""
+        """Return the cached function that makes the parameters for this number of values, rounded up by the caller."""
         found = self._gathers.get(values)
         if found is None:
             bound = self._bound_of(values)

@@ -1,1 +1,1 @@
-"""Notifications: watches that look for changes, callbacks for events, and leases that are renewed."""
+"""Notifications: watches that poll for changes, callbacks for events, and leases that are renewed."""

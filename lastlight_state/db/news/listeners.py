@@ -30,9 +30,9 @@ def message_of(error: BaseException) -> str:
 
 
 def storable(text: str, most: int) -> str:
-    """Return the text, cut off if too long, without lone surrogates and control characters.
+    """Return the text without lone surrogates and control characters, cut off if it is too long.
 
-    Databases refuse some of these characters, and JSON writes the others in six bytes each.
+    Databases refuse some of these characters, and JSON needs six bytes for each of the others.
     """
     kept = text if len(text) <= most else text[: most - len(CUT)] + CUT
     whole = kept.encode("utf-8", "replace").decode()

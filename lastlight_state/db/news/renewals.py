@@ -26,10 +26,10 @@ _log = logging.getLogger("lastlight_state.db")
 
 
 class Held(Generic[C]):
-    """The claim that a block holds, as it was last renewed.
+    """The claim that a block holds, in its last renewed state.
 
-    ``lost`` becomes true when the claim is no longer renewed, usually because another holder has taken it. Long work
-    can then stop early.
+    ``lost`` becomes true when the claim can no longer be renewed, usually because another holder has taken it. Long
+    work can then stop early.
     """
 
     def __init__(self, claim: C) -> None:
@@ -38,9 +38,9 @@ class Held(Generic[C]):
 
 
 class RenewalBlock(unwinding.HeldResource, Generic[C]):
-    """A block during which a thread renews the claim. ``what`` names the claimed thing in logs.
+    """A block during which a thread renews the claim. ``what`` names the claimed object in logs.
 
-    ``renew`` returns the renewed claim, or None if the block has ended the claim and nothing is left to renew.
+    ``renew`` returns the renewed claim, or None if the block has ended the claim itself and no renewal is needed.
     """
 
     def __init__(self, held: Held[C], what: str, lease: timedelta, renew: Callable[[C], C | None]) -> None:
@@ -63,7 +63,7 @@ class RenewalBlock(unwinding.HeldResource, Generic[C]):
     __exit__ = unwinding.Exit(_leave)
 
     def abandoned(self, handle: object) -> None:
-        """End the renewals, without waiting for a renewal that is under way."""
+        """Stop the renewals, without waiting for a renewal that is in progress."""
         self._ended.set()
 
     def _renew_until_ended(self) -> None:

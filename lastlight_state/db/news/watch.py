@@ -1,8 +1,8 @@
 """One thread per store that polls for all waiting callers, with one query for all of them in each interval.
 
 A waiting caller holds no connection and no transaction. It is woken when its value has grown. The thread ends with the
-last waiting block, whatever exception interrupts it. If a query takes long, polling slows down. Callers may also permit
-it to slow down while nothing happens: many processes that wait for work would otherwise keep a server busy.
+last waiting block, whatever exception interrupts that block. If a query takes long, polling slows down. A caller may
+also permit slower polling while nothing happens; otherwise many processes that wait for work would keep a server busy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LAST_LOOK_SECONDS = 5.0
 
 
 class Watch(Generic[K]):
-    """Polls values that only grow. ``read`` returns the values of all keys that somebody waits for."""
+    """Polls values that only grow. ``read`` returns the values of all keys for which a caller waits."""
 
     def __init__(self, read: Callable[[Collection[K]], Mapping[K, int]]) -> None:
         self._read = read
@@ -68,25 +68,28 @@ class Watch(Generic[K]):
         *,
         slows_down: bool = False,
     ) -> AbstractContextManager[None]:
-        """Poll these keys about every ``interval`` seconds until the block is left.
+        """Poll these keys about every ``interval`` seconds until the block ends.
 
-        With ``slows_down``, the interval grows while nothing happens, up to `SLOWEST` seconds.
-        ``woken`` is a callback of the polling thread, for when the value of a key has grown or the store was closed.
+        With ``slows_down``, the interval grows while nothing happens, up to `SLOWEST` seconds. The polling thread calls
+        ``woken`` when the value of a key has grown or the store was closed.
         """
         return _Waiting(self, keys, interval, woken, slows_down=slows_down)
 
     def notify(self) -> None:
-        """Poll soon, because this store has committed something. Costs nothing if nobody waits."""
+        """Poll soon, because this store has committed a change. Costs nothing if no caller waits."""
         if self._thread is not None and not self._news.is_set():
             self._last_news = time.monotonic()
             self._news.set()
 
     def look(self, keys: Collection[K]) -> Mapping[K, int]:
-        """Return the present values of these keys, read by the calling thread."""
+        """Read the current values of these keys in the calling thread."""
         return self._read(keys)
 
     def grown(self, known: Mapping[K, int], timeout: float) -> dict[K, int]:
-        """Wait up to ``timeout`` seconds until a value exceeds the known one. Returns the keys that have grown."""
+        """Wait up to ``timeout`` seconds until a value is greater than the known one.
+
+        Return the keys that have grown.
+        """
         with self._lock:
             self._changed.wait_for(lambda: self._closed or self._grown(known), timeout)
             if self._closed is not None:
@@ -94,10 +97,10 @@ class Watch(Generic[K]):
             return self._grown(known)
 
     def end(self) -> None:
-        """Stop polling, and wake all waiting callers with `StoreClosed`. Waits for a poll that is under way.
+        """Stop polling, and wake all waiting callers with `StoreClosed`. Waits for a poll that is in progress.
 
-        That poll holds a connection, possibly of a caller's engine, which could be disposed before the connection came
-        back.
+        That poll holds a connection, possibly of a caller's engine. Without the wait, the engine could be disposed
+        before the connection is returned.
         """
         with self._lock:
             self._stop()
@@ -122,7 +125,7 @@ class Watch(Generic[K]):
                 self._start()
 
     def _start(self) -> None:
-        """Start the polling thread. Replaces a thread that rests for longer."""
+        """Start the polling thread. It replaces an earlier thread, which may be in a longer sleep."""
         self._stop()
         self._idle, self._news = Flag(), Flag()
         ended = (self._idle, self._news)
@@ -137,7 +140,7 @@ class Watch(Generic[K]):
                 self._rest()
 
     def _rest(self) -> None:
-        """Forget the values and end the thread, because nobody waits any more."""
+        """Discard the values and end the thread, because no caller waits any more."""
         self._values.clear()
         self._thread = None
         self._stop()
@@ -147,7 +150,7 @@ class Watch(Generic[K]):
         self._news.set()
 
     def _is_over_after_rest(self, idle: Flag, news: Flag, took: float) -> bool:
-        """Rest until the next poll is due. Returns True if the thread is to end."""
+        """Sleep until the next poll is due. Return True if the thread should end."""
         rest = max(self._interval(), min(REST * took, LONGEST_REST))
         if idle.wait(rest):
             return True
@@ -201,9 +204,9 @@ class Watch(Generic[K]):
             return min(due, default=0.0)
 
     def _wanted(self, idle: Flag) -> list[K]:
-        """Return the keys that somebody waits for.
+        """Return the keys for which callers wait.
 
-        Forgets interrupted blocks; without any block left, the thread ends.
+        Forgets blocks that were interrupted. If no block is left, the thread ends.
         """
         with self._lock:
             if idle.is_set():
@@ -242,7 +245,7 @@ class _Waiting(HeldResource, AbstractContextManager[None], Generic[K]):
     __exit__ = Exit(_leave)
 
     def abandoned(self, handle: object) -> None:
-        """Stop waiting for the keys."""
+        """Remove this block, so that its keys are no longer polled."""
         self._watch._over(self)
 
 
@@ -250,7 +253,7 @@ _making_lock = Lock()
 
 
 def watch_of(scope: Scope, name: str, read: Callable[[Collection[K]], Mapping[K, int]]) -> Watch[K]:
-    """Return the store's one watch of this name. It ends when the store is closed."""
+    """Return the store's watch of this name; a store has one for each name. It ends when the store is closed."""
     with _making_lock:
         watches: dict[str, Watch[Any]] = scope.watches
         if name not in watches:
@@ -277,12 +280,12 @@ class TimeLimit:
         return max(0.0, self._end - time.monotonic())
 
     def look(self, call: Callable[[], T]) -> T:
-        """Return the result of ``call``. Raises `BackendBusy` if it waits for locks beyond the limit."""
+        """Return the result of ``call``. Raises `BackendBusy` if the call waits for locks beyond the time limit."""
         return within(self.left, call)
 
 
 class Arrivals(Generic[K]):
-    """Tells whether a key's value has grown since the last question. The first question compares with ``known``."""
+    """Reports whether a key's value has grown since the last report. The first report compares with ``known``."""
 
     def __init__(self, watch: Watch[K], key: K, seconds: float, known: int) -> None:
         self._watch = watch
@@ -302,7 +305,7 @@ class Arrivals(Generic[K]):
 
 
 def refuse_in_transaction(scope: Scope) -> None:
-    """Raise `MisuseError` if the scope is a transaction or view, because waiting would keep it open."""
+    """Raise `MisuseError` if the scope is a transaction or view, because a wait would keep that open."""
     if isinstance(scope, TransactionScope):
         raise MisuseError("waiting takes longer than a transaction should: call it on the store")
 
@@ -318,6 +321,6 @@ def arrivals(
     woken: Callable[[], object] | None = None,
     slows_down: bool = False,
 ) -> Iterator[Arrivals[K]]:
-    """Watch a key during a block. The polling thread calls ``woken`` when its value has grown."""
+    """Watch a key during a block. The polling thread calls ``woken`` when the key's value has grown."""
     with watch.waiting_for([key], poll_interval, woken, slows_down=slows_down):
         yield Arrivals(watch, key, seconds, known)

@@ -1,1 +1,1 @@
-"""Rows and the statements about them: compiled once, parameters checked, results as records."""
+"""Rows, and the statements that read and write them: compiled once, with checked parameters and records as results."""

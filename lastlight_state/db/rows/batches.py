@@ -1,7 +1,7 @@
-"""The parameters of many rows of one statement, checked and converted column by column.
+"""The parameters of many rows for one statement, checked and converted column by column.
 
-The rules are those of `parameters`. Going by columns takes half the time of going by rows, because the inner loops run
-inside the interpreter.
+The rules are those of `parameters`. Working by columns takes half the time of working by rows, because the inner loops
+run inside the interpreter.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _NAMES = ("id", "name", "run_id", "cron_name")
 
 
 class Cell(NamedTuple):
-    """One column of a result: its name, its converter, and the table's column that it shows (None if it shows none).
+    """One column of a result: its name, its converter, and the table column that it shows (None if computed).
 
-    ``keys`` are further columns of that table whose values the converter takes. ``places`` are their positions in a
+    ``keys`` are other columns of that table whose values the converter also needs. ``places`` are their positions in a
     row.
     """
 
@@ -55,7 +55,7 @@ class Cell(NamedTuple):
 
 
 def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
-    """Return the cell for one column of a compiled statement's result. Its values may be sealed."""
+    """Return the `Cell` for one column of a compiled statement's result. The column's values may be sealed."""
     kind = entry.type.dialect_impl(dialect)
     column = next(_columns(entry.objects), None)
     convert = (sealed and sealed.reading(kind)) or kind.result_processor(dialect, None)
@@ -71,7 +71,7 @@ def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
 
 
 def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Return the cells with the positions of their key columns.
+    """Return the cells with the positions of their key columns filled in.
 
     Raises TypeError if a key column is not in the result.
     """
@@ -105,7 +105,7 @@ def damage(
 
 
 def _columns(objects: Sequence[Any]) -> Iterator[sa.Column[Any]]:
-    """Yield the table columns that a result column shows unchanged, through labels, aliases and subqueries."""
+    """Yield the table columns whose values a result column has unchanged, resolving labels, aliases and subqueries."""
     for given in objects:
         found = given.element if isinstance(given, sa.Label) else given
         found = found.element if isinstance(found, columns.CodePoints) else found
@@ -120,7 +120,7 @@ def table_of(statement: Any) -> str:
 
 
 def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
-    """Return the values that name a row in an error: its primary key, as far as shown, else its id or name."""
+    """Return the values that identify a row in an error: its primary key, if in the result, or else id or name."""
     shown = [(at, str(value) if isinstance(value, Unreadable) else value) for at, value in zip(cells, row, strict=True)]
     key = [v for at, v in shown if at.column is not None and at.column.primary_key and at.column.table.name == table]
     if not key:
@@ -129,7 +129,7 @@ def _key(cells: Sequence[Cell], row: Sequence[Any], table: str) -> Any:
 
 
 def _shaped(convert: Callable[[Any], Any], shape: type) -> Callable[[Any], Any]:
-    """Return a converter of JSON that raises TypeError unless the value has this shape or is null."""
+    """Return a converter of JSON that raises TypeError for a value that is neither of this shape nor null."""
 
     def read(value: Any) -> Any:
         found = convert(value)
@@ -161,14 +161,17 @@ class Batches:
         self._columns = [Column(name, types.get(name), converters.get(name)) for name in order]
 
     def of(self, rows: Iterable[Row]) -> Iterator[list[list[Any]]]:
-        """Yield the rows in batches, each as a list of columns. Raises `InvalidValue` for a wrong value."""
+        """Yield the rows in batches. A batch is a list of columns.
+
+        Raises `InvalidValue` for a value of the wrong type.
+        """
         coming = iter(rows)
         while several := [*islice(coming, _TOGETHER)]:
             yield [column.of(several) for column in self._columns]
 
 
 class Column:
-    """The values of one parameter in many rows."""
+    """The values that one parameter has in many rows."""
 
     __slots__ = ("_allowed", "_convert", "_keys", "_known", "_name", "_value", "_words")
 
@@ -182,7 +185,7 @@ class Column:
         self._known: set[type] = {type(None)}
 
     def of(self, rows: Sequence[Row]) -> list[Any]:
-        """Return the values of this column in the rows, converted for the driver."""
+        """Return this parameter's values in the rows, converted for the driver."""
         given = [*map(self._value, rows)]
         kinds = {*map(type, given)}
         if not kinds <= self._known:

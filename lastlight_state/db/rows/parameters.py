@@ -68,7 +68,10 @@ class Gate:
         self.known: set[tuple[type, ...]] = set()
 
     def judge(self, given: Sequence[Any], kinds: tuple[type, ...]) -> None:
-        """Accept and remember this combination of types. Raises `InvalidValue` if the database does not take one."""
+        """Check a combination of types that was not met before, and remember it.
+
+        Raises `InvalidValue` if one type is not allowed.
+        """
         for name, rule, value in zip(self._names, self._rules, given, strict=True):
             if value is None:
                 continue
@@ -94,9 +97,9 @@ def gatherer(
     *,
     by_position: bool,
 ) -> Gather:
-    """Return the function that turns values by name into the driver's parameters: a list or a dict, as its style asks.
+    """Return the function that converts values by name to the driver's parameters: a list or a dict, as it needs.
 
-    The function raises `InvalidValue` for a wrong value. ``constants`` replace values that are not given.
+    The function raises `InvalidValue` for a wrong value. ``constants`` are used for values that are not given.
     """
     at = {name: f"v{i}" for i, name in enumerate(dict.fromkeys(order))}
     gate = Gate({name: types.get(name) for name in at})
@@ -122,7 +125,10 @@ def gatherer(
 
 
 def converter(convert: Convert | Keyed) -> Callable[..., Any]:
-    """Return the function of a converter. A `Keyed` one takes the row's key as second argument."""
+    """Return the function that a converter stands for.
+
+    For a `Keyed` one, the function takes the row's key as second argument.
+    """
     return convert.convert if isinstance(convert, Keyed) else convert
 
 
@@ -131,7 +137,7 @@ def _beside(convert: Convert | Keyed) -> str:
 
 
 class Bound(NamedTuple):
-    """The parameters of a statement: the arguments of `gatherer`, and the template of a parameter in the SQL text."""
+    """The parameters of a statement: the arguments of `gatherer`, and how a parameter is written in the SQL text."""
 
     order: tuple[str, ...]
     types: Mapping[str, TypeEngine[Any]]
@@ -141,7 +147,7 @@ class Bound(NamedTuple):
     template: str
 
     def gather(self) -> Gather:
-        """Return the function that turns values by name into the driver's parameters."""
+        """Return the function that converts values by name to the driver's parameters."""
         return gatherer(self.order, self.types, self.converters, self.constants, by_position=self.by_position)
 
 
@@ -155,7 +161,7 @@ def _given(name: str, value: str, scope: Mapping[str, Any]) -> str:
 
 
 def _edge(value: str, allowed: tuple[type, ...]) -> str | None:
-    """Return Python code that is true for a text with NUL or an integer beyond 64 bits; None for other types."""
+    """Return Python code that is true for a text with NUL or an integer beyond 64 bits. Return None for other types."""
     nul, beyond = f'"\\0" in {value}', f"not {LEAST} <= {value} <= {MOST}"
     if allowed == (str,):
         return f"{value} is not None and {nul}"
@@ -177,7 +183,7 @@ def refuse(name: str, value: Any) -> None:
 
 
 def rule(kind: TypeEngine[Any] | None) -> tuple[tuple[type, ...], str]:
-    """Return the Python types that a parameter of a column's type may have, and what errors call them."""
+    """Return the Python types that a parameter may have for a column's type, and how errors describe them."""
     if kind is None or isinstance(kind, NullType):
         return _ANY
     return next(((allowed, words) for ours, allowed, words in _ALLOWED if isinstance(kind, ours)), _OPEN)
@@ -209,9 +215,10 @@ UNREADABLE = (ValueError, TypeError, OverflowError, AttributeError, KeyError, Se
 
 
 class KnownTypes:
-    """The combinations of value types that fit their columns and were met in rows of one statement.
+    """The combinations of value types that were met in rows of one statement and that fit their columns.
 
-    ``stored`` are the types that each column may hold, None for any. The object is called for an unknown combination.
+    ``stored`` has the types that each column may hold, None for any type. Calling the object checks and adds a new
+    combination.
     """
 
     def __init__(self, stored: Sequence[tuple[type, ...] | None]) -> None:
@@ -239,12 +246,11 @@ def builders(
     damage: Callable[[Sequence[Sequence[Any]]], Exception] | None = None,
     places: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[BuildOne, Build]:
-    """Return the functions that build a dict from one row, and from many. NULL becomes None without a converter.
+    """Return two functions that build dicts: from one row, and from many rows. NULL becomes None without a converter.
 
-    ``places`` gives the positions of the row's values that a converter takes as second argument, a tuple.
-
-    If a column cannot hold its value, the first function raises ``damage`` of the row, if that is given. The second
-    raises an exception of `UNREADABLE`.
+    ``places`` gives the positions of the row's values that a converter takes as second argument, a tuple. If a column
+    cannot hold its value, the first function raises ``damage`` of the row, if that is given. The second function raises
+    an exception of `UNREADABLE`.
     """
     row = "".join(f"v{i}, " for i in range(len(keys))) or "()"
     pairs = ", ".join(

@@ -1,4 +1,4 @@
-"""Records that callers get: frozen pydantic models, built from this library's columns without validation."""
+"""Records that callers receive: frozen pydantic models, built from the library's columns without validation."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _set_values, _set_given, _set_extra, _set_private = (
 
 
 def make_record(kind: type[R], values: Any, private: dict[str, Any] | None = None) -> R:
-    """Return a record of values that are known to be valid and complete. The dicts become part of it.
+    """Return a record of values that are known to be valid and complete. It keeps the given dicts without copying them.
 
-    Has the same result as ``model_construct``, without its loop over the fields, which costs more than the query.
+    The result equals that of ``model_construct``, but without its loop over the fields, which costs more than the
+    query.
     """
     record = _new(kind)
     _set_values(record, values)
@@ -108,11 +109,11 @@ class Record(BaseModel):
 
     @classmethod
     def needed_columns(cls) -> set[str]:
-        """Return the names of the columns that `of` needs."""
+        """Return the names of the columns that the method `of` needs."""
         return (cls._every_field - cls._computed) | cls._consumed
 
     def __hash__(self) -> int:
-        """Return a hash of the type, texts, numbers and times in the record, so that records may stand in sets."""
+        """Return a hash of the record's type, texts, numbers and times, so that records can be members of sets."""
         values = self.__dict__
         return hash((type(self), *(values.get(name) for name in type(self).model_fields if _hashes(values.get(name)))))
 
@@ -180,14 +181,14 @@ def _tells(name: str, value: Any) -> bool:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as a repr shows it: a time as in JSON, a long text cut off."""
+    """Return a value as it appears in a repr: a time as in JSON, a long text cut off."""
     if isinstance(value, datetime):
         return iso_text(value)
     return value[:_SHORT] + "…" if isinstance(value, str) and len(value) > _SHORT else value
 
 
 def _write_alike(schema: Any, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
-    """Give every time and amount in a schema the same serializer, inside dataclasses too."""
+    """Give every time and amount in a schema the same serializer, also inside dataclasses."""
     if isinstance(schema, list | tuple):
         for part in schema:
             _write_alike(part, handler, seen)

@@ -1,8 +1,8 @@
-"""Compiled statements, cached by the shape of a call's arguments, within a limit of bytes.
+"""Compiled statements, cached by the shape of a call's arguments, up to a limit of bytes.
 
 A service passes its users' filters to lists, so the number of shapes has no limit. The cache keeps at most `MOST_BYTES`
-in this process, for all lists together; the least recently used shape is dropped first. SQLAlchemy's expression trees
-are never cached: they take eighty times the memory of the text compiled from them.
+in this process, for all lists together; it drops the least recently used shape first. SQLAlchemy's expression trees are
+never cached, because they take eighty times the memory of the text compiled from them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENTRY = 1_500
 
 
 class Shapes:
-    """A cache of values by shape, limited in bytes, which drops the least recently used.
+    """A cache of values by shape, limited in bytes. When it is full, it drops the least recently used value.
 
     Safe to share between threads.
     """

@@ -1,8 +1,8 @@
-"""Statements compiled once, executed on the short path.
+"""Statements that are compiled once and executed with little overhead.
 
-A repository's statements are module-level constants. The first use on a backend compiles one into driver text,
-the order of its parameters and the converters of its columns; every later use is a dictionary lookup and one call of
-the driver. Two rules follow: every parameter has a name, and **the value for a JSON column is text** made by
+A repository's statements are module-level constants. The first use on a backend compiles one into driver text, the
+order of its parameters and the converters of its columns; every later use is a dictionary lookup and one call of the
+driver. Two rules follow: every parameter has a name, and **the value for a JSON column is text** made by
 `lastlight_state.codec.encode`, so that it is checked and encoded once.
 """
 
@@ -48,7 +48,7 @@ _SMALLEST, _PARAMETER, _COLUMN = 8_000, 450, 900
 
 
 class Compiled:
-    """A statement as one backend's driver takes it, and its rows as dicts of Python values."""
+    """A statement compiled for one backend's driver. It converts stored rows to dicts of Python values."""
 
     __slots__ = ("_batches", "_build", "_cells", "_table", "bound", "in_binary", "parameters", "row", "size", "sql")
 
@@ -88,39 +88,39 @@ class Compiled:
         self.size = _SMALLEST + 2 * len(self.sql) + _PARAMETER * len(order) + _COLUMN * len(self._cells)
 
     def rewritten(self, sql: str, parameters: Gather) -> Compiled:
-        """Return a statement with another text and other parameters, and rows that are read alike."""
+        """Return a copy of the statement with another text and other parameters. Its rows are read in the same way."""
         other = copy(self)
         other.sql, other.parameters, other.size = sql, parameters, len(sql)
         return other
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the columns of a row."""
+        """Return the names of the columns in a row."""
         return [cell.name for cell in self._cells]
 
     @property
     def batches(self) -> Batches:
-        """Return the driver's parameters of many rows. Few statements are asked for that, so it is made when one is."""
+        """Return the object that converts the parameters of many rows. It is made at its first use."""
         if self._batches is None:
             self._batches = Batches(self.bound.order, self.bound.types, self.bound.converters)
         return self._batches
 
     def rows(self, found: Sequence[Sequence[Any]]) -> list[Row]:
-        """Return stored rows as `row` gives them."""
+        """Return stored rows as `row` gives them. Raises the error of a row that cannot be read."""
         try:
             return self._build(found)
         except UNREADABLE as error:
             raise self._damage(found) from error
 
     def readable(self, found: Sequence[Sequence[Any]]) -> list[Row | CorruptData]:
-        """Return stored rows as `row` gives them; in place of one that cannot be read, the error that says why."""
+        """Return stored rows as `row` gives them, with an error in place of each row that cannot be read."""
         try:
             return [*self._build(found)]
         except UNREADABLE:
             return [self._row_or_damage(row) for row in found]
 
     def key(self, row: Sequence[Any], names: Sequence[str]) -> list[Any] | None:
-        """Return the values of these columns of a stored row; None where one cannot be read."""
+        """Return a stored row's values of these columns. Return None if one of them cannot be read."""
         values = {cell.name: (cell, value) for cell, value in zip(self._cells, row, strict=True)}
         try:
             return [None if values[name][1] is None else values[name][0].read(values[name][1], row) for name in names]
@@ -138,7 +138,7 @@ class Compiled:
 
 
 def has_damage(rows: Iterable[Any]) -> bool:
-    """Return whether errors stand among the rows: one look at each type, not a call for each row."""
+    """True if there is an error among the rows. Looks at each type once, without a call for each row."""
     kinds = {*map(type, rows)}
     return kinds != _SOUND and any(issubclass(kind, CorruptData) for kind in kinds)
 
@@ -147,11 +147,11 @@ _SOUND = {dict}
 
 
 class Statement(Generic[RowT]):
-    """A statement constant, which names the type of its rows. Safe to share between threads and stores.
+    """A statement constant with the type of its rows. Safe to share between threads and stores.
 
-    ``row`` is that type: a `Record`, a `NamedTuple`, ``tuple``, or a `TypedDict`. Without one the rows are plain dicts.
-    A test compares the columns of the statement with the fields of the type. ``beside`` is the statement that runs
-    instead where rows hold large values (`lists.covering`).
+    ``row`` is that type: a `Record`, a `NamedTuple`, ``tuple``, or a `TypedDict`. Without it the rows are plain dicts.
+    A test compares the statement's columns with the type's fields. ``beside`` is the statement that runs instead on
+    databases that store large values inside the rows (`lists.covering`).
     """
 
     __slots__ = ("_beside", "compiled", "element", "make", "row")
@@ -168,7 +168,7 @@ class Statement(Generic[RowT]):
         self.compiled: dict[tuple[Any, ...], Compiled] = {}
 
     def on(self, backend: Backend) -> Compiled:
-        """Return the statement as this backend runs it."""
+        """Return the statement compiled for this backend."""
         found = self.compiled.get(backend.key)
         if found is None:
             element = self._beside if backend.large_values_in_rows else self.element
@@ -177,7 +177,7 @@ class Statement(Generic[RowT]):
 
 
 class Shaped(Statement[RowT]):
-    """A statement for one shape of arguments. What it compiles to is counted; it has no ``element``."""
+    """A statement for one shape of arguments. Its compiled size is counted. It has no ``element``."""
 
     __slots__ = ("_compile", "_shape")
 
@@ -191,7 +191,7 @@ class Shaped(Statement[RowT]):
         self._compile = compile_on
 
     def on(self, backend: Backend) -> Compiled:
-        """Return the statement as this backend runs it."""
+        """Return the statement compiled for this backend."""
         found = self.compiled.get(backend.key)
         if found is None:
             found = self.compiled[backend.key] = self._compile(backend)
@@ -208,20 +208,20 @@ def prepared(element: sa.Executable, row: type[RowT]) -> Statement[RowT]: ...
 
 
 def prepared(element: sa.Executable, row: Any = None) -> Any:
-    """Return a statement constant of the SQLAlchemy statement, whose rows are of the type ``row``, as `Statement`."""
+    """Return the `Statement` for an SQLAlchemy statement, whose rows have the type ``row``."""
     return Statement(element, row=row)
 
 
 def columns_of(record: Any, table: sa.Table) -> tuple[sa.Column[Any], ...]:
-    """Return the columns of the table that the record shows, in the order of the table."""
+    """Return those columns of the table that the record has, in the order of the table."""
     shown = record.needed_columns()
     return tuple(column for column in table.columns if column.name in shown)
 
 
 def every_column_of(record: Any, table: sa.Table, *, hidden: Collection[str] = ()) -> tuple[sa.Column[Any], ...]:
-    """Return `columns_of`, of the record that shows the whole table.
+    """Return `columns_of` for a record that must have all columns of the table.
 
-    Raises TypeError if the table has a column that neither the record shows nor ``hidden`` names: a column is declared
+    Raises TypeError if a column is neither in the record nor named in ``hidden``. So a new column must be declared both
     in the model and in the record.
     """
     missing = {column.name for column in table.columns} - record.needed_columns() - {*hidden}
@@ -236,45 +236,45 @@ def bind(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
 
 
 def exactly(name: str, column: sa.ColumnElement[Any]) -> sa.BindParameter[Any]:
-    """Return a parameter that is compared with a value of the column which was read: of a time nothing is cut off."""
+    """Return a parameter to compare with a value read from the column. A time keeps its microseconds."""
     return sa.bindparam(name, type_=columns.key_type(column))
 
 
 def number(value: int) -> sa.ColumnElement[int]:
-    """Return a whole number written into the SQL, which a parameter would hide from the planner at a cost.
+    """Return a whole number written into the SQL text. As a parameter, it would hide its value from the planner.
 
-    A LIMIT above all: with a parameter Postgres plans a prepared page anew each time, or for an average limit.
+    With a LIMIT in a parameter, Postgres plans each page anew, or for an average limit.
     """
     return sa.literal_column(str(int(value)), sa.Integer)
 
 
 def constant(word: str) -> sa.ColumnElement[str]:
-    """Return a word written into the SQL, so that a partial index on that word can serve the statement."""
+    """Return a word written into the SQL text, so that a partial index on that word can be used."""
     return sa.literal_column(quoted(word), columns.Text)
 
 
 def quoted(word: str) -> str:
-    """Return a word as SQL has it. Raises ValueError for anything but letters and underscores."""
+    """Return a word as an SQL literal. Raises ValueError for anything but letters and underscores."""
     if not word.replace("_", "").isalpha():
         raise ValueError(word)
     return f"'{word}'"
 
 
 def among(column: Any, words: Iterable[str]) -> sa.ColumnElement[bool]:
-    """Return whether the column holds one of these words, which are written into the SQL."""
+    """Return the condition that the column holds one of these words, which are written into the SQL text."""
     found: sa.ColumnElement[bool] = column.in_([constant(word) for word in words])
     return found
 
 
 def size_for(count: int) -> int:
-    """Return the smallest of `SIZES` that holds ``count`` values (at most 500)."""
+    """Return the smallest of `SIZES` that is at least ``count`` (at most 500)."""
     return SIZES[bisect_left(SIZES, count)]
 
 
 def padded(name: str, values: Sequence[Any], size: int) -> Row:
     """Return these values as parameters ``<name>_0`` … ``<name>_{size-1}``.
 
-    Those left over are None, which equals nothing.
+    Unused parameters are None, which equals no stored value.
     """
     padding = [None] * (size - len(values))
     return {f"{name}_{i}": value for i, value in enumerate([*values, *padding])}
@@ -290,15 +290,15 @@ class AnyOf:
         self.condition: sa.ColumnElement[bool] = column.in_(self.parameters)
 
     def of(self, values: Sequence[Any]) -> Row:
-        """Return the parameters for at most ``size`` values, as `padded`."""
+        """Return the parameters for at most ``size`` values, padded as by `padded`."""
         return padded(self._name, values, self._size)
 
 
 class Family(Generic[RowT]):
-    """Statements that differ only in how many values they compare with, such as ``id IN (…)``.
+    """Statements that differ only in the number of values that they compare with, such as ``id IN (…)``.
 
     ``make`` gets a list of parameters, named ``<name>_0``, ``<name>_1`` …, and returns the statement. There is one
-    statement for each of `SIZES`. Parameters left over repeat the last value.
+    statement for each of `SIZES`. Unused parameters repeat the last value.
     """
 
     def __init__(
@@ -313,7 +313,7 @@ class Family(Generic[RowT]):
         self._names: dict[int, tuple[str, ...]] = {}
 
     def of(self, values: Sequence[Any]) -> tuple[Statement[RowT], Row]:
-        """Return the statement for that many values (1 to 500), and its parameters."""
+        """Return the statement for this number of values (1 to 500), and its parameters."""
         size = size_for(len(values))
         names = self._names.get(size)
         if names is None:
@@ -330,7 +330,7 @@ class Family(Generic[RowT]):
 def _bind_converters(
     compiled: SQLCompiler, dialect: Dialect, sealed: sealing.Sealing | None
 ) -> dict[str, Convert | sealing.Keyed]:
-    """By name: a parameter that stands in several places is converted once."""
+    """Return parameters' converters by name, so that a parameter used in several places is converted once."""
     found: dict[str, Convert | sealing.Keyed] = {}
     for bind, name in compiled.bind_names.items():
         kind = _variant(bind.type, dialect)
@@ -347,7 +347,7 @@ def _bind_converters(
 
 
 def _constants(compiled: SQLCompiler) -> dict[str, Any]:
-    """Return the values inside the statement itself. They are converted with the others at each use."""
+    """Return the values in the statement itself. They are converted with the parameters at each use."""
     return {name: bind.effective_value for bind, name in compiled.bind_names.items() if not bind.required}
 
 

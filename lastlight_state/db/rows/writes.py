@@ -1,4 +1,4 @@
-"""Two writes in one: change a row, and insert a row into another table if the change took place.
+"""A double write: change a row, and insert a row into another table if the change took place.
 
 If the database allows it, both are one statement, which needs one round trip and no transaction of its own. Otherwise
 they run one after the other in a writing unit.
@@ -33,11 +33,11 @@ def upsert(
     key: Sequence[str],
     replacing: Callable[[Columns], dict[str, Any]],
 ) -> ReturningInsert[Any]:
-    """Return a statement that inserts a row of the parameters ``names``, or updates the existing row with this ``key``.
+    """Return a statement that inserts a row of the parameters ``names``, or updates the row with this ``key``.
 
-    ``replacing`` returns the values to set. Its argument gives the columns of the row that could not be inserted. The
-    statement returns the stored row. SQLite and Postgres spell ``ON CONFLICT`` alike; SQLAlchemy has it only in the
-    packages of its dialects.
+    ``replacing`` gets the columns of the row that could not be inserted, and returns the values to set. The statement
+    returns the stored row. SQLite and Postgres write ``ON CONFLICT`` alike, but SQLAlchemy has it only in its dialects'
+    packages.
     """
     row = insert(table).values({name: sa.bindparam(name, type_=table.c[name].type) for name in names})
     replaced = row.on_conflict_do_update(index_elements=[table.c[name] for name in key], set_=replacing(row.excluded))
@@ -47,8 +47,8 @@ def upsert(
 def insert_computed(table: sa.Table, values: Mapping[str, sa.ColumnElement[Any]]) -> Insert:
     """Return the INSERT of one row with a value that a subquery computes.
 
-    The values are selected, because a server that passes statements on to others refuses a subquery in VALUES. The
-    SELECT has a condition: otherwise SQLite would take ON CONFLICT for the condition of a join.
+    It is an INSERT … SELECT, because a server that passes statements on to others refuses a subquery in VALUES. The
+    SELECT has a condition; otherwise SQLite would parse ON CONFLICT as the condition of a join.
     """
     return insert(table).from_select(list(values), sa.select(*values.values()).where(sa.true()), include_defaults=False)
 
@@ -72,11 +72,11 @@ NEW = "new_"
 
 
 class Chain(Generic[RowT]):
-    """A write in two steps: ``head`` changes or inserts rows; then ``into`` gets one new row for each row of ``head``.
+    """A write in two steps: ``head`` changes or inserts rows; then ``into`` gets a new row for each row of ``head``.
 
-    A value of ``values`` is a SQL expression, usually a bind parameter with the column's type. `from_head` stands for
-    a column that the head returned. The result is the head's columns, and those of ``returning`` of the row inserted,
-    as ``new_<column>``. ``row`` is its type, as of a `Statement`.
+    A value in ``values`` is an SQL expression, usually a bind parameter with the column's type. `from_head` stands for
+    a column that the head returned. The result has the head's columns, and the inserted row's columns in ``returning``
+    under the names ``new_<column>``. ``row`` is the result's type, as in a `Statement`.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ def shaped(make: Callable[P, Statement[RowT]]) -> Callable[P, Statement[RowT]]: 
 
 
 def shaped(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Cache the compiled statements or chains of this function by its arguments, within the limit of bytes."""
+    """Cache the compiled statements or chains that this function makes, by its arguments, within a limit of bytes."""
 
     @wraps(make)
     def of(*args: Any, **kwargs: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Parts of tables: portable columns, indexes, guards, and the facts that each column declares."""
+"""Parts of tables: portable columns, indexes, guards, and the facts declared with each column."""

@@ -21,9 +21,9 @@ from lastlight_state.db.schema.declarations import confirm, facts_of, is_persona
 
 
 def of_companion(column: sa.Column[Any]) -> sa.Label[Any]:
-    """Return a companion's column for the ``shown`` of its parent's `Listing`: NULL if the companion has no row.
+    """Return a companion table's column for its parent's `Listing`: NULL if the companion has no row.
 
-    The companion refers to its parent by one foreign key, which is its primary key as well.
+    The companion refers to its parent by one foreign key, which is also its primary key.
     """
     [reference] = column.table.foreign_key_constraints
     same = (each.parent == each.column for each in reference.elements)
@@ -121,7 +121,7 @@ class Base(DeclarativeBase):
 
 @cache
 def _told(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return a model's key attributes, "" for a personal one; and those of names and vocabulary words."""
+    """Return a model's key attributes ("" for a personal one), and those for names and vocabulary words."""
     columns = {name: column for name, column in model.__mapper__.columns.items() if not is_personal(column)}
     names = {column: name for name, column in columns.items()}
     keys = tuple(names.get(column, "") for column in table_of(model).primary_key)
@@ -130,7 +130,7 @@ def _told(model: type[Base]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _set_storage_when_created(table: Table) -> None:
-    """Have Postgres set a table's storage parameters by a statement after CREATE TABLE, as the revision does.
+    """Add a statement after a table's CREATE TABLE that sets its storage parameters on Postgres, as the revision does.
 
     SQLAlchemy 2.0 cannot write them into CREATE TABLE.
     """

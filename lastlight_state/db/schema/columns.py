@@ -52,7 +52,7 @@ class IsoTimestamp(TypeDecorator[datetime]):
 
 
 class SpelledIsoTimestamp(IsoTimestamp):
-    """A time in a table that other programs may write to, read in any spelling. Statements must not compare it."""
+    """A time in a table that other programs may write, read in any spelling. Statements must not compare it."""
 
     cache_ok = True
 
@@ -74,7 +74,7 @@ class UtcTimestamp(TypeDecorator[datetime]):
 
 
 class ExactIsoTimestamp(IsoTimestamp):
-    """A time in a key, as text. Keeps the microseconds that another program wrote."""
+    """A time that is part of a key, stored as text. It keeps microseconds that another program wrote."""
 
     cache_ok = True
 
@@ -83,7 +83,7 @@ class ExactIsoTimestamp(IsoTimestamp):
 
 
 class ExactUtcTimestamp(UtcTimestamp):
-    """A time in a key that keeps its microseconds."""
+    """A time that is part of a key and keeps its microseconds."""
 
     cache_ok = True
 
@@ -143,7 +143,7 @@ class IntegerFlag(TypeDecorator[bool]):
 
 
 class NumericFlag(IntegerFlag):
-    """A bool as 0 or 1 in a column declared BOOLEAN, so that people see what it holds."""
+    """A bool stored as 0 or 1 in a column declared BOOLEAN, so that people see what it holds."""
 
     impl = sa.Boolean  # type: ignore[assignment]
     cache_ok = True
@@ -163,7 +163,10 @@ class TextDecimal(TypeDecorator[Decimal]):
 
 
 class ExactNumeric(TypeDecorator[Decimal]):
-    """A decimal of any precision. The driver returns decimals, so SQLAlchemy's check of the result is left out."""
+    """A decimal of any precision.
+
+    The driver already returns decimals, so SQLAlchemy's check of the result is left out.
+    """
 
     impl = sa.Numeric
     cache_ok = True
@@ -203,7 +206,7 @@ BYTES = (sa.LargeBinary, RawBytes)
 
 
 class CodePoints(sa.sql.expression.UnaryExpression[str]):
-    """A text in the order of code points, whatever collation its column has. On SQLite every text has this order."""
+    """A text sorted by code points, whatever its column's collation. On SQLite every text is sorted so."""
 
     inherit_cache = True
 
@@ -219,7 +222,7 @@ def _as_it_is(element: CodePoints, compiler: SQLCompiler, **options: Any) -> str
 
 
 def in_code_points(column: sa.ColumnElement[str]) -> CodePoints:
-    """Return the column in the order of `CodePoints`, for tables that this library did not create."""
+    """Sort the column by code points, as `CodePoints` does, in a table that this library did not create."""
     return CodePoints(column)
 
 
@@ -228,9 +231,9 @@ _MARKS = "--T::."
 
 
 def read_time(text: str | None) -> datetime | None:
-    """Return the time in a stored text, or None. Raises ValueError for a time in another spelling.
+    """Parse the time in a stored text; None for NULL. Raises ValueError for a time in another spelling.
 
-    Statements compare such a text as it stands, so they would sort it wrongly.
+    Statements compare the stored texts, so another spelling would sort wrongly.
     """
     if text is None:
         return None
@@ -289,12 +292,12 @@ _time_text = _time_texts()
 
 
 def key_type(column: sa.ColumnElement[Any]) -> Any:
-    """Return the type of a parameter to compare with values read from this column. Times keep their microseconds."""
+    """Return the type of a parameter compared with values read from this column. Times keep microseconds."""
     return KeyTimestamp if isinstance(column.type, UtcTimestamp) else column.type
 
 
 def parse_time(text: str) -> datetime:
-    """Return the time in a stored text, in UTC unless it has an offset. Raises ValueError for other texts."""
+    """Parse the time in a stored text, in UTC if it has no offset. Raises ValueError for other texts."""
     moment = iso_time(text)
     if moment.tzinfo is UTC:
         return moment
@@ -326,7 +329,7 @@ _FORMS: tuple[tuple[TypeEngine[Any], Form], ...] = (
 
 
 def form_of(column: sa.ColumnElement[Any]) -> Form | None:
-    """Return how a column stores its values if the database keeps any value in it; None for text and bytes."""
+    """Return the form in which a column stores its values if the database keeps any value; None for text and bytes."""
     kind = Json if isinstance(column.type, BinaryJson) else column.type  # true of a column that a codec may seal, too
     return next((form for ours, form in _FORMS if ours is kind), None)
 

@@ -1,4 +1,4 @@
-"""Facts that tables and columns declare: personal data, limits, vocabulary, and when rows are removed.
+"""Facts declared with tables and columns: personal data, limits, vocabularies, and when rows are removed.
 
 A model declares a fact once, with the column. Checks of arguments, erasure, redaction, doctor, bundles and
 ``docs/schema.py`` read it here, so no list of columns or limits is kept anywhere else.
@@ -56,10 +56,10 @@ class UndeclaredColumn(TypeError):
 class TableFacts:
     """The facts that a table declares.
 
-    ``pruned_as`` are the kinds of prune that remove rows; ``kept`` says why rows stay if no kind does. ``erased`` is
-    what `erase` does with the rows of a person; ``stays`` says why personal columns keep their values if it does
-    nothing. ``newest`` names columns whose times have passed when a row is written. ``storage`` are storage parameters
-    for Postgres, such as a fillfactor that leaves room for heap-only updates.
+    ``pruned_as`` are the kinds of prune that remove rows; ``kept`` states why rows stay if no kind removes them.
+    ``erased`` describes how `erase` treats the rows of a person; ``stays`` states why personal columns keep their
+    values if it does nothing. ``newest`` names columns with times that lie in the past when a row is written.
+    ``storage`` are storage parameters for Postgres, such as a fillfactor that leaves room for heap-only updates.
     """
 
     pruned_as: tuple[str, ...] = ()
@@ -118,11 +118,10 @@ def json_column(
 ) -> MappedColumn[Any]:
     """Return a column of JSON, of at most ``most`` bytes as text and ``depth`` levels of objects and arrays.
 
-    With ``sealed``, a store's codec seals the column's values. Statements then must not look into the values. They must
-    also show and store the columns that a value is bound to.
-
-    With ``shape``, which is dict or list, a value of another shape is damage. With ``redacted=False``, a personal
-    column keeps its value when `redact` empties the row; `erase` still empties it.
+    With ``sealed``, a store's codec seals the column's values. Statements must then not look into the values. They must
+    also show and store the columns to which a value is bound. With ``shape``, which is dict or list, a value of another
+    shape counts as damage. With ``redacted=False``, a personal column keeps its value when `redact` empties the row;
+    `erase` still empties it.
     """
     info = {"personal": personal, "redacted": redacted, "most": most, "depth": depth}
     shaped = {} if shape is None else {"shape": shape}
@@ -134,7 +133,7 @@ def json_column(
 def bytes_column(
     *, personal: bool, most: Most = None, sealed: Binding | None = None, **options: Any
 ) -> MappedColumn[Any]:
-    """Return a column of bytes, of at most ``most``. An embedding reveals the text that it was made from.
+    """Return a column of bytes, at most ``most`` of them. An embedding reveals the text from which it was made.
 
     ``sealed`` has the same meaning as in `json_column`.
     """
@@ -149,7 +148,7 @@ def facts_of(table: sa.Table) -> TableFacts:
 
 
 class ColumnLimits(SimpleNamespace):
-    """The limits in bytes of a table's columns, as attributes with the names of the columns.
+    """The limits in bytes of a table's columns. Each is an attribute with the name of its column.
 
     A column without a fixed limit has no attribute.
     """
@@ -178,15 +177,15 @@ def is_personal(column: sa.Column[Any]) -> bool:
 
 
 def names(table: sa.Table) -> tuple[sa.Column[Any], ...]:
-    """Return the columns that hold the name of a person and may be NULL."""
+    """Return the nullable columns that hold the name of a person."""
     return tuple(one for one in table.columns if one.info.get("person") and one.nullable)
 
 
 def contents(table: sa.Table, *, but: Collection[str] = (), redacted: bool = False) -> tuple[sa.Column[Any], ...]:
-    """Return the personal columns that become NULL when a row is emptied: all except `names`.
+    """Return the personal columns that become NULL when a row is emptied: all except those of `names`.
 
-    The columns ``but`` are emptied in another way, so they are left out. With ``redacted``, return only the columns
-    that `redact` empties. Raises `UndeclaredColumn` for a column that must become NULL but cannot.
+    The columns in ``but`` are left out, because they are emptied in another way. With ``redacted``, return only the
+    columns that `redact` empties. Raises `UndeclaredColumn` for a column that must become NULL but cannot.
     """
     found = [one for one in table.columns if is_personal(one) and not one.info.get("person") and one.name not in but]
     for one in found:
@@ -196,19 +195,20 @@ def contents(table: sa.Table, *, but: Collection[str] = (), redacted: bool = Fal
 
 
 def emptied(given: Iterable[sa.Column[Any]]) -> dict[str, Any]:
-    """Return the values of an UPDATE that empties these columns."""
+    """Return the values of an UPDATE that sets these columns to NULL or to their empty value."""
     return {one.name: sa.null() for one in given}
 
 
 def forgotten(table: sa.Table, person: sa.ColumnElement[str]) -> dict[str, Any]:
-    """Return the values of an UPDATE that clears a person's name from the columns of `names`."""
+    """Return the values of an UPDATE that clears a person's name from the columns that `names` returns."""
     return {one.name: sa.func.nullif(one, person) for one in names(table)}
 
 
 def vocabularies(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], Collection[str]]]:
     """Return the columns that hold words of a vocabulary, each with the words that this version knows.
 
-    Guards refuse other words. A later version may know more, and files of the original program may hold other words.
+    Guards refuse other words. Yet a later version may store further words, and files of the original program may hold
+    others.
     """
     for table in tables:
         for column in table.columns:
@@ -217,7 +217,7 @@ def vocabularies(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], C
 
 
 def shaped(tables: Iterable[sa.Table]) -> Iterator[tuple[sa.Column[Any], type]]:
-    """Return the JSON columns that must hold one shape, each with its shape: dict or list."""
+    """Return the JSON columns whose values must all be dicts or all be lists, each with that type."""
     for table in tables:
         for column in table.columns:
             if "shape" in column.info:

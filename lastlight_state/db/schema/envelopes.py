@@ -38,7 +38,7 @@ _DAMAGED = "expected the envelope of a sealed value, found a damaged one"
 
 
 class Envelope(NamedTuple):
-    """The parts of a sealed cell. Of a newer version only its number is known."""
+    """The parts of a sealed cell. For a version newer than this library, only the version's number is known."""
 
     version: int
     key_id: str
@@ -46,7 +46,7 @@ class Envelope(NamedTuple):
 
 
 def envelope(value: Any) -> Envelope | None:
-    """Return the envelope in a stored value, or None if the value is not sealed.
+    """Parse the envelope in a stored value. Return None if the value is not sealed.
 
     Raises ValueError for a damaged envelope.
     """
@@ -73,11 +73,11 @@ def _bytes_parts(value: bytes) -> Envelope:
 
 
 def json_envelope(version: int, key_id: str, data: bytes) -> str:
-    """Return an envelope as the text of a JSON column."""
+    """Return an envelope as the text that a JSON column stores."""
     return orjson.dumps({MEMBER: [version, key_id, b64encode(data).decode()]}).decode()
 
 
 def bytes_envelope(version: int, key_id: str, data: bytes) -> bytes:
-    """Return an envelope as the value of a bytes column."""
+    """Return an envelope as the bytes that a bytes column stores."""
     name = key_id.encode()
     return b"".join((MAGIC, bytes((version, len(name))), name, data))

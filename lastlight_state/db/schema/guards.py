@@ -1,6 +1,7 @@
-"""Guards: database triggers that refuse a statement, whoever sends it. Declared beside the models.
+"""Guards: database triggers that refuse a statement, whichever program sends it. They are declared next to the models.
 
-Revisions spell the triggers out in SQL for each product. Tests render the declared guards and compare the two.
+Revisions contain the triggers as SQL for each product. Tests compare these with the SQL generated from the
+declarations.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EVENTS = {"insert": "NEW.{key}", "update": "OLD.{key}, NEW.{key}", "delete": "OL
 
 @dataclass(frozen=True)
 class Reaction:
-    """A change of the ``target`` rows that have the ``key`` of a ``table`` row which was written or deleted.
+    """A change of rows in ``target`` when a row of ``table`` is written or deleted: of those with that row's ``key``.
 
     ``says`` describes the change on the schema's page. ``sets`` and ``when`` are SQL for both products; without
     ``when``, all these rows change. ``function`` is the name of the function that Postgres needs. ``only`` names the
@@ -47,7 +48,7 @@ class Reaction:
     only: Literal["sqlite", "postgresql"] | None = None
 
     def statement(self, keys: str) -> str:
-        """Return the UPDATE of the rows with these keys, such as ``OLD.name``."""
+        """Return the UPDATE of the rows with these keys, which are SQL such as ``OLD.name``."""
         change = f"UPDATE {self.target} SET {self.sets} WHERE {self.key} IN ({keys})"
         return f"{change} AND {self.when}" if self.when else change
 
@@ -77,7 +78,7 @@ class DerivedRow:
 
     @property
     def put(self) -> str:
-        """Return the statement that inserts the row derived from ``NEW``, or sets its columns again."""
+        """Return the statement that inserts the row derived from ``NEW``, or updates it if it exists."""
         own, *others = self.values
         sets = ", ".join(f"{name} = {self.resets.get(name, f'excluded.{name}')}" for name in others)
         return (
@@ -133,12 +134,12 @@ ROWID = ("rowid", "_rowid_", "oid")
 
 @dataclass(frozen=True)
 class Guard:
-    """One refusal: the statements that a trigger refuses on a table, and the condition under which it does.
+    """One refusal: the statements on a table that a trigger refuses, and the condition under which it refuses them.
 
     ``when`` is a condition over ``OLD`` and ``NEW``; ``IS DISTINCT FROM`` in it treats NULL as a value. ``of`` are the
-    columns whose update is refused, all if empty. ``permit`` is the kind of maintenance permit that lifts the refusal:
-    any permit, or that of a reset. ``only`` names the one product that needs the guard. With ``replacing``, the guard
-    refuses only statements that replace rows.
+    columns whose update is refused; if empty, all are. ``permit`` is the kind of maintenance permit that lifts the
+    refusal: any permit, or that of a reset. ``only`` names the one product that needs the guard. With ``replacing``,
+    the guard refuses only statements that replace rows.
     """
 
     name: str
@@ -165,11 +166,11 @@ class Key:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Return the columns whose change could give a row the key of another row."""
+        """Return the columns whose change could give a row the same key as another row."""
         return (*self.columns, *(self.among[:1] if self.among else ()))
 
     def taken(self, table: str) -> str:
-        """Return the condition of a trigger on SQLite that is true if another row already has the new row's key."""
+        """Return a condition for a trigger on SQLite: true if another row already has the new row's key."""
         same = [self._same(column) for column in self.columns]
         some = [f"{{row}}{self.among[0]} = {self.among[1]}"] if self.among else []
         there = " AND ".join([*same, *(one.format(row="") for one in some), "rowid <> OLD.rowid"])
@@ -208,21 +209,21 @@ def append_only(table: str, *, permit: Literal["any", "reset"] = "any") -> tuple
 
 
 def no_update(table: str) -> tuple[Guard, ...]:
-    """Return the guard that refuses every UPDATE of a table, permit or not."""
+    """Return the guard that refuses every UPDATE of a table, even under a permit."""
     return (Guard(f"{table}_no_update", table, "update", f"rows of {table} never change"),)
 
 
 def no_replacement(table: str, *keys: Key) -> tuple[Guard, ...]:
-    """Return the guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the key's former row.
+    """Return the guards against ``INSERT OR REPLACE`` and ``UPDATE OR REPLACE``, which delete the key's old row.
 
-    SQLite fires no delete trigger for that row unless ``recursive_triggers`` is on, which a plain connection does not
-    set. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.
+    SQLite fires no delete trigger for that row unless ``recursive_triggers`` is on, and it is off on a plain
+    connection. Postgres has no such statements. ``keys`` are all keys that an update could make equal to another row's.
     """
     return (*no_replacing_insert(table), _no_replacing_update(table, keys))
 
 
 def no_replacing_insert(table: str) -> tuple[Guard, ...]:
-    """Return the guard against ``INSERT OR REPLACE`` alone, for tables whose rows are never updated."""
+    """Return only the guard against ``INSERT OR REPLACE``, for tables whose rows are never updated."""
     message = f"rows of {table} are never replaced"
     return (Guard(f"{table}_no_replace", table, "insert", message, only="sqlite", replacing=True),)
 
@@ -230,8 +231,8 @@ def no_replacing_insert(table: str) -> tuple[Guard, ...]:
 def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
     """Return the guard against ``UPDATE OR REPLACE``.
 
-    It refuses only if another row has the new key, because it cannot tell the update of an upsert from such a
-    statement.
+    It refuses an update only if another row has the new key, because it cannot tell the update in an upsert from
+    ``UPDATE OR REPLACE``.
     """
     named = dict.fromkeys(column for key in keys for column in key.named)
     return Guard(
@@ -247,9 +248,9 @@ def _no_replacing_update(table: str, keys: Sequence[Key]) -> Guard:
 
 
 def keep_spelling(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
-    """Add guards that refuse times in any other spelling than this library's, for every table with times.
+    """Add guards to every table with times. They refuse times in any other spelling than this library's.
 
-    SQLite compares times as texts, so another spelling would sort differently. Call it when all models are loaded. An
+    SQLite compares times as texts, so another spelling would sort differently. Call this when all models are loaded. An
     update is refused only if it changes the time.
     """
     made = (guard for table in metadata.sorted_tables for guard in _spelling_of(table))
@@ -270,11 +271,11 @@ def _spelling_of(table: Table) -> Iterator[Guard]:
 
 
 def keep_words(metadata: MetaData = Base.metadata) -> tuple[Guard, ...]:
-    """Add guards that refuse words outside a column's vocabulary, for every column that has one.
+    """Add guards to every column with a vocabulary. They refuse words outside the vocabulary.
 
-    A later revision widens a vocabulary by replacing its guards; a CHECK could never be removed on SQLite. Call it when
-    all models are loaded. An update is refused only if it changes the word. A copy between databases holds a permit, so
-    it keeps unknown words; so does a load that allows them.
+    A later revision extends a vocabulary by replacing its guards, whereas SQLite could never remove a CHECK. Call this
+    when all models are loaded. An update is refused only if it changes the word. A copy between databases holds a
+    permit, so it keeps unknown words. So does a load that permits them.
     """
     words = vocabularies(metadata.sorted_tables)
     return declare(guard for column, known in words for guard in _words_of(column, known))

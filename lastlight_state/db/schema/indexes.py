@@ -1,4 +1,4 @@
-"""Partial indexes for both databases, indexes for one product, and conditions that make planners use an index."""
+"""Partial indexes for both databases, indexes for one product only, and conditions that make planners use an index."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ ONLY = "only"
 
 
 def where(predicate: str, *, postgresql: str | None = None) -> dict[str, Any]:
-    """Return the options that make an `Index` partial. Planners use it only if a statement repeats its predicate.
+    """Return the options that make an `Index` partial. Planners use it only for statements that repeat its predicate.
 
-    ``postgresql`` is the predicate as Postgres spells it, if that differs, as it does for booleans.
+    ``postgresql`` is the predicate as Postgres writes it, if that differs, as it does for booleans.
     """
     return {"sqlite_where": text(predicate), "postgresql_where": text(postgresql or predicate)}
 
 
 def through(statement: Select[Any], table: FromClause, index: str) -> Select[Any]:
-    """Return the statement with a hint that makes SQLite read the table through this index.
+    """Add a hint to the statement that makes SQLite read the table through this index.
 
-    Without statistics, SQLite's planner prefers any equality to the order of a partial index, and then sorts.
+    Without statistics, SQLite's planner prefers any equality to the order of a partial index, and then has to sort.
     """
     return statement.with_hint(table, f"INDEXED BY {index}", "sqlite")
 
 
 class RepeatedPredicate(Grouping[bool]):
-    """The predicate of a partial index that only SQLite has, repeated so that SQLite uses the index.
+    """The predicate of a partial index that only SQLite has, repeated in a statement so that SQLite uses it.
 
-    On other databases it is TRUE, because the predicate would only mislead the planner's estimate.
+    On other databases it is TRUE, because the predicate would mislead their planner's estimate and help nothing.
     """
 
     inherit_cache = True
@@ -65,16 +65,16 @@ def beginning(column: ColumnElement[str], chars: int) -> ColumnElement[str]:
 
 
 def unindexed(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition in a form that no index serves, for statements that must find their rows by key."""
+    """Rewrite the condition so that no index can serve it, for statements that must find their rows by key."""
     return case((condition, true()), else_=false())
 
 
 class Leading(BinaryExpression[bool]):
-    """An equality with the first column of a composite index that makes planners use the index for its order.
+    """An equality with the first column of a composite index, written so that planners read the index in its order.
 
-    ORDER BY must name the column as well, in the direction of the columns behind it. With ``=``, Postgres drops the
-    column from ORDER BY and may then walk the primary key, through all rows that do not match. ``IN (v, v)`` prevents
-    that. SQLite uses the index with ``=``, and is faster with it.
+    ORDER BY must name the column as well, in the direction of the columns that follow it in the index. With ``=``,
+    Postgres drops the column from ORDER BY and may then walk the primary key, through all rows that do not match. ``IN
+    (v, v)`` prevents that. SQLite uses the index with ``=``, and is faster with it.
     """
 
     inherit_cache = False
@@ -107,11 +107,11 @@ def _in_array(element: AmongFew, compiler: SQLCompiler, **options: Any) -> str:
 
 
 class LookedUp(Join):
-    """A join of the few rows in a parameter with the table rows that each of them finds by an index.
+    """A join of a few rows, given in a parameter, with the table rows that each of them finds by an index.
 
-    On Postgres the table, which is an alias, is looked up for each row: in a plain join it would be scanned, because
-    the planner does not know how few rows there are. On SQLite the few rows are read first: by its statistics, 3.53
-    would scan the table.
+    On Postgres the table, which is an alias, is looked up for each row. A plain join would scan the table, because the
+    planner does not know how few rows there are. On SQLite the few rows are read first. Otherwise version 3.53 would
+    scan the table, judging by its statistics.
     """
 
     inherit_cache = True
@@ -135,6 +135,6 @@ def _lateral(element: LookedUp, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def only(product: Literal["sqlite", "postgresql"], index: Index) -> None:
-    """Declare that the index exists on one product only, because it costs more than it helps on the other."""
+    """Declare that the index exists on one product only, because on the other it costs more than it helps."""
     index.ddl_if(dialect=product)
     index.info[ONLY] = product

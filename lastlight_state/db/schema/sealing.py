@@ -1,11 +1,11 @@
-"""Column types whose values a caller's codec seals, such as by encryption, and the code that opens them.
+"""Column types whose values a caller's codec seals, such as by encryption, and the code that opens sealed values.
 
 A sealed cell holds an *envelope* (`lastlight_state.db.schema.envelopes`). A cell without an envelope is read as it is.
 Without a codec, a plain value that looks like an envelope is stored in an envelope without a key id, which every store
 opens.
 
-If a value is bound to its row, the codec gets a *context* as well: a JSON array of the column's name and the values
-that the column's `Binding` names.
+If a value is bound to its row, the codec gets a *context* as well: a JSON array of the column's name and the values of
+the columns that the column's `Binding` names.
 """
 
 from __future__ import annotations
@@ -36,38 +36,37 @@ PLAINS = valid.words(Plain)
 
 @runtime_checkable
 class Codec(Protocol):
-    """An object that turns values into bytes which only it can turn back.
+    """An object that converts values to bytes that only it can convert back.
 
-    Several threads call it at once, and often, so it must be quick.
-
-    ``encode`` returns the id of the key that it used, and the sealed bytes; ``decode`` gets both. Keys stay with the
-    codec: the database stores only their ids. Ids are names of 1 to 200 bytes; sealed bytes are at most 128 MiB.
+    Several threads call it at once, and often, so it must be fast. ``encode`` returns the id of the key that it used,
+    and the sealed bytes; ``decode`` gets both. Keys stay with the codec: the database stores only their ids. Ids are
+    names of 1 to 200 bytes; sealed bytes are at most 128 MiB.
     """
 
     def encode(self, data: bytes, /) -> tuple[str, bytes]:
-        """Return the id of the key, and the sealed data."""
+        """Seal the data. Return the id of the key that was used, and the sealed data."""
 
     def decode(self, key_id: str, data: bytes, /) -> bytes:
-        """Return the data that was sealed with this key. May raise anything if it lacks the key."""
+        """Open data that was sealed with the key of this id. May raise any exception if the key is missing."""
 
 
 @runtime_checkable
 class ContextCodec(Protocol):
-    """A `Codec` whose methods also take a ``context``: bytes that tell the row of a value from all others.
+    """A `Codec` whose methods also take a ``context``: bytes that are different for each row.
 
-    An authenticated cipher takes it as associated data, so that a value moved to another row cannot be opened. It is
-    empty for a value that was sealed without a context.
+    An authenticated cipher takes the context as associated data, so that a value moved to another row cannot be opened.
+    It is empty for a value that was sealed without a context.
     """
 
     def encode(self, data: bytes, /, *, context: bytes) -> tuple[str, bytes]:
-        """Return the id of the key, and the data sealed for this context only."""
+        """Seal the data for this context. Return the id of the key that was used, and the sealed data."""
 
     def decode(self, key_id: str, data: bytes, /, *, context: bytes) -> bytes:
-        """Return the data that was sealed with this key for this context. May raise anything."""
+        """Open data that was sealed with the key of this id for this context. May raise any exception."""
 
 
 class Binding(NamedTuple):
-    """The context of a sealed column: its name, and the row's columns that never change without the value.
+    """The context of a sealed column: its name, and columns of the row that change only together with the value.
 
     ``stays_plain`` is true for values that are never sealed. The names are part of the stored format, so they never
     change.
@@ -78,7 +77,7 @@ class Binding(NamedTuple):
     stays_plain: Callable[[Any], bool] = lambda _: False
 
     def context(self, key: Sequence[Any]) -> bytes:
-        """Return the context of the row that has these values in the ``keys`` columns."""
+        """Return the context of the row whose ``keys`` columns have these values."""
         return orjson.dumps([self.name, *key])
 
 
@@ -96,7 +95,7 @@ class SealedTextJson(columns.TextJson):
 
 
 class SealedBinaryJson(columns.BinaryJson):
-    """JSON as the driver reads it, which may be an envelope."""
+    """JSON as the driver decodes it. The value may be an envelope."""
 
     cache_ok = True
 
@@ -135,7 +134,7 @@ def sealed_bytes(binding: Binding) -> TypeEngine[bytes]:
 
 
 def plain(kind: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the same column type without sealing."""
+    """Return the column type that stores the same values without sealing."""
     return columns.Json if isinstance(kind, _JSON) else columns.Bytes if isinstance(kind, _BYTES) else kind
 
 
@@ -145,7 +144,7 @@ def binding_of(kind: TypeEngine[Any]) -> Binding | None:
 
 
 class Keyed(NamedTuple):
-    """A converter that also needs the row's values of the columns ``keys``: ``convert(value, key)``."""
+    """A converter that also needs the row's values in the columns ``keys``: ``convert(value, key)``."""
 
     keys: tuple[str, ...]
     convert: Callable[[Any, Sequence[Any]], Any]
@@ -170,18 +169,18 @@ class Sealing:
         self.binds = takes[0]
 
     def __eq__(self, other: object) -> bool:
-        """Return True for the same codec object and setting, so that a store opened again compiles nothing anew."""
+        """Return True for the same codec object and setting, so that a reopened store compiles nothing anew."""
         return isinstance(other, Sealing) and self._codec is other._codec and self._refuses == other._refuses
 
     def __hash__(self) -> int:
         return hash((id(self._codec), self._refuses))
 
     def key_id(self) -> str:
-        """Return the id of the key that the codec seals with at present."""
+        """Return the id of the key with which the codec currently seals."""
         return self._encoded(b"", b"")[0]
 
     def is_current(self, found: Any, key_id: str) -> bool:
-        """True if a stored value is sealed with the key of this id, in the version that this codec writes."""
+        """True if a stored value is sealed with the key of this id, and in the version that this codec writes."""
         parts = envelope(found)
         return parts is not None and parts.key_id == key_id and parts.version == (BOUND if self.binds else ALONE)
 
@@ -208,7 +207,7 @@ class Sealing:
         return Keyed(binding.keys, read) if self.binds else read
 
     def value(self, found: Any, binding: Binding, key: Sequence[Any]) -> Any:
-        """Return the value in a cell of the row with this key. Raises `SealedValue`, and ValueError for damage."""
+        """Open the value in a cell of the row with this key. Raises `SealedValue`, and ValueError for damage."""
         parts = envelope(found)
         if parts is None:
             if self._refuses and not binding.stays_plain(found):
@@ -248,7 +247,10 @@ class Sealing:
         return BOUND if self.binds else ALONE
 
     def _encoded(self, data: bytes, context: bytes) -> tuple[str, bytes]:
-        """Return the key id and bytes that the codec makes of data. Raises `InvalidValue` if they fit no envelope."""
+        """Seal data with the codec. Return the key id and bytes.
+
+        Raises `InvalidValue` if they do not fit in an envelope.
+        """
         made: Any = self._codec.encode(data, context=context) if self.binds else self._codec.encode(data)
         if not isinstance(made, tuple) or len(made) != 2:
             raise InvalidValue("codec", f"encode() must return a key id and bytes, got {type(made).__name__}")
@@ -279,7 +281,10 @@ def _takes_context(method: Callable[..., Any]) -> bool:
 
 
 def plain_writing(kind: TypeEngine[Any]) -> Callable[[Any], Any] | None:
-    """Return the converter for a parameter of this type without a codec; None for a type that is never sealed."""
+    """Return the converter that a parameter of this type needs without a codec.
+
+    Return None for a type that is never sealed.
+    """
     return _plain_json_cell if isinstance(kind, _JSON) else _plain_bytes_cell if isinstance(kind, _BYTES) else None
 
 
@@ -294,7 +299,10 @@ def _plain_bytes_cell(value: bytes) -> bytes:
 
 
 def _unsealed(value: Any) -> bytes | None:
-    """Return the data in an envelope without a key id; None if the value is no envelope. Raises `SealedValue`."""
+    """Return the data in an envelope that has no key id. Return None if the value is no envelope.
+
+    Raises `SealedValue`.
+    """
     if (parts := envelope(value)) is None:
         return None
     if parts.key_id == NO_KEY and parts.version == ALONE:

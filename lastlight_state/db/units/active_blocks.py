@@ -1,4 +1,4 @@
-"""Tracks which threads and event-loop tasks are inside a block of a store's transaction."""
+"""Records which threads and event-loop tasks are inside a transaction block of a store."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class ActiveBlock(HeldResource):
     __exit__ = Exit(_leave)
 
     def abandoned(self, handle: object) -> None:
-        """Forget the block of a task that will not resume."""
+        """Remove the block of a task that will not resume."""
         if self._blocks.get(self._user) is self:
             self._blocks.pop(self._user, None)
 
 
 class Blocks(dict[object, ActiveBlock]):
-    """The transaction blocks by their thread or task. An interrupted block may still be listed; it is then `gone`."""
+    """The open transaction blocks by thread or task. An interrupted block may remain listed; it is then `gone`."""
 
     def entered(self, *, by_task: bool) -> ActiveBlock:
-        """Return a block to enter, for this thread; with ``by_task``, for this asyncio task alone."""
+        """Return a block for this thread to enter. With ``by_task``, return one only for this asyncio task."""
         return ActiveBlock(self, _task() if by_task else threading.get_ident())
 
     def has_thread(self) -> bool:
@@ -42,7 +42,7 @@ class Blocks(dict[object, ActiveBlock]):
         return self._has(threading.get_ident())
 
     def has_task(self) -> bool:
-        """True if this task is inside a block of its own."""
+        """True if this task is inside a block that was entered by task."""
         return bool(self) and self._has(_task())
 
     def _has(self, user: object) -> bool:
@@ -51,7 +51,7 @@ class Blocks(dict[object, ActiveBlock]):
 
 
 def _task() -> object:
-    """Return the asyncio task that runs in this thread, or None."""
+    """Return the asyncio task that runs in this thread. Return None if there is none."""
     asyncio = sys.modules.get("asyncio")
     try:
         return asyncio.current_task() if asyncio is not None else None

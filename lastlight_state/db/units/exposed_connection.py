@@ -2,7 +2,7 @@
 
 SQLAlchemy knows that a transaction is open on it, so sessions join that transaction instead of beginning and committing
 their own. Only the block ends the transaction: any statement or method that would end it is refused before it is sent.
-A rollback undoes the block.
+A rollback undoes everything that the block wrote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MODES = frozenset({"isolation_level", "autocommit"})
 
 
 def lend(scope: TransactionScope, undo: Callable[[], object]) -> Connection:
-    """Return a connection inside a block's transaction, until the block ends."""
+    """Return a connection inside a block's transaction. It is valid until the block ends."""
     scope.admit()
     loan = Loan(scope.unit, undo)
     scope.on_end = loan.end
@@ -31,7 +31,10 @@ def lend(scope: TransactionScope, undo: Callable[[], object]) -> Connection:
 
 
 class Loan:
-    """The loan of a unit's connection to a caller, until the block ends. ``undo`` rolls back what the block wrote."""
+    """A unit's connection, lent to a caller until the block ends.
+
+    ``undo`` rolls back everything that the block wrote.
+    """
 
     def __init__(self, unit: Unit, undo: Callable[[], object]) -> None:
         self.unit = unit
@@ -39,7 +42,7 @@ class Loan:
         self._over: str | None = None
 
     def connection(self) -> Connection:
-        """Return the connection of the unit, wrapped so that only the block ends the transaction."""
+        """Return the unit's connection, wrapped so that only the block can end the transaction."""
         if self.unit.checkout.is_awaited:
             raise MisuseError(
                 "inside an asynchronous transaction of yours: use the connection or session that it is of"
@@ -48,12 +51,12 @@ class Loan:
 
     @property
     def is_over(self) -> bool:
-        """True if the block has ended or was undone."""
+        """True if the block has ended or was rolled back."""
         return self._over is not None
 
     @property
     def driver(self) -> Any:
-        """Return the driver's connection. Raises `MisuseError` when the block is over."""
+        """Return the driver's connection. Raises `MisuseError` after the block has ended."""
         if self._over:
             raise MisuseError(self._over)
         return self.unit.checkout.driver
@@ -63,11 +66,11 @@ class Loan:
         raise MisuseError(self._over or f"{what} inside a transaction of the store: {instead}")
 
     def end(self) -> None:
-        """Refuse every later use, because the connection goes back to the pool."""
+        """Refuse every later use of the connection, because it goes back to the pool."""
         self._over = self._over or "this transaction has ended"
 
     def undo(self) -> None:
-        """Undo what the block wrote, so that none of it can be committed."""
+        """Roll back everything that the block wrote, so that none of it can be committed."""
         if self._over is None:
             self._over = "this transaction was rolled back inside its block"
             self.unit.checkout.undone = True
@@ -75,7 +78,7 @@ class Loan:
 
 
 class _LentConnection(Connection):
-    """A connection inside a block's transaction. Closing it does nothing, because the block returns it."""
+    """A connection inside a block's transaction. Its `close` does nothing, because the block returns the connection."""
 
     def __init__(self, spoken: Connection, loan: Loan) -> None:
         engine = spoken.engine
@@ -94,13 +97,16 @@ class _LentConnection(Connection):
         self._loan.refuse("begin_twophase()")
 
     def begin_nested(self) -> NestedTransaction:
-        """Begin a savepoint, as SQLAlchemy does. A rollback to it forgets the hooks that were registered since."""
+        """Begin a savepoint, as SQLAlchemy does. Rolling back to it discards the hooks registered after it."""
         if self.get_transaction() is None:
             self.begin()
         return _Savepoint(self, self._loan.unit)
 
     def execution_options(self, **options: Any) -> Self:
-        """Set options, as SQLAlchemy does. Raises `MisuseError` for options that apply when a transaction begins."""
+        """Set options, as SQLAlchemy does.
+
+        Raises `MisuseError` for options that take effect when a transaction begins.
+        """
         for name in _FIXED.intersection(options):
             self._loan.refuse(f"execution_options({name}=…)", "it has begun")
         super().execution_options(**options)
@@ -113,7 +119,10 @@ class _LentConnection(Connection):
         self._loan.refuse("detach()", "its connection is only lent")
 
     def invalidate(self, exception: BaseException | None = None) -> None:
-        """Invalidate the failed connection when SQLAlchemy calls this. Raises `MisuseError` for any other caller."""
+        """Mark the failed connection invalid if SQLAlchemy itself calls this.
+
+        Raises `MisuseError` for any other caller.
+        """
         if exception is None:
             self._loan.refuse("invalidate()", "its connection is only lent")
         self._loan.undo()
@@ -122,7 +131,7 @@ class _LentConnection(Connection):
 
 
 class _Root(RootTransaction):
-    """The block's transaction, as SQLAlchemy and its sessions see it."""
+    """The block's transaction as SQLAlchemy and its sessions see it."""
 
     __slots__ = ()
 
@@ -132,7 +141,7 @@ class _Root(RootTransaction):
 
 
 class _Savepoint(NestedTransaction):
-    """A savepoint whose rollback also forgets the hooks that were to run after the commit."""
+    """A savepoint. Rolling back to it also discards the hooks that were to run after the commit."""
 
     __slots__ = ("_hooks", "_unit")
 

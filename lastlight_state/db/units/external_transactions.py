@@ -1,4 +1,7 @@
-"""Calls inside a caller's own transaction: rolled back with it, and their hooks run after the caller's commit."""
+"""Calls inside a caller's own transaction.
+
+They are rolled back with it, and their hooks run after the caller's commit.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def joined(scope: StoreScope, given: Connection | Session) -> Iterator[Unit]:
 
 
 def joinable(given: object) -> tuple[Connection, Session | None]:
-    """Return the given connection with None, or a session's connection with the session.
+    """Return the connection to join, and the session that uses it. The session is None if a connection was given.
 
     Raises `MisuseError` for other objects.
     """
@@ -75,10 +78,10 @@ def _connection_of(session: Session) -> Connection:
 
 @block
 def _undone_together(connection: Connection, unit: Unit, session: Session | None) -> Iterator[None]:
-    """Undo everything in the block if it raises, even if the caller commits the rest.
+    """Roll back everything that the block wrote if it raises, even if the caller commits the rest of the transaction.
 
-    The session forgets what it flushed in the block. A commit of the caller's transaction inside the block is refused;
-    SQLAlchemy takes that for a failed commit and rolls the transaction back.
+    The session discards what it flushed in the block. A commit of the caller's transaction inside the block is refused;
+    SQLAlchemy treats that as a failed commit and rolls the transaction back.
     """
     if session is None:
         yield from _in_a_savepoint(connection, unit)
@@ -102,14 +105,14 @@ def _in_a_savepoint(connection: Connection, unit: Unit) -> Iterator[None]:
 
 
 def undo(unit: Unit) -> None:
-    """Undo what the block has written so far."""
+    """Roll back everything that the block has written so far."""
     unit.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
 
 
 class _Watch(HeldResource, AbstractContextManager["_Watch"]):
-    """Refuses commits of the caller's transaction inside a block that joined it, and notes rollbacks.
+    """Refuses commits of the caller's transaction inside a block that joined it, and records rollbacks.
 
-    It ends with the block, also when the block is interrupted: otherwise the caller could never commit.
+    It ends with the block, even if the block is interrupted; otherwise the caller could never commit.
     """
 
     def __init__(self, connection: Connection, unit: Unit) -> None:
@@ -142,7 +145,7 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
     __exit__ = Exit(_leave)
 
     def abandoned(self, handle: object) -> None:
-        """Stop listening."""
+        """Stop listening to the connection's events."""
         self._end()
 
     def _end(self) -> None:
@@ -179,9 +182,9 @@ class _Watch(HeldResource, AbstractContextManager["_Watch"]):
 
 
 def _hooks_follow(connection: Connection, unit: Unit, metrics: Metrics) -> None:
-    """Run the unit's hooks when the caller's transaction commits; drop them when it rolls back.
+    """Run the unit's hooks when the caller's transaction commits. Discard them when it rolls back.
 
-    If the caller rolls back to a savepoint, the hooks of units inside it are dropped.
+    If the caller rolls back to a savepoint, the hooks of units after that savepoint are discarded.
     """
     if unit.hooks:
         follower = _followers.get(connection)
@@ -198,10 +201,10 @@ class _Waiting:
 
 
 class _Follower:
-    """Listens to the events of a caller's connection, for as long as the connection exists.
+    """A listener for the events of a caller's connection, for as long as the connection exists.
 
-    SQLAlchemy's commit event comes before the commit. So this class commits through the driver, and SQLAlchemy's own
-    commit then has nothing to do.
+    SQLAlchemy fires its commit event before the commit. So this class itself commits through the driver, and
+    SQLAlchemy's own commit then has nothing to do.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -1,7 +1,7 @@
-"""Permits to delete: guards let a unit's deletions pass while a permit row exists in its transaction.
+"""Permits to delete: guards let a unit delete rows while a permit row exists in its transaction.
 
-The tables belong to `lastlight_state.receipts`, which domains do not import. A service's database role may not write
-these tables (`migrations.roles`), so on Postgres a method that deletes needs the rights of maintenance.
+The tables of permits belong to `lastlight_state.receipts`, which domains do not import. A service's database role may
+not write these tables (`migrations.roles`), so on Postgres a method that deletes needs the rights of maintenance.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ _BURY = prepared(
 
 @contextmanager
 def permitted(unit: Unit, receipt_id: str | None = None) -> Iterator[str]:
-    """Let the unit delete in this block. Yields the permit's name: the receipt's id, or a new id without a receipt.
+    """Let the unit delete rows in this block.
 
-    If the block raises, the unit must be rolled back, because the permit is not revoked then.
+    Yields the permit's name: the receipt's id, or a new id without a receipt. If the block raises, the unit must be
+    rolled back, because the permit is then not revoked.
     """
     permit = {"receipt_id": receipt_id or new_id()}
     unit.change(_GRANT, permit)
@@ -51,5 +52,5 @@ def permitted(unit: Unit, receipt_id: str | None = None) -> Iterator[str]:
 
 
 def bury(unit: Unit, kind: str, key: str, permit: str, at: datetime) -> None:
-    """Insert a tombstone, so that an import does not bring the deleted row back. An existing tombstone stays."""
+    """Insert a tombstone, so that an import does not restore the deleted row. An existing tombstone is kept."""
     unit.change(_BURY, {"kind": kind, "id": key, "receipt_id": permit, "deleted_at": at})

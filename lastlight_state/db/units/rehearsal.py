@@ -1,7 +1,7 @@
-"""Rehearsed calls: they check their arguments, and stop before their first unit, so no statement is sent.
+"""Rehearsed calls: they check their arguments and stop before their first unit, so that no statement is sent.
 
-A repository checks its arguments before it hands over a work. So a call of a repository with a `RehearsalScope` ends
-either with an error about its arguments, or with `Reached`.
+A repository checks its arguments before it starts a unit. So a call of a repository with a `RehearsalScope` ends either
+with an error about its arguments, or with `Reached`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from lastlight_state.db.units.unit import Work
 
 
 class Reached(BaseException):
-    """Raised instead of running a call's first unit. Not an Exception, so that no call handles it as a failure."""
+    """Raised instead of running a call's first unit.
+
+    It is not an Exception, so that no call handles it as a failure.
+    """
 
 
 class RehearsalScope(StoreScope):
-    """The scope for calls of a store that only check their arguments."""
+    """A scope in which calls of a store only check their arguments."""
 
     def __init__(self, scope: StoreScope) -> None:
         self.backend = scope.backend

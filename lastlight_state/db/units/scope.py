@@ -44,7 +44,7 @@ _SAVEPOINT = "lastlight_call"
 
 
 class WriteRunner(Protocol):
-    """A function that runs work that writes."""
+    """A function that runs a work that writes."""
 
     def __call__(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
@@ -78,24 +78,24 @@ class Scope(ABC):
     def writing(self, work: Work[T], *, repeatable: bool = False) -> T: ...
 
     def together(self, call: Callable[[], T]) -> T:
-        """Return the result of ``call``.
+        """Run ``call`` and return its result.
 
-        All its units together wait for locks no longer than one unit of a store does.
+        Its units together wait for locks no longer than a single unit may.
         """
         return call()
 
     def apart(self, work: Work[T]) -> T:
-        """Run a statement that no transaction may surround. Only a store's own scope can."""
+        """Run a statement that must not be inside a transaction. Only a store's own scope can do this."""
         raise MisuseError("cannot run inside a transaction: call it on the store")
 
     @property
     def chained(self) -> WriteRunner:
-        """Return the method that runs one `Chain`: as one statement if the database can, else in a transaction."""
+        """Return the method that runs a `Chain`: as one statement if the database can, else in a transaction."""
         return self.once if self.backend.writes_in_ctes else self.writing
 
 
 class StoreScope(Scope):
-    """The scope of a store: each call is a unit, repeated as a whole while the database is busy."""
+    """The scope of a store. Each call is a unit, which is retried as a whole while the database is busy."""
 
     def __init__(self, backend: Backend, retry: Retry) -> None:
         self.backend = backend
@@ -126,11 +126,11 @@ class StoreScope(Scope):
         return within(self.retry.most_seconds, call)
 
     def apart(self, work: Work[T]) -> T:
-        """Run a statement that no transaction may surround, such as VACUUM. Running it twice must do no harm."""
+        """Run a statement that must not be inside a transaction, such as VACUUM. Running it twice must do no harm."""
         return self._run(_ONE, work, repeatable=True, shares=False)
 
     def refuse_closed(self) -> None:
-        """Refuse calls on a closed or forked store, and inside a transaction block of the same thread."""
+        """Refuse calls on a closed store, in a forked child, and inside a transaction block of the same thread."""
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
         if self.inside_block():
@@ -138,7 +138,7 @@ class StoreScope(Scope):
 
     @property
     def is_open(self) -> bool:
-        """True if calls are accepted: not after `close`, nor in a child process."""
+        """True if the store accepts calls: not after `close`, and not in a child process."""
         return self._unusable is None
 
     def inside_block(self) -> bool:
@@ -146,16 +146,16 @@ class StoreScope(Scope):
         return self.blocks.has_thread() or self.blocks.has_task()
 
     def inside(self, *, by_task: bool = False) -> ActiveBlock:
-        """Return a block in which the same thread, or with tasks the same task, may not call the store itself."""
+        """Return a block in which this thread, or with ``by_task`` this task, may not call the store directly."""
         return self.blocks.entered(by_task=by_task)
 
     def beginning(self, mode: Mode, label: str | None = None) -> Checkout:
-        """Return a checkout to enter. Beginning its transaction is retried while the database is busy."""
+        """Return a checkout to enter. If the database is busy, beginning its transaction is retried."""
         self.refuse_closed()
         return _Retried(mode, self, label)
 
     def close(self) -> bool:
-        """Refuse every later call. Returns True if the scope was open until now."""
+        """Refuse every later call. Return True if this call closed the scope, False if it was closed before."""
         first = self._unusable is None
         if first:
             self._unusable = StoreClosed("the store is closed")
@@ -180,7 +180,7 @@ class StoreScope(Scope):
             return self.retry.again(partial(self._attempt, mode, work, in_doubt), error, repeatable=repeatable)
 
     def committed(self) -> None:
-        """Notify the waiting callers of this store that it has committed, or may have committed."""
+        """Notify callers that wait for changes in this store that it has committed, or may have."""
         for told in self.after_commits:
             told()
 
@@ -210,7 +210,7 @@ class StoreScope(Scope):
     def _together(self, mode: Mode, work: Work[T], in_doubt: list[Callable[[], object]]) -> T:
         """Run a call that writes as a unit.
 
-        While it waits for the lock, another thread may run it inside its own unit.
+        While the call waits for the lock, another thread may run it inside that thread's own unit.
         """
         backend = self.backend
         call = Call(mode, backend, work)
@@ -237,7 +237,7 @@ class StoreScope(Scope):
 
 
 class OpenedScope(Scope):
-    """A store's scope in which each write's transaction begins with another work, such as a check."""
+    """A store's scope in which every write's transaction first runs another work, such as a check."""
 
     def __init__(self, scope: StoreScope, opening: Work[object]) -> None:
         self.backend = scope.backend
@@ -266,7 +266,7 @@ class OpenedScope(Scope):
 
 
 class _Retried(Checkout):
-    """A checkout whose transaction is begun again while the database is busy."""
+    """A checkout that begins its transaction again while the database is busy."""
 
     def __init__(self, mode: Mode, scope: StoreScope, label: str | None) -> None:
         super().__init__(mode, scope.backend)
@@ -282,7 +282,7 @@ class _Retried(Checkout):
 
 
 class TransactionScope(Scope):
-    """The scope of one open transaction. A failed call undoes its own writes, and the transaction goes on."""
+    """The scope of one open transaction. A failed call rolls back its own writes only, and the transaction goes on."""
 
     def __init__(self, unit: Unit, metrics: Metrics, *, may_write: bool = True) -> None:
         self.backend = unit.backend
@@ -314,7 +314,7 @@ class TransactionScope(Scope):
             self.on_end()
 
     def admit(self) -> None:
-        """Raise `MisuseError` if the transaction has ended, or cannot be committed any more."""
+        """Raise `MisuseError` if the transaction has ended or can no longer be committed."""
         if not self._open:
             raise MisuseError("this transaction has ended")
         refuse_dead(self.unit)

@@ -1,4 +1,4 @@
-"""A unit of work in progress: runs statement constants on its driver connection and gives back records."""
+"""A unit of work in progress: runs statement constants on its driver connection and returns records."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _log = logging.getLogger("lastlight_state.db")
 
 
 class FoundRows(NamedTuple, Generic[RowT]):
-    """Rows of which some may be damaged, and a way to ask for columns of one by its place: None if they are damaged."""
+    """Rows, some of which may be damaged, and a function for the columns of the row at an index: None if damaged."""
 
     rows: list[RowT | CorruptData]
     columns: Callable[[int, Sequence[str]], list[Any] | None]
 
 
 class Unit:
-    """One unit on one connection. Not for use by two threads, nor after the call that it was made for."""
+    """One unit on one connection. It must not be used by two threads, nor after the call for which it was made."""
 
     __slots__ = ("_execute", "_fetched", "_key", "backend", "checkout", "hooks")
 
@@ -45,7 +45,7 @@ class Unit:
         self._key = backend.key
 
     def change(self, statement: Statement[Any], values: Values = NO_VALUES) -> int:
-        """Run a write; the number of rows it changed."""
+        """Run a write. Return the number of rows that it changed."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
@@ -70,12 +70,12 @@ class Unit:
         return made
 
     def rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
-        """Return all rows, of the type that the statement names. For statements that bound their result themselves."""
+        """Return all rows, of the type that the statement names. For statements that limit their result themselves."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         return _made(statement, compiled.rows(self._fetch(compiled, values)))
 
     def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> FoundRows[RowT]:
-        """Return all rows; one that cannot be read is a `CorruptData` in its place, and counted."""
+        """Return all rows. A row that cannot be read is replaced by a `CorruptData`, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
         read = compiled.readable(stored)
@@ -86,13 +86,13 @@ class Unit:
         return FoundRows(rows, lambda at, names: compiled.key(stored[at], names))
 
     def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
-        """Return, for sweeps, the readable rows and the number of all. The others are logged and counted."""
+        """Return, for sweeps, the readable rows and the number of all rows. Unreadable rows are logged and counted."""
         found = self.readable(statement, values).rows
         return self.passing(found), len(found)
 
     @staticmethod
     def passing(found: Sequence[RowT | CorruptData]) -> list[RowT]:
-        """Return the rows that can be read. The others are logged."""
+        """Return the rows that can be read. The other rows are logged."""
         if not has_damage(found):
             return cast("list[RowT]", [*found])
         for row in found:
@@ -101,7 +101,7 @@ class Unit:
         return [row for row in found if not isinstance(row, CorruptData)]
 
     def first_sound(self, statement: Statement[RowT], values: Values, limit: int) -> list[RowT]:
-        """Return the first ``limit`` rows that can be read, of a statement with the parameter ``limit``."""
+        """Return the first ``limit`` readable rows of a statement that has the parameter ``limit``."""
         size = limit
         while True:
             found, in_all = self.sound(statement, {**values, "limit": size})
@@ -110,7 +110,7 @@ class Unit:
             size *= 2
 
     def value(self, statement: Statement[Any], values: Values = NO_VALUES) -> Any:
-        """Return the first column of the first row, or None where there is no row."""
+        """Return the first column of the first row, or None if there is no row."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         found = self._fetch(compiled, values)
         return next(iter(compiled.row(found[0]).values())) if found else None
@@ -123,17 +123,18 @@ class Unit:
     def find(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> R | None:
         """Return the first row as a record, or None.
 
-        With ``Message.of`` instead of ``Message`` mypy compares what the record needs with the rows of the statement.
+        With ``Message.of`` as the argument instead of ``Message``, mypy checks that the statement's rows have what the
+        record needs.
         """
         found = self.row(statement, values)
         return None if found is None else _reader(read)(found)
 
     def all(self, read: Reader[R, RowT], statement: Statement[RowT], values: Values = NO_VALUES) -> list[R]:
-        """Return all rows as records, as `find`. For statements that bound their result themselves."""
+        """Return all rows as records, as `find` does. For statements that limit their result themselves."""
         return [*map(_reader(read), self.rows(statement, values))]
 
     def chain(self, chain: Chain[RowT], values: Values) -> RowT | None:
-        """Run both writes of a chain; the row of the chain's type, or None when the head changed nothing."""
+        """Run both writes of a chain. Return a row of the chain's type, or None if the head changed nothing."""
         if self.backend.writes_in_ctes:
             return self.row(chain.whole, values)
         head = self.row(chain.head, values)
@@ -148,10 +149,11 @@ class Unit:
         return cast(RowT, head) if make is None else cast(RowT, make(head))
 
     def insert(self, table: sa.Table, statement: Statement[Any], rows: Iterable[Values]) -> None:
-        """Insert many rows, in the order given, by the fastest way of the database.
+        """Insert many rows, in the given order, in the fastest way that the database has.
 
-        ``statement`` inserts one row; its parameters have the names of the columns. Rows that are made one by one are
-        made while a server takes those before; what is raised meanwhile is raised here, and no row is inserted.
+        ``statement`` inserts one row; its parameters have the names of the columns. If the rows come from an iterator,
+        a server can store earlier rows while later ones are made. If the iterator raises, the error is raised here and
+        no row is inserted.
         """
         compiled = statement.on(self.backend)
         batches = compiled.batches
@@ -161,18 +163,19 @@ class Unit:
             raise self.backend.failed(self.checkout, error) from error
 
     def rehearse(self, statement: Statement[Any], rows: Iterable[Values]) -> None:
-        """Check and convert these rows as `insert` does, and send nothing. Raises `InvalidValue` as `insert`."""
+        """Check and convert these rows as `insert` does, but send nothing. Raises `InvalidValue` as `insert` does."""
         for _ in statement.on(self.backend).batches.of(rows):
             pass
 
     def named_lock(self, name: str) -> None:
-        """Wait until no other unit holds ``name``, and hold it until this one ends."""
+        """Wait until no other unit holds the lock ``name``, and hold it until this unit ends."""
         self.backend.named_lock(self.checkout, name)
 
     def locked_rows(self, name: str, statement: Statement[RowT], values: Values) -> list[RowT]:
-        """Return all rows of a statement that runs while the unit holds ``name``.
+        """Return all rows of a statement that runs while the unit holds the lock ``name``.
 
-        Only where `Backend.locks_in_one_trip`. In a unit that begins no transaction the statement is committed with it.
+        Only if the backend has `Backend.locks_in_one_trip`. In a unit that begins no transaction, the same message
+        commits the statement.
         """
         compiled = statement.on(self.backend)
         sql, parameters = compiled.sql, compiled.parameters(values)
@@ -190,20 +193,20 @@ class Unit:
         self.hooks.append(hook)
 
     def undo_to(self, savepoint: str) -> None:
-        """Undo what came after the savepoint, and forget it. Where the transaction is gone already, nothing is left."""
+        """Roll back to the savepoint, and release it. Does nothing if the transaction has ended."""
         with suppress(StateError):
             self.plain(f"ROLLBACK TO SAVEPOINT {savepoint}")
             self.plain(f"RELEASE SAVEPOINT {savepoint}")
 
     def plain(self, sql: str) -> None:
-        """Run a statement of the transaction language, such as SAVEPOINT."""
+        """Run a statement that controls the transaction, such as SAVEPOINT."""
         try:
             self._execute(sql)
         except self.backend.driver_errors as error:
             raise self.backend.failed(self.checkout, error) from error
 
     def _fetch(self, compiled: Compiled, values: Values) -> list[Any]:
-        """Fetch rows to the end, which is also what makes a lone RETURNING statement commit on SQLite."""
+        """Fetch all rows. On SQLite this also commits a single RETURNING statement outside a transaction."""
         sql, parameters = compiled.sql, compiled.parameters(values)
         execute = partial(self._execute, binary=True) if compiled.in_binary else self._execute
         try:
@@ -235,7 +238,7 @@ def _reader(read: Reader[R, RowT]) -> Callable[[RowT], R]:
 
 
 def end_reading(checkout: Checkout) -> None:
-    """End the transaction of a unit that only read. If the connection was lost, nothing else was."""
+    """End the transaction of a unit that only read. An error means only that the connection was lost."""
     if checkout.undone:  # by a session of the caller's
         return
     try:
@@ -245,7 +248,7 @@ def end_reading(checkout: Checkout) -> None:
 
 
 def complete(unit: Unit) -> None:
-    """Commit a block's transaction, or end one that only read."""
+    """Commit a block's transaction. If the block only read, end the transaction."""
     if unit.checkout.mode.writes:
         refuse_dead(unit)
         unit.backend.commit(unit.checkout)
@@ -254,7 +257,7 @@ def complete(unit: Unit) -> None:
 
 
 def labelled(error: BaseException, label: str | None) -> None:
-    """Name the transaction in the text of one of our errors, and in a note of any other exception."""
+    """Add the transaction's label to the text of one of our errors, or as a note to any other exception."""
     said = f"in the transaction {label!r}"
     if label is None or said in str(error) or said in getattr(error, "__notes__", ()):
         return
@@ -265,7 +268,7 @@ def labelled(error: BaseException, label: str | None) -> None:
 
 
 def refuse_dead(unit: Unit) -> None:
-    """Raise for a transaction that ended or failed before its block did: what follows would not be part of it."""
+    """Raise if a transaction ended or failed before its block did, because later writes would not belong to it."""
     if unit.checkout.undone:
         raise MisuseError("this transaction was rolled back inside its block, and nothing of it can be committed")
     if unit.checkout.gone or not unit.backend.alive(unit.checkout):
@@ -273,7 +276,7 @@ def refuse_dead(unit: Unit) -> None:
 
 
 def run_hooks(hooks: Sequence[Callable[[], object]], metrics: Metrics, label: str | None = None) -> None:
-    """Run what waited for the commit, in order. An exception is logged and counted: the commit stands."""
+    """Run the hooks that waited for the commit, in order. An exception is logged and counted: the commit is valid."""
     for hook in hooks:
         try:
             hook()
@@ -289,7 +292,7 @@ Work = Callable[[Unit], T]
 
 
 class Call(Checkout, Generic[T]):
-    """A unit that is one call, which another thread that has the writer's turn may make with its own."""
+    """A unit that is one call. Another thread that has the writers' lock may run it together with its own unit."""
 
     shares = True
     hooks: Sequence[Callable[[], object]] = ()
