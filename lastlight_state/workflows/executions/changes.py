@@ -139,11 +139,11 @@ def _no_objection(_: Execution) -> None:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one execution: a conditional statement, and a callback for when its conditions do not hold.
+    """A change of one execution: a conditional statement, and a callback for when the conditions do not hold.
 
-    The callback ``judge`` gets the stored execution after the claim has passed the fence. It raises, or returns the
-    execution if the change was made before, or returns None if the change may be tried again. ``then`` runs after a
-    change.
+    The callback ``judge`` gets the stored execution, after the claim was checked. It raises if the change is forbidden,
+    returns the execution if the change was made before, or returns None if the change may be tried again. The callback
+    ``then`` is called after a change.
     """
 
     statement: Statement[Execution]
