@@ -89,11 +89,11 @@ class Measures:
 
 @dataclass(frozen=True)
 class Place:
-    """The location of a database's file, and the files beside it.
+    """The location of a database's file, and the state of the files next to it.
 
     ``file_system`` is the file system's type. ``is_remote`` is True if other machines may use the file, too. ``left``
-    are the journal and the log of a writer that died, which nobody on this machine uses. ``unfit`` are files that
-    belong to another journal mode than the file's.
+    are the journal and the log that a crashed writer left and that no process on this machine uses. ``unfit`` are files
+    that belong to another journal mode than the file's.
     """
 
     file_system: str
