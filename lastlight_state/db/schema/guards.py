@@ -155,9 +155,10 @@ class Guard:
 
 @dataclass(frozen=True)
 class Key:
-    """Columns that are unique in a table. With ``among``, a column and a SQL literal, only rows with that value count.
+    """Columns whose values together are unique in a table.
 
-    In the columns that ``nullable`` names, NULL counts as equal to the empty text.
+    With ``among`` (a column and an SQL literal), only rows with that value count. In the columns that ``nullable``
+    names, NULL counts as equal to the empty text.
     """
 
     columns: tuple[str, ...]
