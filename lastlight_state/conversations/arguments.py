@@ -60,7 +60,7 @@ class NewMessage:
 
 @dataclass(frozen=True)
 class Provenance:
-    """The provenance of a session, for display and filters: the playbook or agent that it runs, and its source."""
+    """The origin of a session, for display and filters: the playbook or agent that it runs, and its source."""
 
     playbook_name: str | None = None
     agent_name: str | None = None
@@ -75,7 +75,7 @@ class Provenance:
 class SessionTimes:
     """The times of a session, for imports. ``created_at`` defaults to now, other times to derived values or unknown.
 
-    ``ended_at_is_approximate`` True says that nobody recorded the end, so that ``ended_at`` is the best guess.
+    ``ended_at_is_approximate=True`` means that the end was not recorded and ``ended_at`` is only the best guess.
     """
 
     created_at: datetime | float | None = None
@@ -99,11 +99,11 @@ class Reason:
 
 @dataclass(frozen=True)
 class Limits:
-    """The time limits by which the health of a running session is judged. A limit itself still counts as within.
+    """The time limits from which the health of a running session is derived.
 
-    A heartbeat older than ``heartbeat`` means that the process is dead. A session is running while its last activity is
-    at most ``busy`` ago, and idle while it is at most ``idle`` ago. Sessions that run flows, plays or engines have
-    ``long_idle`` in place of ``idle``.
+    A time equal to a limit is still within it. If the last heartbeat is older than ``heartbeat``, the process counts as
+    dead. A session is running while its last activity is at most ``busy`` ago, and idle while it is at most ``idle``
+    ago. For sessions that run flows, plays or engines, ``long_idle`` replaces ``idle``.
     """
 
     heartbeat: timedelta = timedelta(seconds=90)
@@ -116,7 +116,7 @@ class Limits:
 class NewSession:
     """A session to create. Without ``progression_id`` it gets a new message pool of its own.
 
-    ``status`` None leaves the session without a status; otherwise ``reason`` says why it has that status.
+    If ``status`` is None, the session has no status; otherwise ``reason`` gives the reason for it.
     ``artifact_contract`` describes the artifacts that the session must deliver, ``artifact_verification`` the result of
     checking them.
     """
@@ -279,9 +279,9 @@ class MessageFilter:
 
 @dataclass(frozen=True)
 class Search:
-    """The metric that compares embeddings, and the least score of a result. A greater score is a nearer embedding.
+    """The metric that compares embeddings, and the least score of a result. A higher score means a nearer embedding.
 
-    A score under ``l2`` is the negated distance.
+    Under ``l2``, a score is the negated distance.
     """
 
     metric: Metric = "cosine"

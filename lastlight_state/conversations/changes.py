@@ -105,7 +105,7 @@ class Changes(Repository):
 
         The page is empty if ``timeout`` seconds pass without an entry. The feed is polled every ``poll_interval``
         seconds, by one statement for all waiting callers of a store. No connection is held between polls. Raises
-        `MisuseError` inside a transaction, and `BackendBusy` if a lock blocks every look until the timeout.
+        `MisuseError` inside a transaction, and `BackendBusy` if a lock blocks every poll until the timeout.
         """
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._scope)
@@ -149,9 +149,10 @@ class Changes(Repository):
     def updated_sessions(
         self, since: datetime, *, limit: int = 50, page_token: str | None = None
     ) -> Page[SessionSummary]:
-        """Return a page of sessions updated since one minute before ``since``, in the order of their updates.
+        """Return a page of the sessions updated at or after a minute before ``since``, in the order of their updates.
 
-        The minute allows for late commits. So a session may be returned again: compare its ``change_seq``.
+        The extra minute covers commits that arrive late. So a session may be returned twice; its ``change_seq`` shows
+        whether it changed.
         """
         given = {"since": _overlapping(aware_utc("since", since))}
         return self._page(UPDATED, given, limit, page_token)
@@ -176,9 +177,9 @@ class Changes(Repository):
         return self._all_followed(first, idle, interval, valid.stop(stop))
 
     def trim(self, session_id: str, *, below: int) -> int:
-        """Delete the feed entries of a session with numbers below ``below``, and return how many were deleted.
+        """Delete the entries of a session's feed that have numbers below ``below``. Return how many were deleted.
 
-        A reader that asks for deleted entries gets the `Conflict` of `after`.
+        A reader that requests deleted entries gets the `Conflict` of `after`.
         """
         this = {"session_id": valid.sought("session_id", session_id)}
         values = {**this, "below": valid.number("below", below)}
@@ -252,7 +253,7 @@ class Changes(Repository):
 
 
 def _overlapping(since: datetime) -> datetime:
-    """Return ``since`` less `OVERLAP`, so that late commits are read too, but no time before year 1."""
+    """Return ``since`` less `OVERLAP`, but no time before year 1. Thus commits that arrive late are read, too."""
     return max(since, datetime.min.replace(tzinfo=UTC) + OVERLAP) - OVERLAP
 
 

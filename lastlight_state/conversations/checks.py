@@ -34,7 +34,10 @@ def name(where: str, value: Any, most: int) -> str | None:
 
 
 def of(table: sa.Table, *names: str) -> dict[str, Check]:
-    """Return a check for each named column of a table: `encoded` for JSON columns, else `name`, with the size limit."""
+    """Return a check for each named column of a table: `encoded` for JSON columns, else `name`.
+
+    Each has the column's size limit.
+    """
     most = vars(limits_of(table))
     return {one: partial(encoded if form_of(table.c[one]) == "JSON" else name, most=most[one]) for one in names}
 

@@ -1,8 +1,9 @@
-"""Guards and indexes of conversations' tables: the database refuses deletes, and changes of a branch's origin or of the
-status history. Feeds have no guard: their rows are hints, and `changes.trim` removes them.
+"""Guards and indexes of conversations' tables.
 
-A link can be deleted only at a position below 0, to which `progressions.replace` moves the links that leave an order.
-So a stray DELETE is refused, and replacing an order needs no permit.
+The database refuses deletes, and changes of a branch's origin or of the status history. Feeds have no guard: readers
+must not rely on old entries, and `changes.trim` removes them. A link can be deleted only at a position below 0, to
+which `progressions.replace` moves the links that leave an order. So a stray DELETE is refused, yet replacing an order
+needs no permit.
 """
 
 from __future__ import annotations

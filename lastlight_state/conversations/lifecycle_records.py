@@ -10,7 +10,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class Transition(Record):
-    """A status change: number ``seq`` of its session. If ``branch_id`` is set, it changed the status of that branch."""
+    """Status change number ``seq`` of a session. If ``branch_id`` is set, it changed the status of that branch."""
 
     id: str
     session_id: str
@@ -55,9 +55,9 @@ class NormalizedState(Record):
 
 
 class Change(Record):
-    """An entry of a session's feed: change number ``seq``, its ``kind``, and the ids of what it concerns.
+    """Entry number ``seq`` of a session's feed: the ``kind`` of the change, and the ids of the changed objects.
 
-    ``ord`` is the first position concerned, ``count`` the number of messages that were appended or removed.
+    ``ord`` is the first position affected, ``count`` the number of messages that were appended or removed.
     """
 
     session_id: str

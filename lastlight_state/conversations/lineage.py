@@ -1,4 +1,4 @@
-"""Forks and ancestors of branches. A fork copies nothing: it costs the same for any history and any depth."""
+"""Forks and ancestors of branches. A fork copies nothing: it costs the same for every length and depth of history."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Lineage(Repository):
         session_id: str | None = None,
         node_metadata: dict[str, Any] | None = None,
     ) -> Branch:
-        """Create a branch that inherits the first ``at`` positions of the parent's history (None: all that it has now).
+        """Create a branch that inherits the first ``at`` positions of the parent's history (None: all current ones).
 
         Later changes of the parent do not appear in the fork. The fork has the parent's system message, and is in the
         parent's session unless another is named. Raises `NotFound`, `AlreadyExists`, and `InvalidValue` for a position
@@ -78,7 +78,7 @@ class Lineage(Repository):
         return self._writing(lambda unit: branching.fork(unit, self._listeners, row, at=start, where="at", now=now))
 
     def ancestors(self, branch_id: str) -> builtins.list[Ancestor]:
-        """Return a branch's ancestors, parent first and root last, with the positions that each adds to the history.
+        """Return a branch's ancestors from parent to root, with the positions that each contributes to the history.
 
         Raises `NotFound`, and `CorruptData` if the ancestors form a cycle.
         """
@@ -95,9 +95,9 @@ class Lineage(Repository):
         return self._page(FORKS, given, limit, page_token)
 
     def common_point(self, branch_a: str, branch_b: str) -> ForkPoint | None:
-        """Return the nearest common branch of two branches, and the position at which their histories part.
+        """Return the nearest branch that two branches have in common, and the position where their histories diverge.
 
-        The common branch may be one of the two. Returns None if they have no common branch.
+        The common branch may be one of the two. Returns None if they have none in common.
         """
         ids = valid.sought("branch_a", branch_a), valid.sought("branch_b", branch_b)
 

@@ -278,7 +278,10 @@ class SessionTransitionModel(Base):
 
 
 class SessionChangeModel(Base):
-    """An entry of a session's feed. It says what was changed, but not the old value: for followers, not for audits."""
+    """An entry of a session's feed.
+
+    It records what was changed, but not the old value: for followers, not for audits.
+    """
 
     __tablename__ = "session_changes"
     __table_args__ = described(
@@ -315,7 +318,7 @@ class ExchangeInboxModel(Base):
 
 
 class ExchangeDeliveryModel(Base):
-    """A delivery: a message in an inbox, the reader that has taken it and until when, and its acknowledgement."""
+    """A delivery: a message in an inbox, the reader that has taken it until when, and its acknowledgement."""
 
     __tablename__ = "exchange_deliveries"
     __table_args__ = (
@@ -337,9 +340,9 @@ class ExchangeDeliveryModel(Base):
 
 
 class ExchangeMemberModel(Base):
-    """A member of a channel, who gets what is published there from ``joined_at`` on.
+    """A member of a channel, who receives messages published there since ``joined_at``.
 
-    ``left_at`` is NULL for a present member.
+    ``left_at`` is NULL for a current member.
     """
 
     __tablename__ = "exchange_members"

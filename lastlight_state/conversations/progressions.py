@@ -1,4 +1,4 @@
-"""Message orders (progressions): changed at their end or replaced whole. Positions that forks have inherited stay."""
+"""Message orders (progressions). They are changed at their end or replaced whole. Positions inherited by forks stay."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Progressions(Repository):
         created_at: datetime | float | None = None,
         node_metadata: dict[str, Any] | None = None,
     ) -> Progression:
-        """Create a message order from at most 1,000 ids of stored messages. Append further messages.
+        """Create a message order from at most 1,000 ids of stored messages. To add more, use `append`.
 
         Raises `AlreadyExists` for a stored ``progression_id``, and `NotFound` for an unknown message.
         """
@@ -149,12 +149,12 @@ class Progressions(Repository):
     def append(
         self, progression_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
     ) -> Appended:
-        """Append at most 1,000 messages to a message order: new messages, or ids of stored messages. All or none.
+        """Append at most 1,000 messages to a message order, all or none: new messages, or ids of stored messages.
 
-        Messages that the order's own links already hold are skipped, or with ``"keep"`` added again. A message with a
-        stored id and other content revises the stored message. Raises `NotFound` for an unknown order or message,
-        `InvalidValue` with the position of a bad message, and `PayloadTooLarge` past 32 MiB. The number of statements
-        does not depend on the order's length.
+        Messages that are already among the order's own links are skipped, or with ``"keep"`` added again. A message
+        with a stored id and other content revises the stored message. Raises `NotFound` for an unknown order or
+        message, `InvalidValue` with the position of a bad message, and `PayloadTooLarge` past 32 MiB. The number of
+        statements does not depend on the order's length.
         """
         found, now = valid.sought("progression_id", progression_id), self._now()
         given = storing.drafts("messages", messages, now)
@@ -258,7 +258,10 @@ class Progressions(Repository):
 
 
 def _locked(unit: Unit, locks: sessions.Locks, progression_id: str, version: int | None) -> orders.OrderHead:
-    """Lock the sessions that have a message order, then the order. Raises `StaleVersion` for another version."""
+    """Lock the sessions that have a message order, then the order.
+
+    Raises `StaleVersion` if the order has another version.
+    """
     sessions.owners_locked(unit, locks, progression_id)
     order = orders.locked(unit, [progression_id])[progression_id]
     if version not in (None, order.version):

@@ -70,7 +70,7 @@ class MessageHit(Record):
 
 
 class MessageUse(Record):
-    """A use of a message: a position ``ord`` in a progression, or a pointer of a session or branch to the message.
+    """A reference to a message: a position ``ord`` in a progression, or a pointer of a session or branch.
 
     ``kind`` is ``progression``, ``system_msg``, ``first_msg`` or ``last_msg``; ``id`` is the id of the progression,
     branch or session. ``ord`` is None for a pointer.
@@ -136,8 +136,8 @@ class SessionSummary(Record):
 
     ``status`` is None if the session has no status. ``owner`` sent the last heartbeat. ``change_seq`` is the number of
     the last entry in its feed, ``transition_seq`` the number of its last status change. A session with a
-    ``hold_reason`` is kept by every prune. ``ended_at_is_approximate`` says that ``ended_at`` is a guess from the last
-    known time.
+    ``hold_reason`` is kept by every prune. If ``ended_at_is_approximate``, ``ended_at`` is a guess from the last known
+    time.
     """
 
     id: str
@@ -176,7 +176,10 @@ class SessionSummary(Record):
 
 
 class ConversationSession(SessionSummary):
-    """A whole session. ``artifact_contract`` says what to deliver, ``artifact_verification`` is the check's result."""
+    """A whole session.
+
+    ``artifact_contract`` describes what it must deliver, ``artifact_verification`` the result of the check.
+    """
 
     node_metadata: dict[str, Any] | None
     extra: dict[str, Any] | None
@@ -215,7 +218,7 @@ class Branch(BranchSummary):
 
 
 class BranchLink(Record):
-    """A position of a branch's history: the message's id, and the branch that the message was appended to."""
+    """A position of a branch's history: the message's id, and the branch to which the message was appended."""
 
     ord: int
     branch_id: str
@@ -223,7 +226,7 @@ class BranchLink(Record):
 
 
 class BranchMessage(Record):
-    """A position of a branch's history with its message, and the branch that the message was appended to."""
+    """A position of a branch's history with its message, and the branch to which the message was appended."""
 
     ord: int
     branch_id: str
@@ -270,7 +273,7 @@ class Ancestor(Record):
 
 
 class ForkPoint(Record):
-    """The nearest common branch of two branches, and the position ``ord`` before which their histories are equal."""
+    """The nearest branch that two branches have in common. Their histories are equal before the position ``ord``."""
 
     branch_id: str
     ord: int

@@ -112,20 +112,20 @@ def session_mapping(values: Mapping[str, Any], branches: Sequence[dict[str, Any]
 
 
 def seconds(values: Mapping[str, Any]) -> float:
-    """Return a row's time of creation in Unix seconds: the number that the caller gave, or else computed."""
+    """Return a row's creation time in Unix seconds: the number that the caller gave, or else a computed one."""
     exact: float | None = values["created_at_unix"]
     moment: datetime = values["created_at"]
     return moment.timestamp() if exact is None else exact
 
 
 def timed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Add ``created_at_unix`` to an argument group's fields: ``created_at`` if it is a number, else None."""
+    """Add ``created_at_unix`` to an argument group's fields: ``created_at`` if that is a number, else None."""
     moment = values["created_at"]
     return {**values, "created_at_unix": None if isinstance(moment, datetime) else moment}
 
 
 def _said(fields: dict[str, Any], values: Mapping[str, Any], metadata: str) -> dict[str, Any]:
-    """Return the fields with the time of creation and the metadata added, without fields that are None."""
+    """Add the creation time and the metadata to the fields. Leave out fields that are None."""
     if values["created_at"] is not None:
         fields["created_at"] = seconds(values)
     fields[metadata] = values["node_metadata"]
@@ -184,7 +184,7 @@ def _whole_mapping(
 def _unpiled(where: str, pile: Mapping[str, Any], system: Any) -> tuple[list[Any], dict[str, Any]]:
     """Split a pile (``collections`` with a ``progression``) into its items, in order, and its other parts.
 
-    The parts note the index of a system message that the order does not hold.
+    If the pile has a system message that its order lacks, the other parts record its index.
     """
     rest = {name: value for name, value in pile.items() if name != "collections"}
     items = _items(f"{where}.collections", pile.get("collections"))
@@ -259,8 +259,9 @@ _TEXT = "json_text"
 def packed(item: Any) -> Any:
     """Convert an agent framework's item to the content of a message.
 
-    An item with values that a database cannot store (NUL characters, lone surrogates, NaN, large integers, keys other
-    than text) becomes an object with the item as JSON text. Raises `TypeError` for a value that JSON cannot hold.
+    Some values cannot be stored in a database: NUL characters, lone surrogates, NaN, large integers, keys other than
+    text. An item with such values becomes an object that has the item as JSON text. Raises `TypeError` for a value that
+    JSON cannot represent.
     """
     try:
         codec.encode_bytes("item", item)
@@ -270,7 +271,7 @@ def packed(item: Any) -> Any:
 
 
 def unpacked(content: Any) -> Any:
-    """Convert a message content that `packed` returned back to the item."""
+    """Convert a message content that `packed` returned back to the original item."""
     return json.loads(content[_TEXT]) if _is_packed(content) else content
 
 

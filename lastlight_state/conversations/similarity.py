@@ -1,7 +1,7 @@
-"""Exact similarity scores between embeddings and a query vector. A greater score is nearer.
+"""Exact similarity scores between embeddings and a query vector. A higher score means nearer.
 
-If numpy is installed, approximate scores rule out most candidates first. The remaining candidates are scored exactly as
-they are without numpy. So results, order and scores are the same with and without numpy.
+If numpy is installed, approximate scores first exclude most candidates. The remaining candidates are scored exactly as
+without numpy. So results, order and scores are the same with and without numpy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WIDTH = 4
 
 
 def packed(where: str, vector: Any, *, most: int) -> bytes:
-    """Convert a vector to bytes. The vector is a sequence of finite numbers, or a buffer of such bytes.
+    """Convert a vector to bytes. The vector is a sequence of finite numbers, or a buffer that already has these bytes.
 
     Raises `InvalidValue` for NaN, infinities, numbers beyond 32-bit floats, booleans, an empty vector, more than
     ``most`` numbers, and bytes whose length is no multiple of 4.
@@ -86,7 +86,10 @@ K = TypeVar("K", bound=Ordered)
 
 
 class Candidate(NamedTuple, Generic[K]):
-    """A vector to compare with a query: its id, its bytes, and its norm. A norm of None is computed when needed."""
+    """A vector to compare with a query: its id, its bytes, and its norm.
+
+    If the norm is None, it is computed when needed.
+    """
 
     key: K
     packed: bytes
@@ -105,7 +108,8 @@ class Query:
     def scores(self, given: Iterable[Candidate[K]], floor: float, most: int) -> Iterator[tuple[K, float]]:
         """Yield ids and scores of candidates: at least the ``most`` best ones, and none with a score below ``floor``.
 
-        Vectors of another length are left out, as are vectors with NaN or infinities, and under cosine zero vectors.
+        Vectors of another length and vectors with NaN or infinities are left out; with the cosine metric, zero vectors
+        are, too.
         """
         candidates = [one for one in given if len(one.packed) == len(self.packed)]
         for one in self._likely(candidates, floor, most):
@@ -140,7 +144,10 @@ class Query:
         return [candidates[at] for at in numpy.flatnonzero(kept)]
 
     def _about(self, numpy: Any, rows: Any, norms: list[float | None]) -> tuple[Any, Any]:
-        """Return approximate scores of the rows, and upper bounds of their errors. ``norms`` may contain None."""
+        """Return approximate scores of the rows, and upper bounds of the errors of these scores.
+
+        ``norms`` may contain None.
+        """
         query = numpy.array(self._numbers)
         if self.metric == "l2":
             apart = rows - query
@@ -197,7 +204,7 @@ class Best(Generic[K]):
 
     @property
     def _floor(self) -> float:
-        """Return the least score that a further vector needs to be kept."""
+        """Return the least score that another vector needs in order to be kept."""
         return max(self._least, -self._found[-1][0]) if len(self._found) == self._most else self._least
 
 
@@ -212,8 +219,8 @@ _TOGETHER_BYTES = 4 * 1024 * 1024
 class Matrix(Generic[K]):
     """Embeddings of one length, kept in memory with their ids and norms. Needs numpy.
 
-    Approximate 32-bit scores rule out rows that are surely not among the best. The remaining rows are scored exactly,
-    so a search finds the same ids and scores as a search that reads rows from the database.
+    Approximate 32-bit scores exclude rows that are surely not among the best. The remaining rows are scored exactly, so
+    a search finds the same ids and scores as a search that reads rows from the database.
     """
 
     def __init__(self, numpy: Any, rows: int, dimensions: int) -> None:
@@ -239,7 +246,7 @@ class Matrix(Generic[K]):
     def add(self, candidates: Sequence[Candidate[K]]) -> bool:
         """Store embeddings in the next free rows, and return True.
 
-        Stores none and returns False if an embedding has another length or no norm, or if the rows do not suffice.
+        If an embedding has another length or no norm, or if there are too few free rows, store none and return False.
         """
         numpy, first = self._numpy, len(self._keys)
         within = slice(first, first + len(candidates))

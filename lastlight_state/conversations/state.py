@@ -1,4 +1,4 @@
-"""The state of a session (lifecycle, health, delivery), derived from its row and the current time. It is not stored."""
+"""The state of a session (lifecycle, health, delivery), derived from its row and the current time, and never stored."""
 
 from __future__ import annotations
 

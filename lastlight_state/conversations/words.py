@@ -133,7 +133,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 
 def is_redacted(content: Any) -> bool:
-    """Return True if a message content is exactly the placeholder that a redaction leaves."""
+    """True if a message content is exactly the placeholder that a redaction leaves."""
     told = content.get(REDACTED) if isinstance(content, dict) and len(content) == 1 else None
     if not isinstance(told, dict) or told.keys() != {"at", "original_bytes"}:
         return False

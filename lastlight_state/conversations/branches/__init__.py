@@ -128,11 +128,11 @@ class Branches(Repository):
     def append(
         self, branch_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"
     ) -> Appended:
-        """Append at most 1,000 messages to a branch: messages to store, or ids of stored messages. All or none.
+        """Append at most 1,000 messages to a branch, all or none: messages to store, or ids of stored messages.
 
-        A message that the history already holds, its inherited part included, is skipped, or with ``"keep"`` added
-        again. A message with a stored id and other content revises the stored message. Messages that the session's pool
-        lacks are added to the pool. Raises `NotFound`, `InvalidValue` with the position of a bad message, and
+        A message that is already in the branch's history (inherited messages included) is skipped, or with ``"keep"``
+        added again. A message with a stored id and other content revises the stored message. Messages that are not in
+        the session's pool are added to it. Raises `NotFound`, `InvalidValue` with the position of a bad message, and
         `PayloadTooLarge` past 32 MiB.
         """
         found, now = valid.sought("branch_id", branch_id), self._now()
@@ -169,11 +169,11 @@ class Branches(Repository):
         return storing.retry_storing(lambda: self._writing(pop))
 
     def truncate(self, branch_id: str, from_ord: int) -> Branch:
-        """Remove all messages at and after position ``from_ord`` from a branch's history. A shorter history stays.
+        """Remove all messages at and after position ``from_ord`` from a branch's history.
 
-        The messages stay stored, and in the session's pool unless the pool is the branch's own order. Raises
-        `NotFound`, and `Conflict` ``fork_prefix`` for messages that the branch, or a fork of it, has inherited. The
-        number of statements does not depend on the history's length.
+        A shorter history is unchanged. The messages stay stored, and in the session's pool unless the pool is the
+        branch's own order. Raises `NotFound`, and `Conflict` ``fork_prefix`` for messages that the branch, or a fork of
+        it, has inherited. The number of statements does not depend on the history's length.
         """
         found, first = valid.sought("branch_id", branch_id), valid.number("from_ord", from_ord)
         now, locks = self._now(), sessions.Locks()
@@ -186,11 +186,12 @@ class Branches(Repository):
         return storing.retry_storing(lambda: self._writing(truncate))
 
     def delete(self, branch_id: str) -> bool:
-        """Delete a branch for good, and its order unless another branch or a session has the order.
+        """Delete a branch permanently.
 
-        Its messages stay in the session's pool; messages that nothing refers to are deleted. Returns False if the
-        branch does not exist. Raises `Conflict`: ``not_ended`` while the branch is pending or running, ``held`` if its
-        session is held, or ``forked`` while the branch has forks.
+        Its message order is deleted, too, unless another branch or a session has that order. The branch's messages stay
+        in the session's pool; messages that nothing refers to are deleted. Returns False if the branch does not exist.
+        Raises `Conflict`: ``not_ended`` while the branch is pending or running, ``held`` if its session is held, or
+        ``forked`` while the branch has forks.
         """
         found, now = valid.sought("branch_id", branch_id), self._now()
         return self._writing(lambda unit: deleting.branch(unit, self._listeners, found, now))
@@ -246,7 +247,7 @@ class Branches(Repository):
         return self._viewing(read)
 
     def _contents(self, branch_id: str, first: int, until: int) -> builtins.list[Any]:
-        """Return the contents of the messages at positions ``first`` to ``until - 1``, without other columns.
+        """Return only the contents of the messages at positions ``first`` to ``until - 1``.
 
         For adapters, which read whole histories. An unreadable message is logged and left out.
         """
@@ -291,7 +292,7 @@ class Branches(Repository):
         return self._viewing(read)
 
     def _change(self, branch_id: str, changed: Callable[[Any], Row]) -> Branch:
-        """Set the columns that ``changed`` returns for the stored metadata, and write an entry to the feed."""
+        """Set the columns that ``changed`` computes from the stored metadata, and write an entry to the feed."""
         now = self._now()
 
         def change(unit: Unit) -> Branch:

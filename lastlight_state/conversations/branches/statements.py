@@ -230,7 +230,10 @@ def created(
     *,
     locks: sessions.Locks,
 ) -> Branch:
-    """Insert a branch, and add its system message to the session's pool. Metadata that name a parent make a fork."""
+    """Insert a branch, and add its system message to the session's pool.
+
+    If its metadata name a parent, insert a fork.
+    """
     session_id, own = row["session_id"], row["progression_id"]
     origin = branching.origin_in("branch.node_metadata", row["node_metadata"])
     if origin is not None and own is not None:
@@ -298,6 +301,6 @@ def metadata(value: Mapping[str, Any] | None) -> str | None:
 
 
 def kept(stored: Mapping[str, Any] | None, given: Mapping[str, Any] | None) -> str | None:
-    """Return new metadata as JSON text, with the fork keys of the stored metadata carried over."""
+    """Return new metadata as JSON text, with the fork keys taken from the stored metadata."""
     fork = {key: stored[key] for key in FORK_KEYS if stored and key in stored}
     return metadata({**(given or {}), **fork} if fork else given)

@@ -1,8 +1,8 @@
 """The message exchange: messages are sent to inboxes, and each delivery is taken by one reader at a time.
 
 The deliveries of an inbox have positions from 0 without gaps, in the order of commits. So a reader that continues after
-the last position that it has seen misses nothing. A delivery that is taken but not acknowledged within its lease is
-handed out again.
+the last position that it has seen misses nothing. If a reader takes a delivery but does not acknowledge it within its
+lease, another reader can take it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Exchange(Repository):
     def send(self, message: NewMessage, *, to: str | Sequence[str]) -> Sent:
         """Store a message and deliver it to the inboxes of 1 to 1,000 owners, in one transaction.
 
-        An inbox is created by its first delivery. A single owner becomes the message's recipient. A message that is
-        sent again is delivered only to owners that lack it. Raises `AlreadyExists` for a different message of the same
-        id.
+        An inbox is created by its first delivery. If there is only one owner, it becomes the message's recipient. A
+        message that is sent again is delivered only to owners that do not have it yet. Raises `AlreadyExists` for a
+        different message of the same id.
         """
         given, now = statements.owners("to", to), self._now()
         body = statements.letter(message, now, recipient=given[0] if len(given) == 1 else None)
@@ -76,10 +76,10 @@ class Exchange(Repository):
         return storing.retry_storing(lambda: self._writing(send, repeatable=True))
 
     def publish(self, message: NewMessage, *, channel: str) -> Sent:
-        """Store a message and deliver it to the present members of a channel, except its sender.
+        """Store a message and deliver it to the current members of a channel, except its sender.
 
         Without members the message is stored, and ``delivered`` is empty. A message that is published again is
-        delivered only to members that lack it.
+        delivered only to members that do not have it yet.
         """
         name, now = valid.identifier("channel", channel, _DELIVERY.channel), self._now()
         body = statements.letter(message, now, channel=name)
@@ -102,9 +102,9 @@ class Exchange(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[Delivery]:
-        """Return a page of an inbox's deliveries by position: unacknowledged ones, or with ``state="all"`` every one.
+        """Return a page of an inbox's unacknowledged deliveries by position; with ``state="all"``, of all deliveries.
 
-        Changes nothing. Deliveries that a reader has taken are shown too. Read the messages by `messages.get_many`.
+        Changes nothing. Deliveries that a reader has taken are included. Read the messages with `messages.get_many`.
         """
         given = {
             "owner": valid.sought("owner", owner),
@@ -118,9 +118,9 @@ class Exchange(Repository):
     def take(
         self, owner: str, *, reader: str, lease: timedelta = _LEASE, limit: int = 1, sender: str | None = None
     ) -> list[Delivery]:
-        """Take the first unacknowledged deliveries of an inbox that nobody holds, for the time of the lease.
+        """Take the first deliveries of an inbox that are not acknowledged and not held, for the time of the lease.
 
-        A delivery is held by one reader at a time; after the lease it may be handed out again. Readers that take
+        A delivery is held by one reader at a time; after the lease another reader may take it. Readers that take
         concurrently get different deliveries.
         """
         found = valid.identifier("reader", reader, _DELIVERY.taken_by)
@@ -140,10 +140,10 @@ class Exchange(Repository):
         return self._writing(take)
 
     def ack(self, owner: str, ords: int | Collection[int], *, reader: str) -> int:
-        """Acknowledge deliveries, all or none, and return how many of them were open.
+        """Acknowledge deliveries, all or none. Return how many of them were not acknowledged before.
 
-        The reader must hold them, or nobody. Deliveries that it has acknowledged before are accepted. Raises
-        `ClaimLost` for a delivery that another reader has taken or acknowledged, and `NotFound`.
+        Each must be held by this reader or by no reader. Deliveries that this reader has acknowledged before are
+        accepted. Raises `ClaimLost` for a delivery that another reader has taken or acknowledged, and `NotFound`.
         """
         given, found = self._named(owner, ords, reader)
 
@@ -180,7 +180,7 @@ class Exchange(Repository):
 
         The page is empty if ``timeout`` seconds pass without a delivery. The inbox is polled every ``poll_interval``
         seconds, by one statement for all waiting callers of a store. No connection is held between polls. Raises
-        `MisuseError` inside a transaction, and `BackendBusy` if a lock blocks every look until the timeout.
+        `MisuseError` inside a transaction, and `BackendBusy` if a lock blocks every poll until the timeout.
         """
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._scope)
@@ -197,12 +197,15 @@ class Exchange(Repository):
         return self._page(sql.OUTBOX, {"sender": valid.sought("sender", sender)}, limit, page_token)
 
     def deliveries(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[Delivery]:
-        """Return a page of a message's deliveries, ordered by owner, with who took and who acknowledged each."""
+        """Return a page of a message's deliveries, ordered by owner.
+
+        Each has the readers that took and acknowledged it.
+        """
         given = {"message_id": valid.sought("message_id", message_id)}
         return self._page(sql.DELIVERED, given, limit, page_token)
 
     def join(self, channel: str, member: str) -> bool:
-        """Add a member to a channel, who receives what is published from now on. False if it is a member already."""
+        """Add a member to a channel, who receives messages published from now on. Returns False if already a member."""
         values = {
             "channel": valid.identifier("channel", channel, _MEMBER.channel),
             "member": valid.identifier("member", member, _MEMBER.member),

@@ -8,7 +8,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class Sent(Record):
-    """The result of sending a message: the owners in ``delivered`` got it by this call, those in ``skipped`` had it."""
+    """The result of sending a message: the owners that got it by this call, and in ``skipped`` those that had it."""
 
     message_id: str
     delivered: tuple[str, ...]
@@ -36,7 +36,7 @@ class Delivery(Record):
 
 
 class Member(Record):
-    """A member of a channel, who gets what is published there from ``joined_at`` on."""
+    """A member of a channel, who receives messages published there since ``joined_at``."""
 
     channel: str
     member: str

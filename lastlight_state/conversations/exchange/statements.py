@@ -180,7 +180,10 @@ _MOST = limits_of(DELIVERIES)
 
 
 def owners(where: str, given: Any) -> list[str]:
-    """Check one owner or several, and return them without repetitions, in the order in which inboxes are locked."""
+    """Check one owner or several.
+
+    Return them without duplicates, in the order in which their inboxes must be locked.
+    """
     named = [given] if isinstance(given, str) else checks.batch(where, given, words.BATCH)
     if not named:
         raise InvalidValue(where, "expected at least one owner")
@@ -188,7 +191,7 @@ def owners(where: str, given: Any) -> list[str]:
 
 
 def ordered(names: Any) -> list[str]:
-    """Return names in the database's sort order, without repetitions."""
+    """Return the names without duplicates, in the database's sort order."""
     return sorted(set(names), key=str.encode)
 
 
@@ -217,7 +220,7 @@ def stored(unit: Unit, known: KnownClasses, body: MessageDraft) -> MessageDraft:
 
 
 def delivered(unit: Unit, body: MessageDraft, to: Sequence[str], now: datetime) -> Sent:
-    """Add a delivery of a stored message to each of the owners' inboxes that lacks it."""
+    """Add a delivery of a stored message to the inboxes of those owners that do not have it yet."""
     values = {"owners": as_list([{"id": owner} for owner in to]), "message_id": body["id"], "at": now}
     placed = dict(unit.rows(PLACE, values)) if to else {}
     rows = [delivery(owner, placed[owner], body, now) for owner in to if owner in placed]

@@ -65,9 +65,10 @@ class Segment(NamedTuple):
 
 
 def _line() -> Any:
-    """Return a recursive query: a branch and those ancestors that contribute positions at or after ``from_ord``.
+    """Return a recursive query for a branch and those ancestors that contribute positions at or after ``from_ord``.
 
-    ``room`` starts as the branch's ``fork_depth`` and falls by one per ancestor, so that the query ends in a cycle too.
+    ``room`` starts as the branch's ``fork_depth`` and decreases by one per ancestor, so that the query ends even in a
+    cycle.
     """
     start = (
         sa.select(
@@ -135,7 +136,7 @@ def length_of(line: Sequence[Segment]) -> int:
 
 
 def positions(line: Sequence[Segment], first: int, until: int) -> list[Position]:
-    """Return, for each position from ``first`` to ``until - 1`` of a history, the message order that holds it."""
+    """Return, for each position of a history from ``first`` to ``until - 1``, the message order that holds it."""
     return [
         {"id": segment.progression_id, "branch_id": segment.branch_id, "ord": ord_}
         for segment in reversed(line)
@@ -144,7 +145,7 @@ def positions(line: Sequence[Segment], first: int, until: int) -> list[Position]
 
 
 def placed(given: Sequence[Position]) -> dict[str, str]:
-    """Return the bound parameters for a statement that reads the given positions."""
+    """Return the parameters of a statement that reads these positions."""
     return {"positions": as_list(given)}
 
 
@@ -167,12 +168,12 @@ def whole_order(unit: Unit, branch_id: str) -> list[str]:
 
 
 def refuse_gaps(branch_id: str, wanted: Sequence[Position], found: int) -> None:
-    """Raise `CorruptData` if fewer messages were found than positions were wanted."""
+    """Raise `CorruptData` if fewer messages were found than positions were requested."""
     refuse_missing(branch_id, len(wanted), found)
 
 
 def refuse_missing(branch_id: str, wanted: int, found: int) -> None:
-    """Raise `CorruptData` if the count of messages found differs from the count of positions wanted."""
+    """Raise `CorruptData` if the number of messages found differs from the number of positions requested."""
     if found != wanted:
         problem = f"has {wanted - found} positions without a message"
         raise CorruptData("progression_links", branch_id, "ord", problem=problem)
@@ -286,7 +287,7 @@ def insert_branch(unit: Unit, listeners: Listeners, row: BranchDraft, now: datet
 def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, where: str, now: datetime) -> Branch:
     """Insert a branch that inherits the first ``at`` positions of its parent's history (None: the whole history).
 
-    The number of statements is constant: it depends neither on the history's length nor on the number of ancestors.
+    The number of statements is constant, whatever the history's length and the number of ancestors.
     """
     parent = get(unit, row["parent_branch_id"])
     if parent.fork_depth >= words.FORK_DEPTH:
@@ -319,9 +320,9 @@ def fork(unit: Unit, listeners: Listeners, row: ForkDraft, *, at: int | None, wh
 
 
 def origin_in(where: str, metadata: Mapping[str, Any] | None) -> tuple[str, int] | None:
-    """Return the parent's id and the fork position that branch metadata name, or None if they name neither.
+    """Return the parent's id and the fork position from a branch's metadata, or None if the metadata have neither.
 
-    Raises `InvalidValue` if the metadata name only one of the two.
+    Raises `InvalidValue` if the metadata have only one of the two.
     """
     given = [key for key in FORK_KEYS if metadata and metadata.get(key) is not None]
     if not metadata or not given:
@@ -335,6 +336,6 @@ def origin_in(where: str, metadata: Mapping[str, Any] | None) -> tuple[str, int]
 
 
 def refuse_other_origin(where: str, told: tuple[str, int] | None, parent_branch_id: str, at: int | None) -> None:
-    """Raise `InvalidValue` if metadata name another parent or fork position than the call's arguments."""
+    """Raise `InvalidValue` if a branch's metadata name another parent or fork position than the call's arguments."""
     if told is not None and (told[0] != parent_branch_id or at != told[1]):
         raise InvalidValue(where, f"must not name another {' or '.join(FORK_KEYS)} than the call")

@@ -1,6 +1,7 @@
-"""Deleting a session or a branch. Messages and orders that other sessions share are kept, as in a prune.
+"""Deletion of a session or a branch. Messages and orders shared with other sessions are kept, as in a prune.
 
-All checks that may refuse come before the first deletion. Locks are taken in the lock order that all transactions keep.
+All checks that may refuse the deletion come before the first DELETE. Locks are taken in the same order as in all other
+transactions.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _SHORTEN = prepared(
 
 
 def first_of_last(order: orders.OrderHead, count: int) -> int:
-    """Return the position of the first of the last ``count`` messages in a message order: at least 0.
+    """Return the position at which the last ``count`` messages of a message order begin, at least 0.
 
-    A fork's order gets no such lower bound, so that `refuse_inherited` refuses positions of the inherited part.
+    In a fork's order the position may lie in the inherited part; `refuse_inherited` then refuses it.
     """
     first = order.next_ord - count
     return first if order.start_ord else max(first, 0)
@@ -76,10 +77,10 @@ def cut(
     locks: sessions.Locks,
     branch_id: str | None = None,
 ) -> int:
-    """Remove the messages at and after position ``from_ord`` from a locked message order. Returns how many.
+    """Remove the messages at and after position ``from_ord`` from a locked message order. Return how many were removed.
 
-    Each session that has the order is locked too, gets a feed entry, and has its first and last message updated.
-    Raises `Conflict` ``fork_prefix``, and `RestartUnit` if somebody else holds a lock of such a session.
+    Each session that has the order is locked, too. It gets a feed entry and new first and last messages. Raises
+    `Conflict` ``fork_prefix``, and `RestartUnit` if another transaction holds a lock of such a session.
     """
     count = order.next_ord - from_ord
     if count <= 0:
@@ -120,7 +121,7 @@ _REMOVE_BRANCH = prepared(sa.delete(BRANCHES).where(_BRANCH))
 
 
 def session(unit: Unit, session_id: str, now: datetime) -> bool:
-    """Delete a session and all its data that no other session uses. Returns False if the session does not exist.
+    """Delete a session and those of its data that no other session uses. Returns False if the session does not exist.
 
     Raises `Conflict` if the session has not ended, is held, or another session has forks of its branches.
     """

@@ -41,7 +41,7 @@ HEADS: Statement[tuple[str, int]] = prepared(
 
 
 def watch_for(scope: Scope) -> Watch[str]:
-    """Return the watch through which callers of a store wait for new entries in sessions' feeds."""
+    """Return the watch through which callers of a store wait for new entries in the feeds of sessions."""
 
     def read(keys: Collection[str]) -> dict[str, int]:
         values = {"wanted": as_list([{"id": one} for one in sorted(keys)])}
@@ -76,7 +76,7 @@ _ABOUT = ("branch_id", "progression_id", "message_id", "ord", "count")
 
 
 def feed_chain(head: Any) -> Chain:
-    """Return a chain of two statements: ``head`` changes a session, then the feed entry for the change is inserted.
+    """Return a chain of two statements: ``head`` changes a session, then the feed entry for it is inserted.
 
     ``head`` must return the session's ``id`` and ``change_seq``.
     """
@@ -96,7 +96,7 @@ def entry_parameters(
     count: int | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> EntryParameters:
-    """Return the parameters of a feed entry. ``first`` is the first position that the change concerns."""
+    """Return the parameters of a feed entry. ``first`` is the first position that the change affects."""
     return {
         "told_kind": kind,
         "told_branch_id": branch_id,

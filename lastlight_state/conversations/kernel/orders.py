@@ -154,7 +154,7 @@ def link(unit: Unit, placed: Mapping[str, tuple[int, Sequence[str]]]) -> None:
 
 
 def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[str, set[str]]:
-    """Return, by order id, which of the given messages stand in the order below the position in ``segments``."""
+    """Return, for each order, which of the given messages it has below the position in ``segments``."""
     if not ids:
         return {}
     values = {name: as_list([{"id": one} for one in given]) for name, given in (("segments", segments), ("ids", ids))}
@@ -166,7 +166,7 @@ def held(unit: Unit, segments: Mapping[str, int], ids: Sequence[str]) -> dict[st
 
 
 def unheld(ids: Sequence[str], held: AbstractSet[str]) -> list[str]:
-    """Return the ids that are not in ``held``, without repetitions, in the given order."""
+    """Return the ids that are not in ``held``, without duplicates, in the given order."""
     return [one for one in dict.fromkeys(ids) if one not in held]
 
 

@@ -1,6 +1,7 @@
-"""References in conversations: sessions own message orders, orders hold messages, sessions and branches point to them.
+"""The references between sessions, message orders, messages and branches.
 
-Each statement looks up a few hundred keys at a time by an index.
+Sessions own message orders, orders hold messages, and sessions and branches point to messages. Each statement looks up
+a few hundred keys at a time by an index.
 """
 
 from __future__ import annotations

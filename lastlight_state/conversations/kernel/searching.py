@@ -45,7 +45,10 @@ class SearchRequest(NamedTuple):
 
 
 def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
-    """Check a caller's arguments and return the search. Raises `InvalidValue`, also for a zero vector under cosine."""
+    """Check a caller's arguments and return the search.
+
+    Raises `InvalidValue`, also for a zero vector with the cosine metric.
+    """
     given = valid.group("how", how, Search)
     metric = valid.word("how.metric", given.metric, words.METRICS)
     query = Query(checks.vector("vector", vector), given.metric)
@@ -57,9 +60,9 @@ def search_request(vector: Any, top_k: Any, how: Any) -> SearchRequest:
 def best_matches(
     streams: Iterable[Iterable[list[C]]], search: SearchRequest, *, passes: Callable[[C], bool] | None = None
 ) -> list[tuple[str, float]]:
-    """Return the ids and scores of the best rows in the streams. The same row may appear several times.
+    """Return the ids and scores of the best rows in the streams. The same row may appear in them several times.
 
-    ``passes`` decides which rows are compared at all (None: every row).
+    Only rows for which ``passes`` is true are compared (None: every row).
     """
     found = Best[str](search.top_k, search.least)
     for batches in streams:
@@ -72,9 +75,9 @@ def best_matches(
 def batches(
     read: Callable[[Values], FoundRows[RowT]], values: Values, after: Mapping[str, Any], query: Query
 ) -> Iterator[list[RowT]]:
-    """Yield the rows of a statement, which ``read`` runs, in batches. An unreadable row is logged and left out.
+    """Run a statement with ``read`` and yield its rows in batches. An unreadable row is logged and left out.
 
-    The statement has the parameter ``limit``, and a parameter ``after_<column>`` for each column that it is ordered by.
+    The statement has the parameter ``limit``, and a parameter ``after_<column>`` for each column by which it is sorted.
     ``after`` is a start key that sorts before all rows.
     """
     size = max(1, min(words.BATCH, _BATCH_BYTES // len(query.packed)))

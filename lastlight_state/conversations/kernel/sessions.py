@@ -1,4 +1,7 @@
-"""Locking and updating the row of a session: a write locks it first, and at its end updates it with a feed entry."""
+"""Locks and updates the row of a session. A write locks the row first.
+
+At its end it updates the row and adds a feed entry.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ FORK_KEYS = ("parent_branch_id", "forked_at_ord")
 
 
 def merged(stored: Any, patch: Any) -> Any:
-    """Return the value with a merge patch applied: objects are merged, null removes a key, any other value replaces."""
+    """Apply a merge patch to a value: objects are merged, null removes a key, any other value replaces."""
     if not isinstance(patch, dict):
         return patch
     found = dict(stored) if isinstance(stored, dict) else {}
@@ -149,10 +152,10 @@ def lock_all(unit: Unit, session_ids: Collection[str]) -> None:
 class Locks:
     """Remembers the sessions that a call must lock, over all attempts of the call, so that it cannot deadlock.
 
-    Transactions wait for session locks in the order of ids, before they lock orders and messages. But the other
-    sessions that have a revised message are known only after the message is locked. So those are locked without
-    waiting. If another transaction holds one, the attempt ends and frees its locks, and the next attempt waits for
-    that session first.
+    Transactions wait for session locks in the order of ids, before they lock orders and messages. But if a message is
+    revised, the other sessions that have it are known only after the message is locked. So these sessions are locked
+    without waiting. If another transaction holds one of the locks, the attempt ends and releases its own locks, and the
+    next attempt waits for that session first.
     """
 
     def __init__(self) -> None:
@@ -160,18 +163,18 @@ class Locks:
         self._held: set[str] = set()
 
     def first(self, unit: Unit, *session_ids: str) -> None:
-        """Begin an attempt whose caller locks these sessions next.
+        """Begin an attempt. The caller then locks these sessions.
 
-        If an earlier attempt lacked further sessions, lock those and these now, in the order of ids.
+        If an earlier attempt could not lock further sessions, lock them and these sessions now, in the order of ids.
         """
         self._held = {*session_ids, *self._before}
         if self._before:
             lock_all(unit, self._held)
 
     def late(self, unit: Unit, session_ids: Collection[str]) -> list[LockedSession]:
-        """Lock further sessions without waiting. Returns the id and status of each that this call had not locked yet.
+        """Lock further sessions without waiting. Return the id and status of each that this call had not locked before.
 
-        Raises `RestartUnit` if another transaction holds a lock of one.
+        Raises `RestartUnit` if another transaction holds one of the locks.
         """
         lacking = set(session_ids) - self._held
         found = unit.rows(_LOCK_FREE, _wanting(lacking)) if lacking else []
@@ -196,25 +199,28 @@ def owners_locked(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
 
 
 def record_change(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: EntryParameters) -> None:
-    """Update a session's version and times, and write the feed entry ``told``, which says what changed."""
+    """Update a session's version and times, and write the feed entry ``told``, which describes the change."""
     write_entry(unit, listeners, _MOVE, {"session_id": session_id, "at": at}, told)
 
 
 def refresh_ends(unit: Unit, progression_id: str) -> None:
-    """Update the first and last message of the sessions whose pool is this order. The caller has locked the order."""
+    """Update the first and last message of the sessions whose pool is this order.
+
+    The caller must have locked the order.
+    """
     unit.change(_POINT, {"progression_id": progression_id})
 
 
 def record_append(unit: Unit, listeners: Listeners, session_id: str, at: datetime, told: EntryParameters) -> None:
-    """Write the feed entry of an append, and update the session's first and last message and times."""
+    """Write the feed entry for an append, and update the session's times and its first and last message."""
     write_entry(unit, listeners, _MOVE_ON, {"session_id": session_id, "at": at}, told)
 
 
 def owners_late(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
-    """Lock the sessions that have this message order, without waiting. Returns their ids, sorted.
+    """Lock the sessions that have this message order, without waiting. Return their ids, sorted.
 
-    The caller has locked the order. Creating a session or branch with the order needs that lock, so no owner is added
-    before the transaction ends. Raises `RestartUnit`.
+    The caller must have locked the order. A session or branch with this order can only be created under that lock, so
+    no owner is added before the transaction ends. Raises `RestartUnit`.
     """
     owners = owners_of(unit, progression_id)
     locks.late(unit, owners)
@@ -224,7 +230,7 @@ def owners_late(unit: Unit, locks: Locks, progression_id: str) -> list[str]:
 def record_for_owners(
     unit: Unit, listeners: Listeners, progression_id: str, at: datetime, told: EntryParameters, *, locks: Locks
 ) -> None:
-    """Update all sessions that have a changed order: their first and last message, and a feed entry for each.
+    """Update all sessions that have a changed order: set their first and last message, and write a feed entry for each.
 
     Raises `RestartUnit`.
     """
@@ -245,9 +251,9 @@ def record_for_others(
     *,
     locks: Locks,
 ) -> None:
-    """Update the other sessions that share changed orders: their first and last message, and one feed entry for each.
+    """Update the other sessions that share changed orders: their first and last message, and a feed entry for each.
 
-    ``shared`` are the ids of the orders; session ``session_id`` gets no entry. Raises `RestartUnit`.
+    ``shared`` are the ids of the orders; the session ``session_id`` gets no entry. Raises `RestartUnit`.
     """
     owners = {owner: one for one in shared for owner in owners_late(unit, locks, one) if owner != session_id}
     for one in shared:
@@ -257,7 +263,7 @@ def record_for_others(
 
 
 def running_with(unit: Unit, message_ids: Collection[str]) -> dict[str, list[str]]:
-    """Return the running sessions whose pools hold any of these messages, with those messages' ids."""
+    """Return the running sessions whose pools have any of these messages, and the ids of these messages."""
     found: dict[str, list[str]] = {}
     for message_id in message_ids:
         for session_id in unit.values(_RUNNING_WITH, {"message_id": message_id}):
@@ -277,8 +283,8 @@ def put_all(
 ) -> tuple[set[str], list[str]]:
     """Store messages as `storing.put_all` does, and write a feed entry for each revised message.
 
-    The entry goes to each running session that has the message, and to session ``own``, through which the messages are
-    stored, running or not. Raises `RestartUnit`.
+    The entry goes to each running session that has the message. It also goes to the session ``own``, through which the
+    messages are stored, whether it is running or not. Raises `RestartUnit`.
     """
     there, revised = storing.put_all(unit, known, given, now)
     record_revisions(unit, listeners, revised, now, locks=locks, own=own)
@@ -288,7 +294,7 @@ def put_all(
 def record_revisions(
     unit: Unit, listeners: Listeners, revised: Sequence[str], now: datetime, *, locks: Locks, own: str | None
 ) -> None:
-    """Write a feed entry per revised message to each running session that has it, and to session ``own``.
+    """Write a feed entry for each revised message to each running session that has it, and to the session ``own``.
 
     Raises `RestartUnit`.
     """

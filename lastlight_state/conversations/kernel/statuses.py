@@ -200,7 +200,7 @@ def record(
     branch_id: str | None = None,
     transition_id: str | None = None,
 ) -> Transition:
-    """Insert the history row of a status change. ``transition_id`` None makes a new id."""
+    """Insert the history row of a status change. If ``transition_id`` is None, a new id is made."""
     values = {
         "id": new_id() if transition_id is None else transition_id,
         "session_id": session_id,
@@ -216,7 +216,7 @@ def record(
 
 
 def _consequences(row: HeldSession, to: str, at: datetime) -> Values:
-    """Return the other columns that change with a session's status. A start of running counts as activity."""
+    """Return the other columns that change with a session's status. Becoming running counts as activity."""
     if to != words.RUNNING:
         return {**_ends(row, to, at), "ended_at_is_approximate": False}
     last = row.last_message_at

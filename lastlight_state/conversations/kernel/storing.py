@@ -65,7 +65,7 @@ class KnownClasses:
 
 
 def numbers_of(unit: Unit, known: KnownClasses, names: Iterable[str]) -> dict[str, int]:
-    """Return the number of each message class. New classes get the next numbers, under a lock."""
+    """Return the number of each message class. A new class gets the next number, under a lock."""
     found = {name: known.numbers.get(name) for name in names}
     missing = sorted(name for name, type_id in found.items() if type_id is None)
     if missing:
@@ -157,9 +157,10 @@ def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
 
 
 def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list[MessageDraft | str]:
-    """Check a batch, in which each item is a new message or a stored message's id. Returns drafts and ids in order.
+    """Check a batch, in which each item is a new message or the id of a stored one.
 
-    Raises `InvalidValue`, and `PayloadTooLarge` for a batch above `words.BATCH_BYTES`.
+    Return the drafts and the ids in order. Raises `InvalidValue`, and `PayloadTooLarge` for a batch above
+    `words.BATCH_BYTES`.
     """
     found: list[MessageDraft | str] = [
         valid.identifier(f"{where}[{i}]", one, _MOST.id) if isinstance(one, str) else draft(f"{where}[{i}]", one, now)
@@ -192,13 +193,17 @@ def id_of(one: MessageDraft | str) -> str:
 
 
 class RestartUnit(Exception):
-    """Raised by a transaction that needs a lock out of lock order. The call is retried and takes that lock first."""
+    """Raised by a transaction that would have to take a lock out of order.
+
+    The call is retried and takes that lock first.
+    """
 
 
 def retry_storing(store: Callable[[], T]) -> T:
-    """Call ``store`` and return its result. Retry if another transaction stored a message that ``store`` found missing.
+    """Call ``store`` and return its result.
 
-    At most `_ATTEMPTS` such calls are made. After `RestartUnit`, ``store`` is called again without a limit.
+    Retry if another transaction meanwhile stored a message that ``store`` found missing. At most `_ATTEMPTS` such calls
+    are made. After `RestartUnit`, ``store`` is called again without a limit.
     """
     left = _ATTEMPTS
     while True:
@@ -215,8 +220,8 @@ def retry_storing(store: Callable[[], T]) -> T:
 def ensured(make: Callable[[], T]) -> T:
     """Call ``make``, which inserts a row unless it exists, and return its result.
 
-    If another caller inserts the row between ``make``'s look and its insert, ``make`` is called once more and finds the
-    row. An `AlreadyExists` that names differing ``fields`` is not retried.
+    If another caller inserts the row after ``make`` found it missing, ``make`` is called once more and finds it. An
+    `AlreadyExists` that names differing ``fields`` is not retried.
     """
     try:
         return make()
@@ -234,11 +239,11 @@ def put_all(
     *,
     seen: Mapping[str, int] | None = None,
 ) -> tuple[set[str], list[str]]:
-    """Store the given messages. Return the ids that were stored already, and the ids of the messages that were revised.
+    """Store the given messages. Return the ids that were stored before, and the ids of the messages that were revised.
 
     ``seen`` maps ids to revisions. With it, a stored message is revised only if it still has that revision. Otherwise
-    `Conflict` is raised, and the transaction is retried.
-    Raises `NotFound` for an id without a message, `InvalidValue` for two different messages of one id.
+    `Conflict` is raised, and the transaction is retried. Raises `NotFound` for an id without a message, `InvalidValue`
+    for two different messages of one id.
     """
     bodies = _by_id([one for one in given if not isinstance(one, str)])
     referred = {one for one in given if isinstance(one, str)} - set(bodies)
@@ -282,7 +287,7 @@ def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:
 def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collection[str] = ()) -> Message:
     """Store the message unless an equal one is stored, and return the stored message.
 
-    Fields named in ``but`` are not compared. Raises `AlreadyExists` with the fields that differ.
+    Fields named in ``but`` are not compared. Raises `AlreadyExists` with the differing fields.
     """
     stored = unit.row(GET, body)
     if stored is None:
@@ -299,7 +304,7 @@ def ensure(unit: Unit, known: KnownClasses, body: MessageDraft, *, but: Collecti
 def differs(stored: Message, body: Values, *, given_only: bool = False) -> list[str]:
     """Return the fields in which a message differs from the stored one.
 
-    The embedding is compared only if one is given. With ``given_only``, so is every other field.
+    The embedding is compared only if the message has one. With ``given_only``, the same is true of every other field.
     """
     here = vars(stored)
     fields = [name for name in _TEXTS if here[name] != body[name] and not (given_only and _is_left_out(name, body))]
@@ -332,7 +337,7 @@ def _is_left_out(name: str, body: Values) -> bool:
 
 
 def _class_of(where: str, new: NewMessage) -> str:
-    """Return the class that a message or its metadata name, or the default class."""
+    """Return the class named by a message or its metadata, or the default class."""
     told = new.lion_class
     if told is None and isinstance(new.node_metadata, dict):
         inside = new.node_metadata.get("lion_class")

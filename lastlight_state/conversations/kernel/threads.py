@@ -1,8 +1,8 @@
-"""Removing the rows that conversation sessions share: forked branches, message orders, and messages.
+"""Removes rows that conversation sessions share: forked branches, message orders, and messages.
 
-An order is removed with its last owner. A message of a removed session is removed, with its deliveries, when no order,
-session or branch refers to it any more and all its deliveries are acknowledged. A message that no session ever referred
-to is not examined.
+An order is removed with its last owner. A message of a removed session is removed, together with its deliveries, when
+no order, session or branch refers to it any more and all its deliveries are acknowledged. A message to which no session
+ever referred is not examined.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class OrdersAndMessages(NamedTuple):
 
 
 class Threads:
-    """Locks, counts and removes the rows that sessions share, for a prune (implements `kind.Shared`)."""
+    """Locks, counts and removes rows that sessions share. A prune uses it (it implements `kind.Shared`)."""
 
     tables: tuple[str, ...] = ("progression_links", "progressions", "exchange_deliveries", "messages")
 
@@ -119,7 +119,7 @@ class Threads:
         list(rows(unit, LOCK_DELIVERIES, messages))
 
     def sizes(self, unit: Unit, keys: Sequence[str]) -> dict[str, int]:
-        """Return the size of each session in rows: its orders, their links, and the messages of its longest order."""
+        """Return each session's size in rows: its orders, the orders' links, and the messages of its longest order."""
         owned: dict[str, list[str]] = {key: [] for key in keys}
         for key, order in rows(unit, ORDERS, keys):
             owned[key].append(order)
@@ -131,7 +131,7 @@ class Threads:
         }
 
     def count(self, unit: Unit, keys: Sequence[str]) -> Counter[str]:
-        """Count, by table, the shared rows that `release` would remove along with all these sessions."""
+        """Count, by table, the shared rows that one `release` of all these sessions together would remove."""
         going = set(keys)
         held = self.held(unit, keys)
         orders = held.orders - {order for order, owner in rows(unit, OWNERS, held.orders) if owner not in going}
@@ -154,7 +154,10 @@ class Threads:
         return OrdersAndMessages(orders, {message for (message,) in rows(unit, POINTED, keys)})
 
     def release(self, unit: Unit, held: OrdersAndMessages) -> Counter[str]:
-        """Remove the orders without an owner and the messages without a reference. Returns row counts by table."""
+        """Remove orders that have no owner and messages without a reference.
+
+        Return the numbers of removed rows by table.
+        """
         list(rows(unit, LOCK_ORDERS, held.orders))
         orders = held.orders - {order for order, _ in rows(unit, OWNERS, held.orders)}
         messages = held.messages | {message for order in orders for _, message in links(unit, order)}

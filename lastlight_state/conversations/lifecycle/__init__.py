@@ -54,9 +54,9 @@ class Lifecycle(Repository):
         """Change the status of a session, or of its branch ``branch_id``, and record the change in the history.
 
         Allowed changes: from no status to any, from pending to running or a final status, from running to a final
-        status. ``expect`` allows only the given statuses as the present one; None among several means no status yet.
-        The same status again changes nothing, and returns the transition that set it. Raises `LostRace` with the
-        present ``status``, and `NotFound`.
+        status. With ``expect``, the current status must be one of the given statuses; None among them means no status
+        yet. Setting the same status again changes nothing, and returns the transition that set it. Raises `LostRace`
+        with the current ``status``, and `NotFound`.
         """
         done = self.try_transition(session_id, to, expect=expect, reason=reason, branch_id=branch_id, ended_at=ended_at)
         if done is not None:
@@ -99,9 +99,9 @@ class Lifecycle(Repository):
         return self._writing(change, repeatable=True)
 
     def reopen(self, session_id: str, *, actor: str, reason: Reason = _USUAL) -> Transition:
-        """Set a session that has ended to running again, on behalf of ``actor``, and clear its time of end.
+        """Set an ended session to running again, on behalf of ``actor``, and clear its end time.
 
-        Raises `LostRace` with the present ``status`` if the session has not ended, and `NotFound`.
+        Raises `LostRace` with the current ``status`` if the session has not ended, and `NotFound`.
         """
         given = statuses.reason("reason", reason, RUNNING)
         code = words.RESUMED if reason.code is None else given["reason_code"]
@@ -122,10 +122,10 @@ class Lifecycle(Repository):
         return self._writing(change)
 
     def heartbeat(self, session_id: str, owner: str) -> datetime:
-        """Store a heartbeat of a running session, and return the stored time. One statement, without a feed entry.
+        """Store a heartbeat of a running session, and return the stored time.
 
-        Raises `ClaimLost` while another owner's heartbeat is at most 90 seconds old, `LostRace` with the present
-        ``status`` if the session is not running, and `NotFound`.
+        Runs one statement and writes no feed entry. Raises `ClaimLost` while another owner's heartbeat is at most 90
+        seconds old, `LostRace` with the current ``status`` if the session is not running, and `NotFound`.
         """
         now = self._now()
         values = {
@@ -159,7 +159,7 @@ class Lifecycle(Repository):
         return self._page(sql.HISTORY, given, limit, page_token)
 
     def stale(self, *, older_than: timedelta, limit: int = 50) -> list[StaleSession]:
-        """Return running sessions whose last sign of life is older than ``older_than``, the longest silent first.
+        """Return running sessions whose last sign of life is older than ``older_than``. The longest silent come first.
 
         Changes nothing.
         """
@@ -169,9 +169,10 @@ class Lifecycle(Repository):
         return self._reading(lambda unit: unit.first_sound(sql.STALE, values, limit))
 
     def retire(self, session_id: str, *, to: SessionStatus, seen: datetime, reason: Reason = _USUAL) -> Transition:
-        """End a running session as of ``seen``, if that is still its last sign of life. `stale` returns that time.
+        """End a running session with the end time ``seen``, if that is still its last sign of life.
 
-        Raises `LostRace` with the present ``status`` and ``last_sign`` if the session has ended or gave a later sign.
+        `stale` returns that time. Raises `LostRace` with the current ``status`` and ``last_sign`` if the session has
+        ended or gave a later sign.
         """
         status = valid.word("to", to, TERMINAL)
         why, at = statuses.reason("reason", reason, status), aware_utc("seen", seen)
@@ -209,7 +210,7 @@ class Lifecycle(Repository):
             raise valid.not_found(words.SESSION, session_id)
 
     def state(self, session_id: str, *, limits: Limits = _LIMITS) -> NormalizedState:
-        """Return a session's present state (lifecycle, health, delivery) under the given limits. Raises `NotFound`."""
+        """Return a session's current state (lifecycle, health, delivery) under the given limits. Raises `NotFound`."""
         values, bounds, now = self._asked([valid.identifier("session_id", session_id, _SESSION.id)], limits)
         row = self._reading(lambda unit: unit.row(sql.STATES, values))
         if row is None:
@@ -217,7 +218,7 @@ class Lifecycle(Repository):
         return _state(row, now, bounds)
 
     def states(self, session_ids: Sequence[str], *, limits: Limits = _LIMITS) -> dict[str, NormalizedState]:
-        """Return the present states of at most 500 sessions, by id, read with one statement.
+        """Return the current states of at most 500 sessions by id, read with one statement.
 
         Sessions that are not stored or cannot be read are left out.
         """
@@ -250,7 +251,7 @@ def _state(row: Row, now: datetime, limits: Limits) -> NormalizedState:
 
 
 def _expected(given: Any) -> frozenset[str | None] | None:
-    """Check the expected statuses, and return them as a set, or None if any status is accepted."""
+    """Check the expected statuses. Return them as a set, or None if any status is accepted."""
     if given is None:
         return None
     several = [given] if isinstance(given, str) else valid.several("expect", given)
@@ -264,7 +265,7 @@ def _end(status: str, ended_at: Any) -> datetime:
 
 
 def _leads(status: str | None, to: str) -> bool:
-    """Return True if a session or branch may change from ``status`` to ``to``."""
+    """True if a session or branch may change from ``status`` to ``to``."""
     if status is None:
         return True
     return to in TERMINAL or to == RUNNING if status == "pending" else status == RUNNING and to in TERMINAL

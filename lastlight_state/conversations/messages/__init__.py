@@ -84,7 +84,7 @@ def _word(kind: str) -> Any:
 
 
 def _uses() -> Any:
-    """Return a query for the links and pointers that refer to a message, each looked up by an index."""
+    """Return a query for the links and pointers that refer to a message. Each is found by an index."""
     links = sa.select(_word("progression"), LINKS.c.progression_id.label("id"), LINKS.c.ord.label("ord")).where(
         LINKS.c.message_id == bind("message_id", LINKS.c.message_id)
     )
@@ -148,11 +148,11 @@ class Messages(Repository):
         )
 
     def put(self, message: NewMessage) -> Message:
-        """Store a message, or replace every field of the stored message except its time of creation.
+        """Store a message, or replace every field of the stored message except its creation time.
 
-        For a message that grows while it is generated. An equal message writes nothing; a change raises ``revision``. A
-        stored embedding stays if none is given and nothing else changes. Each running session that has the message gets
-        a feed entry for the revision.
+        For a message that grows while it is generated. An equal message writes nothing; a change increments
+        ``revision``. A stored embedding is kept if none is given and nothing else changes. Each running session that
+        has the message gets a feed entry for the revision.
         """
         now = self._now()
         body = storing.draft("message", message, now)
@@ -194,8 +194,8 @@ class Messages(Repository):
     ) -> Page[MessageSummary]:
         """Return a page of messages, newest first, without their contents.
 
-        Roles and classes have no index, so rare ones are found by a scan. To shorten it, filter by ``since`` too, or by
-        sender, recipient or channel, which have indexes.
+        There is no index on roles and classes, so a search for rare ones scans many messages. To limit the scan, also
+        filter by ``since``, or by sender, recipient or channel, which have indexes.
         """
         return self._page(LIST, filters(where), limit, page_token)
 
@@ -205,7 +205,7 @@ class Messages(Repository):
         return self._reading(lambda unit: LIST.count(unit, given))
 
     def uses(self, message_id: str, *, limit: int = 50, page_token: str | None = None) -> Page[MessageUse]:
-        """Return a page of the uses of a message: positions in progressions, and pointers of branches and sessions.
+        """Return a page of a message's references: positions in progressions, and pointers of branches and sessions.
 
         Raises `NotFound` for an unknown message.
         """
@@ -253,12 +253,12 @@ class Messages(Repository):
         top_k: int = 10,
         how: Search = _EXACT,
     ) -> builtins.list[MessageHit]:
-        """Return the ``top_k`` (1 to 1,000) messages with embeddings nearest to a vector, best first. Ties go by id.
+        """Return the ``top_k`` (1 to 1,000) messages with embeddings nearest to a vector, best first.
 
-        Compares every message with an embedding of the vector's length. ``within`` restricts the search to a session's
-        pool, a branch's whole history or a message order; ``role`` and ``model`` to a role, and to the model that
-        computed the embedding. Raises `NotFound` for an unknown session, branch or order, and `InvalidValue` for a zero
-        vector under cosine.
+        Equal scores sort by id. Compares every message that has an embedding of the vector's length. ``within``
+        restricts the search to a session's pool, a branch's whole history or a message order, ``role`` to a role, and
+        ``model`` to the model that computed the embedding. Raises `NotFound` for an unknown session, branch or order,
+        and `InvalidValue` for a zero vector with the cosine metric.
         """
         asked = searching.search_request(vector, top_k, how)
         place = similar.place("within", within)

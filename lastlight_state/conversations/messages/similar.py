@@ -1,4 +1,4 @@
-"""Similarity search over messages' embeddings: over all messages, or those of one order or branch history."""
+"""Similarity search over messages' embeddings: over all messages, one message order, or one branch's history."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _POOL: Statement[_Span] = prepared(
 
 
 def place(where: str, within: Any) -> tuple[str, str] | None:
-    """Check the scope of a search, and return the name and value of its one field. None means all messages."""
+    """Check the scope of a search. Return the name and value of the one field that is set; None means all messages."""
     if within is None:
         return None
     given = [one for one in vars(valid.group(where, within, Within)).items() if one[1] is not None]
@@ -96,7 +96,7 @@ def _segments(unit: Unit, name: str, key: str) -> list[branching.Segment]:
 def scan(names: frozenset[str], *, linked: bool) -> Statement[Scanned]:
     """Return a statement that reads ids and embeddings in batches, with the named filters.
 
-    ``linked`` reads the messages that a message order links, by position; otherwise all messages, by id.
+    With ``linked``, it reads the messages of a message order by position; otherwise all messages by id.
     """
     key: Any = _l.ord if linked else _m.id
     shown = [_m.id, _l.ord, _m.embedding] if linked else [_m.id, _m.embedding]

@@ -174,7 +174,7 @@ class Sessions(Repository):
         return self._reading(lambda unit: LIST.count(unit, given))
 
     def update(self, session_id: str, patch: SessionPatch, *, expect_version: int | None = None) -> ConversationSession:
-        """Set the given fields of a session, all or none; None clears a field. An empty patch changes nothing.
+        """Set the given fields of a session, all or none. None clears a field. An empty patch changes nothing.
 
         Raises `NotFound`, and `StaleVersion` if the session does not have version ``expect_version``.
         """
@@ -243,7 +243,7 @@ class Sessions(Repository):
         return self.get(session_id)
 
     def delete(self, session_id: str) -> bool:
-        """Delete a session for good, with its branches, its feed, and the orders and messages that nothing else uses.
+        """Delete a session permanently, with its branches, its feed, and orders and messages that nothing else uses.
 
         Shared data stay: an order that another session has, and a message that another order holds, a pointer names, or
         an open delivery refers to. The session's status history stays, as do vector chunks, which are derived data. A

@@ -49,7 +49,7 @@ _CHANGED = {
 def row(session: Any, now: datetime) -> SessionDraft:
     """Check a new session and return its row. ``progression_id`` is None if the caller names no pool.
 
-    A session that is created as ended, without a time of end, gets the best guess from its other times.
+    If a session is created as ended without an end time, the best guess is made from its other times.
     """
     given = valid.group("session", session, NewSession)
     provenance = valid.group("session.provenance", given.provenance, Provenance)
@@ -92,7 +92,7 @@ def row(session: Any, now: datetime) -> SessionDraft:
 
 
 def _end(known: Row, status: str | None, created: datetime) -> datetime | None:
-    """Return a guess of when a session ended: its last message, start, update or creation. None if it has not ended."""
+    """Guess when a session ended: at its last message, start, update or creation. Return None if it has not ended."""
     if status not in words.TERMINAL:
         return None
     end: datetime = known["last_message_at"] or known["started_at"] or known["updated_at"] or created
@@ -100,7 +100,7 @@ def _end(known: Row, status: str | None, created: datetime) -> datetime | None:
 
 
 def _is_rough(times: SessionTimes, status: str | None) -> bool:
-    """True if a session's time of end is a guess: the caller says so, or gives no time for an ended session."""
+    """True if a session's end time is a guess: the caller declares it so, or gives none for an ended session."""
     where = "session.times.ended_at_is_approximate"
     told = times.ended_at_is_approximate
     if told is not None and valid.flag(where, told):

@@ -22,14 +22,15 @@ class Trees(Repository):
     def save(self, tree: SessionTree, *, mode: words.SaveMode = "grow") -> SaveReport:
         """Store the parts of a session tree that the database lacks. Saving the same tree again writes nothing.
 
-        The session is found by its id, or else by the id of any of its branches, and is then continued. New messages
-        are appended, changed messages are revised, and a different system message replaces the old one. Fields that the
-        tree leaves out stay. A tree has at most 50,000 messages. Up to 1,000 messages are saved in one transaction,
-        more in one transaction for each branch.
+        The session is found by its id, or else by the id of any of its branches, and the tree is then added to it. New
+        messages are appended, changed messages are revised, and a different system message replaces the old one. Fields
+        that the tree leaves out stay. A tree has at most 50,000 messages. Up to 1,000 messages are saved in one
+        transaction, more in one transaction for each branch.
 
-        Raises `StaleVersion` if a branch's messages lack or reorder stored ones, unless ``mode`` is ``"replace"``.
-        Raises `Conflict` ``fork_prefix`` for a change of positions that a fork has inherited, `AlreadyExists` for a
-        branch of another session or of another origin, and `NotFound` for a parent that is not stored.
+        Raises `StaleVersion` if a branch of the tree lacks stored messages or has them in another order, unless
+        ``mode`` is ``"replace"``. Raises `Conflict` ``fork_prefix`` for a change of positions that a fork has
+        inherited, `AlreadyExists` for a branch of another session or of another origin, and `NotFound` for a parent
+        that is not stored.
         """
         now = self._now()
         plan = plan_of(tree, now)
@@ -45,9 +46,10 @@ class Trees(Repository):
         return SaveReport.of(saving.report(session_id, found))
 
     def load(self, session_id: str, *, max_messages: int = words.TREE) -> SessionTree:
-        """Return a whole session as a tree. Forks include inherited messages; messages only in the pool are left out.
+        """Return a whole session as a tree. Forks include inherited messages.
 
-        Raises `NotFound`, and `PayloadTooLarge` if the branches together have more than ``max_messages`` messages.
+        Messages that are only in the pool are left out. Raises `NotFound`, and `PayloadTooLarge` if the branches
+        together have more than ``max_messages`` messages.
         """
         found = valid.sought("session_id", session_id)
         most = valid.number("max_messages", max_messages, most=words.TREE)

@@ -1,4 +1,4 @@
-"""Loading session trees, and checking a caller's tree into a plan of the rows to save."""
+"""Loads session trees, and checks a caller's tree and turns it into a plan of the rows to save."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Saving a session tree: each transaction reads what is stored, and writes what is missing.
+"""Saves a session tree. Each transaction reads what is stored, and writes what is missing.
 
-Locks are taken in the order that all transactions keep: the session, the orders of its branches and of their parents,
-then messages.
+Locks are taken in the same order as in all transactions: first the session, then the orders of its branches and of
+their parents, then messages.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ImportExtras:
 
 
 class TreeSave:
-    """The state that all transactions of one save share.
+    """The state shared by all transactions of one save.
 
     With ``following`` (an import), the fields of stored sessions and branches are not changed.
     """
@@ -80,7 +80,7 @@ class TreeSave:
         self.following = following
 
     def part(self, unit: Unit, some: list[BranchPlan], locks: sessions.Locks) -> tuple[str, Counter[str]]:
-        """Save the session and some of its branches. Returns the session's id and counts of what was written."""
+        """Save the session and some of its branches. Return the session's id, and counts of the rows written."""
         return _Part(self, unit, locks).save(some)
 
 
@@ -108,7 +108,7 @@ class _Part:
         return session_id, self.done
 
     def _session(self) -> str:
-        """Return the id of the stored session: found by the tree's id, or by any of its branches, or newly created."""
+        """Find the stored session by the tree's id or by any of its branches, or create it. Return its id."""
         row = self.of.plan.session
         session_id: str = row["id"]
         if self.unit.row(session_sql.GET, {"session_id": session_id}) is not None:
@@ -151,7 +151,7 @@ class _Part:
         self.done["messages_revised"] += len(revised)
 
     def _pool(self, session_id: str, pool: str) -> None:
-        """Set the pool's order as given by an import, before branches append to the pool."""
+        """Set the pool's order as an import gives it, before branches append to the pool."""
         given = None if self.of.following is None else self.of.following.pool
         if given is None:
             return
@@ -243,7 +243,7 @@ def report(session_id: str, done: Counter[str]) -> Row:
 
 
 def _named(some: list[BranchPlan], there: Collection[str]) -> list[str]:
-    """Return the ids of the orders that the caller names for branches that are not stored yet."""
+    """Return the ids of the orders that the caller gave for branches that are not stored yet."""
     given = (one.row["progression_id"] for one in some if one.row["id"] not in there)
     return [one for one in given if one is not None]
 

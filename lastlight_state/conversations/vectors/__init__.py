@@ -97,7 +97,7 @@ class Vectors(Repository):
         how: Search = _USUAL,
         approximate: bool = False,
     ) -> builtins.list[VectorHit]:
-        """Return the ``top_k`` (1 to 1,000) chunks nearest to a vector, best first. Ties go by id.
+        """Return the ``top_k`` (1 to 1,000) chunks nearest to a vector, best first. Equal scores sort by id.
 
         Every chunk of the namespace is compared, or of a document, or those whose metadata have the values of
         ``where`` at their top level. An unknown namespace has none. Raises `InvalidValue` for a vector of another
@@ -218,13 +218,13 @@ def _together(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
 
 
 def _one_by_one(unit: Unit, rows: Sequence[ChunkDraft]) -> None:
-    """Insert chunks one at a time, and replace a chunk that another transaction stores concurrently."""
+    """Insert chunks one at a time. If another transaction stores one of them concurrently, replace it."""
     for row in rows:
         unit.change(sql.PUT, row)
 
 
 def _kept(row: ChunkDraft, created_at: datetime | None) -> ChunkDraft:
-    """Return a chunk's row. If it replaces a chunk created at ``created_at``, it keeps that time of creation."""
+    """Return a chunk's row. If it replaces a chunk, it keeps that chunk's creation time ``created_at``."""
     return row if created_at is None else {**row, "created_at": created_at, "updated_at": row["created_at"]}
 
 

@@ -1,8 +1,8 @@
 """An in-memory cache of the embeddings of namespaces, so that searches need not read them from the database.
 
-A cache entry belongs to the ``content_tag`` that the namespace's row had in the snapshot of the scan
-(`lastlight_state.conversations.models.VectorNamespaceModel`). Each search reads the tag in its own snapshot. So it uses
-an entry only if the namespace has exactly the cached chunks, even if another process has changed them.
+A cache entry belongs to a ``content_tag``: the tag of the namespace's row in the snapshot from which the entry was read
+(`lastlight_state.conversations.models.VectorNamespaceModel`). Each search reads the current tag in its own snapshot. So
+it uses an entry only if the namespace has exactly the cached chunks, even if another process has changed them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WHILE_SORTED = 6
 
 
 class HeldNamespace:
-    """A cache entry: the embeddings of a namespace, and with ``has_values`` an index of their metadata values."""
+    """A cache entry: the embeddings of a namespace and, with ``has_values``, an index of their metadata values."""
 
     def __init__(self, numpy: Any, known: SearchedNamespace, count: int, *, has_values: bool) -> None:
         self.tag = known["content_tag"]
@@ -41,7 +41,7 @@ class HeldNamespace:
 
     @property
     def size(self) -> int:
-        """Return the entry's approximate memory in bytes. Before `complete`, it is the peak that sorting will need."""
+        """Return the entry's approximate memory in bytes. Before `complete`, return the peak that sorting will need."""
         return self._matrix.size + (0 if self._values is None else self._values.size)
 
     @property
@@ -56,16 +56,17 @@ class HeldNamespace:
             self._values.add(rows)
 
     def complete(self) -> bool:
-        """Make the entry ready for searches. Returns False if the scan left out chunks, so that it must not be used.
+        """Make the entry ready for searches.
 
-        A search by scan logs unreadable chunks each time; a cached search would not.
+        Return False if the scan left out chunks, so that the entry must not be used. A search by scan logs unreadable
+        chunks each time; a cached search would not.
         """
         if self._values is not None:
             self._values.sort()
         return self._is_sound and self._matrix.is_full
 
     def best(self, asked: SearchRequest, wanted: Mapping[str, Any] | None) -> list[tuple[str, float]]:
-        """Return the ids and scores of the nearest chunks, or of the nearest that have the wanted metadata values.
+        """Return the ids and scores of the nearest chunks; with wanted metadata values, only of chunks that have them.
 
         Values are compared by hash, so a chunk without a wanted value may be returned after a hash collision.
         """
@@ -85,7 +86,7 @@ class HeldValues:
 
     @property
     def size(self) -> int:
-        """Return the index's memory in bytes. Before `sort`, it is the peak that sorting will need."""
+        """Return the index's memory in bytes. Before `sort`, return the peak that sorting will need."""
         return 8 * self._columns * len(self._rows)
 
     def add(self, rows: Iterable[ScannedChunk]) -> None:
@@ -113,7 +114,7 @@ class HeldValues:
 
 
 class HeldNamespaces:
-    """A store's cache of namespaces, least recently searched out first, limited in bytes."""
+    """A store's cache of namespaces, limited in bytes. It evicts the least recently searched namespace first."""
 
     def __init__(self) -> None:
         self._most = 0
@@ -125,12 +126,12 @@ class HeldNamespaces:
         self._too_large: dict[str, tuple[int | None, bool]] = {}
 
     def within(self, most: int) -> Self:
-        """Set the cache's limit in bytes, over all namespaces, and return the cache."""
+        """Set the limit in bytes for all cached namespaces together, and return the cache."""
         self._most = most
         return self
 
     def find(self, namespace: str, known: SearchedNamespace, *, with_values: bool) -> HeldNamespace | None:
-        """Return the cache entry that matches the namespace's present tag, or None."""
+        """Return the cache entry that matches the namespace's current tag, or None."""
         with self._lock:
             held = self._held.get(namespace)
             if held is None or not _is_of(held, known) or (with_values and not held.has_values):
@@ -149,8 +150,8 @@ class HeldNamespaces:
     ) -> Iterator[list[ScannedChunk]]:
         """Yield the batches of a scan of a whole namespace. The second scan under the same tag also fills the cache.
 
-        So a process that searches only once, or changes the namespace before each search, uses no memory for it. A scan
-        inside a writing transaction is never cached.
+        So a process that searches only once, or changes the namespace before each search, uses no memory for the cache.
+        A scan inside a writing transaction is never cached.
         """
         if not self._is_worth(unit, namespace, known, with_values=with_values) or not self._filling.acquire(
             blocking=False
@@ -173,7 +174,7 @@ class HeldNamespaces:
             self._filling.release()
 
     def _is_worth(self, unit: Unit, namespace: str, known: SearchedNamespace, *, with_values: bool) -> bool:
-        """True if the namespace was scanned before under its present tag, and may fit into the cache.
+        """True if the namespace was scanned before under its current tag and may fit into the cache.
 
         Removes a cache entry of another tag.
         """
@@ -209,7 +210,10 @@ class HeldNamespaces:
             return None
 
     def _make_room(self, size: int) -> bool:
-        """Evict the least recently searched entries until ``size`` bytes fit. False if they exceed the whole limit."""
+        """Evict the least recently searched entries until ``size`` bytes fit.
+
+        Return False if they exceed the whole limit.
+        """
         if size > self._most:
             return False
         with self._lock:
@@ -218,14 +222,14 @@ class HeldNamespaces:
         return True
 
     def _give_up(self, namespace: str, known: SearchedNamespace, *, without_values: bool) -> None:
-        """Note that the namespace, under its present tag, is too large to cache.
+        """Record that the namespace, under its current tag, is too large to cache.
 
-        ``without_values`` True: it is too large even without metadata values.
+        ``without_values=True`` means that it is too large even without metadata values.
         """
         with self._lock:
             self._too_large[namespace] = known["content_tag"], without_values
 
 
 def _is_of(held: HeldNamespace, known: SearchedNamespace) -> bool:
-    """True if a cache entry has the namespace's present tag and dimensions."""
+    """True if a cache entry has the namespace's current tag and dimensions."""
     return held.tag == known["content_tag"] and held.dimensions == known["dimensions"]

@@ -18,7 +18,7 @@ from lastlight_state.db.rows.records import Record
 class NewChunk:
     """A chunk of text to store, with its embedding: a sequence of numbers, or their bytes.
 
-    ``document_id`` names the document that it is part of, ``chunk_index`` its place in the document.
+    ``document_id`` names the document to which it belongs, ``chunk_index`` its place in the document.
     """
 
     id: str

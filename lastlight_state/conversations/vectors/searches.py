@@ -1,4 +1,4 @@
-"""Search over the chunks of a namespace: in the in-memory cache if it is up to date, else by a scan."""
+"""Searches the chunks of a namespace: in the in-memory cache if it is up to date, else by a scan of the rows."""
 
 from __future__ import annotations
 

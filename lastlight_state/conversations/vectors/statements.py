@@ -112,9 +112,9 @@ OF_DOCUMENT = Listing(
 
 
 def _scan(conditions: list[Any], order: list[Any], *, filtered: bool) -> Statement[ScannedChunk]:
-    """Return a statement that reads ids and embeddings of chunks in batches. Texts are read later, for hits only.
+    """Return a statement that reads ids and embeddings of chunks in batches. Texts are read later, only for results.
 
-    ``filtered`` adds the metadata.
+    With ``filtered``, it also reads the metadata.
     """
     shown = [_v.id, *(column for column in order if column is not _v.id), _v.norm, _v.embedding]
     after = sa.tuple_(*order) > sa.tuple_(*(bind(f"after_{column.name}", column) for column in order))
