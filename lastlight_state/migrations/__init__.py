@@ -1,7 +1,7 @@
-"""The central schema as a whole: the revision that a database is at, and the upgrade to the newest.
+"""The central schema: the revision of a database, and its upgrade to the newest revision.
 
 Each name loads its module at its first use. Alembic is loaded only if there is something to upgrade, and the models
-only if a caller asks for the tables. Opening a current database costs one SELECT and loads neither.
+only if a caller requests the tables. Opening a current database costs one SELECT and loads neither.
 """
 
 from typing import TYPE_CHECKING

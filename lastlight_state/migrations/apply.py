@@ -30,11 +30,11 @@ from lastlight_state.migrations.state import SEED_TABLES, unreleased, word_for
 
 @contextmanager
 def environment_kept() -> Iterator[None]:
-    """Run a block that may run Alembic, and restore Alembic's current environment afterwards.
+    """Run a block that may run Alembic, and restore Alembic's former environment afterwards.
 
-    Alembic keeps one environment and one set of operations in module variables. Otherwise a host that calls this
-    library from its ``env.py`` or from a revision would lose its own. Other threads wait, because they would use this
-    environment.
+    Alembic keeps one environment and one set of operations in module variables. Without this block, a host that calls
+    this library from its ``env.py`` or from a revision would lose its own. Other threads wait until the block ends,
+    because they would use this environment.
     """
     with _running_alembic:
         before = [(vars(module), dict(vars(module))) for module in (context, op)]
@@ -65,7 +65,7 @@ _log = logging.getLogger("lastlight_state.migrations")
 
 
 def apply_revisions(connection: Connection, target: str, present: Collection[Entry] = ()) -> MigrationResult:
-    """Apply the missing revisions up to ``target``, without the tables, columns and indexes in ``present``.
+    """Apply the missing revisions up to ``target``, except for the tables, columns and indexes in ``present``.
 
     Reads the version again, because the caller read it before it had the lock.
     """
@@ -79,11 +79,9 @@ def apply_revisions(connection: Connection, target: str, present: Collection[Ent
 
 
 def finish(connection: Connection, found: str | None, reached: str) -> tuple[str, ...]:
-    """Complete the revisions after ``found``: copy values to new columns, report changed rows.
+    """Complete the revisions after ``found``: copy values to new columns, and report changed rows.
 
-    Returns the revisions.
-
-    The original program's rows have values that belong in columns of the second revision.
+    Return the revisions. The original program's rows have values that belong in columns of the second revision.
     """
     if found == scripts.FIRST < reached:
         for statement in carried(connection.dialect.name):
@@ -97,7 +95,10 @@ def finish(connection: Connection, found: str | None, reached: str) -> tuple[str
 
 
 def complete(connection: Connection, target: str, present: Collection[Entry]) -> None:
-    """Make the parts of ``target`` that a database without a version lacks, except ``present``; write the version."""
+    """Create the parts of ``target`` that a database without a version lacks, except those in ``present``.
+
+    Then write the version.
+    """
     _upgrade(connection, target, present)
 
 
@@ -110,7 +111,7 @@ def write_version(connection: Connection, revision: str) -> None:
 
 
 def statements(dialect: Dialect, found: str | None, target: str) -> list[str]:
-    """Return the statements of the revisions after ``found`` up to ``target``, in order, with comments."""
+    """Return the statements of the revisions after ``found`` up to ``target``, in order and with comments."""
     configured, written = config(), _Statements()
     configured.output_buffer = written
     configured.attributes["dialect"] = dialect
@@ -120,7 +121,7 @@ def statements(dialect: Dialect, found: str | None, target: str) -> list[str]:
 
 
 class _Statements(io.StringIO):
-    """A file object for Alembic's script, which collects the statements one by one."""
+    """A file object that Alembic writes its script to. It collects the statements one by one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +133,7 @@ class _Statements(io.StringIO):
 
 
 def config() -> Config:
-    """Return Alembic's configuration, made in code: no ini file, no working directory."""
+    """Return Alembic's configuration. It is made in code and uses no ini file and no working directory."""
     for name in _OF_REVISIONS:
         load(f"lastlight_state.migrations.{name}")
     made = Config()
@@ -151,7 +152,7 @@ def data_steps() -> Mapping[str, tuple[DataStep, ...]]:
 
 
 def version(connection: Connection) -> str | None:
-    """Return the revision that the database is at; None without a version.
+    """Return the revision of the database, or None if it has no version.
 
     Raises `SchemaMismatch` for a revision that was never released.
     """
@@ -164,7 +165,7 @@ def version(connection: Connection) -> str | None:
 
 
 def refuse_foreign(connection: Connection, migrate: str = "lastlight-state migrate") -> None:
-    """Raise `SchemaMismatch` for tables with our names but no version of ours, because their shape is unknown.
+    """Raise `SchemaMismatch` for tables that have our names but no version, because their shape is unknown.
 
     ``migrate`` is the shell command for this database, if the caller knows it.
     """

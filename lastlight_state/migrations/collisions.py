@@ -1,6 +1,6 @@
-"""Finds another program's tables, indexes, triggers and functions with names that a migration would use.
+"""Finds tables, indexes, triggers and functions of another program with names that a migration would use.
 
-Names beside the original program's tables are found by `adoption`.
+Names used in addition to the original program's tables are found by `adoption`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLACE = "(SELECT oid FROM pg_namespace WHERE nspname = coalesce({schema}, curre
 
 
 def colliding_names(backend: Backend, state: SchemaState, target: str) -> tuple[str, ...]:
-    """Return the taken names that an upgrade to ``target`` would use, each with its kind, sorted."""
+    """Return the names that an upgrade to ``target`` would use and that are taken, each with its kind, sorted."""
     after = state.revision or ""
     made = [entry for entry, one in drift.promised(backend.name).items() if after < one.since <= target]
     if not made:
@@ -40,7 +40,7 @@ def colliding_names(backend: Backend, state: SchemaState, target: str) -> tuple[
 
 
 def _named(entry: Entry) -> tuple[str, str, str]:
-    """Return the kind of an entry, the kind whose namespace it shares, and its name."""
+    """Return the kind of an entry, its name, and the kind whose names must differ from it."""
     kind, table, name = entry
     return kind, "table" if kind == "index" else kind, name if kind in ("index", "trigger") else table
 
@@ -54,7 +54,7 @@ def lines(names: Sequence[str]) -> tuple[str, ...]:
 def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iterator[None]:
     """Run a block that upgrades from ``state``.
 
-    If it fails because of taken names, raise an error that lists all of them.
+    If the upgrade fails because names are taken, raise an error that lists all of them.
     """
     try:
         yield
@@ -68,7 +68,7 @@ def naming_collisions(backend: Backend, state: SchemaState, target: str) -> Iter
 
 
 def refusal(differences: Sequence[str]) -> SchemaMismatch:
-    """Return the error with these lines about taken names."""
+    """Return the error that has these lines about taken names."""
     return SchemaMismatch(
         "another program has names of ours; `--schema NAME` puts ours elsewhere on Postgres, "
         "and on SQLite ours need a file of their own:",

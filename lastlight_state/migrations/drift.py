@@ -1,8 +1,8 @@
-"""Compares a database with the newest revision's schema. Never writes, needs no Alembic.
+"""Compares a database with the newest revision's schema. Never writes, and does not need Alembic.
 
 The revisions' folder holds a list for each product, with one line for each object of the newest revision: its kind,
 table, name, a digest of its definition, and the first revision that has it. On Postgres the definitions of indexes,
-triggers and constraints have no digest, because server versions spell them differently. The line of an index says
+triggers and constraints have no digest, because server versions write them differently. The line of an index says
 whether it is unique.
 """
 
@@ -36,16 +36,17 @@ class SchemaEntry(NamedTuple):
 
 
 def differences(backend: Backend) -> tuple[str, ...]:
-    """Return one line for each object of the newest revision that is missing, different or switched off."""
+    """Return one line for each object of the newest revision that is missing, different or switched off in the
+    database.
+    """
     return tuple(compared(_shape(backend), promised(backend.name)))
 
 
 def recognised(backend: Backend) -> str | None:
-    """Return the revision whose names the schema has completely, and none of later ones.
+    """Return the revision whose names the schema has completely, without names of later revisions.
 
-    Ignores the recorded version.
-
-    Returns None for any other schema, and for products without a list in the revisions' folder.
+    Ignores the recorded version. Returns None for any other schema, and for products without a list in the revisions'
+    folder.
     """
     expected = promised(backend.name)
     if not expected:
@@ -73,7 +74,7 @@ def promised(product: str) -> Mapping[Entry, SchemaEntry]:
 
 @cache
 def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
-    """Return the objects in a list's file; empty unless the list is of the newest revision."""
+    """Return the objects in a list's file. Return none if the list is not of the newest revision."""
     if not file.is_file():
         return {}
     revision, *lines = file.read_text("utf-8").splitlines()
@@ -87,13 +88,13 @@ def _listed(file: Path, newest: str) -> Mapping[Entry, SchemaEntry]:
 
 
 def words_for(entry: Entry) -> str:
-    """Return an entry's description for errors: its kind, and where it belongs."""
+    """Describe an entry for errors: its kind, and the table to which it belongs."""
     kind, table, name = entry
     return " ".join([kind, ".".join(part for part in (table, name) if part)])
 
 
 def lines_of(backend: Backend, shapes: Sequence[Catalogue]) -> Iterator[str]:
-    """Yield the lines of a list's file, given the schema's shape at each revision, oldest first."""
+    """Yield the lines of a list's file, given the schema's shape at each revision from the oldest on."""
     yield scripts.head()
     for entry, text in sorted(shapes[-1].items()):
         digest = ANY if backend.writes_definitions and entry[0] in _SERVERS_OWN else _digest(text)

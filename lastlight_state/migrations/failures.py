@@ -1,4 +1,4 @@
-"""Translates a driver's errors to this library's errors, also if SQLAlchemy has wrapped them."""
+"""Translates a driver's errors to this library's errors, even if SQLAlchemy has wrapped them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lastlight_state.errors import BackendUnavailable
 
 @contextmanager
 def translated(backend: Backend) -> Iterator[None]:
-    """Run a block in which a driver's failure is raised as the backend's error."""
+    """Run a block in which a driver's error is raised as the backend's error."""
     try:
         yield
     except backend.driver_errors as error:

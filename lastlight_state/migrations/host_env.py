@@ -1,7 +1,7 @@
-"""Upgrades our tables from the ``env.py`` of a host application, when that application upgrades its own.
+"""Upgrades the library's tables from the ``env.py`` of a host application when the application upgrades its own tables.
 
-Alembic runs ``env.py`` for every command, also for read-only ones. The migration context holds the function that
-Alembic will run, which is named after the command.
+Alembic runs ``env.py`` for every command, also for read-only ones. The command is recognised by the name of the
+function that Alembic will run, which the migration context holds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _COMPARES = "retrieve_migrations"
 
 
 def upgrade_from_env(*, schema: str | None = None, to: str = "head") -> MigrationResult | None:
-    """Upgrade our tables if the command is ``alembic upgrade``; do nothing and return None for every other command.
+    """Upgrade our tables if the command is ``alembic upgrade``. For every other command, do nothing and return None.
 
     Call it in a host's ``env.py`` after ``context.configure``. It uses the host's transaction, or begins one.
-    ``schema`` is the Postgres schema of our tables; by default, the first of the ``search_path``. With ``--sql`` our
+    ``schema`` is the Postgres schema of our tables; by default, the first of the ``search_path``. With ``--sql``, our
     statements are written to the script: those after the revision that ``-x lastlight_state=`` names, or all of them.
     """
     migration = context.get_context()
@@ -46,7 +46,10 @@ def upgrade_from_env(*, schema: str | None = None, to: str = "head") -> Migratio
 
 
 def _silence() -> None:
-    """Stop SQLAlchemy's warnings about our indexes that it cannot read on SQLite. It still warns about the host's."""
+    """Suppress SQLAlchemy's warnings about those indexes of ours that it cannot read on SQLite.
+
+    It still warns about the host's.
+    """
     indexes = (index for table in METADATA.sorted_tables for index in table.indexes if is_over_expressions(index))
     ours = "|".join(sorted(str(index.name) for index in indexes))
     warnings.filterwarnings("ignore", f"Skipped unsupported reflection of expression-based index ({ours})$")

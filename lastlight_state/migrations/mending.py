@@ -1,7 +1,7 @@
 """Restores lost parts of a current schema: indexes, guards, functions, views; on Postgres also keys and references.
 
-It only adds. A person must repair three things: lost tables and columns, parts that SQLite cannot add, and parts that
-exist in another form. The error names all of them.
+It only adds. A person must repair the rest: lost tables and columns, parts that SQLite cannot add, and parts that exist
+in another form. The error names all of them.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _log = logging.getLogger("lastlight_state.migrations")
 
 
 def put_back(connection: Connection, revision: str) -> tuple[str, ...]:
-    """Restore the parts of the newest revision that the schema lacks. Returns the kind and name of each.
+    """Restore the parts of the newest revision that the schema lacks. Return the kind and name of each.
 
     Does nothing at another revision. Raises `SchemaMismatch` ``damaged`` with what cannot be restored: lost tables and
-    columns, indexes in another form, and the rows that a unique index or a reference does not permit.
+    columns, indexes in another form, and the rows that violate a unique index or a reference.
     """
     absent = _absent(connection) if revision == scripts.head() else ()
     if not absent:
@@ -83,7 +83,7 @@ def refuse_lost(absent: Sequence[Absent]) -> None:
 
 
 def statements(dialect: Dialect, absent: Sequence[Absent]) -> list[str]:
-    """Return the statements that restore these parts, in an order that works, without semicolons."""
+    """Return the statements that restore these parts, in an order in which they succeed, without semicolons."""
     made = _made_by_revisions(dialect.name, scripts.folder(), scripts.head())
     missing = [one for one in absent if one.found is None]
     switched = [_switched_on(one) for one in absent if one.found == "off"]
@@ -101,7 +101,7 @@ def _absent(connection: Connection) -> tuple[Absent, ...]:
 
 @cache
 def _made_by_revisions(product: str, _folder: Path, newest: str) -> Mapping[tuple[str, str], tuple[int, str]]:
-    """Return the last statement that makes each object, by its kind and name, with its position."""
+    """Return the last statement that creates each object, and its position, by the object's kind and name."""
     return {
         (found[1].lower(), found[2]): (place, statement.removesuffix(";"))
         for place, statement in enumerate(apply.statements(registry.load(product)(), None, newest))
@@ -124,7 +124,7 @@ def _is_constraint(one: Absent, kind: str) -> bool:
 
 
 def constraint_of(one: Absent) -> Any:
-    """Return the declared constraint for an absent one."""
+    """Return the constraint that the models declare for an absent one."""
     table = METADATA.tables[one.table]
     if one.kind == "key":
         return table.primary_key
@@ -176,7 +176,7 @@ def _rows_in_the_way(connection: Connection, one: Absent) -> Iterator[str]:
 
 
 def _query_for(product: str, one: Absent) -> sa.Select[Any] | None:
-    """Return a query for the keys of rows that the lost part would refuse; None if it permits every row."""
+    """Return a query for the keys of rows that violate the lost part. Return None if no row can violate it."""
     table = METADATA.tables[one.table] if one.kind in ("index", "key", "constraint") else None
     if table is None or (one.kind == "index" and not one.is_unique):
         return None
@@ -190,9 +190,10 @@ def _query_for(product: str, one: Absent) -> sa.Select[Any] | None:
 
 
 def _sharing(table: sa.Table, key: Sequence[Any], among: Any) -> sa.Select[Any]:
-    """Return a query for the keys of rows that share ``key``, among the rows that meet ``among``.
+    """Return a query for the primary keys of rows with the same ``key`` as another row, among those that meet
+    ``among``.
 
-    NULL equals nothing.
+    NULL equals no other value.
     """
     count = sa.func.count().over(partition_by=list(key)).label("rows_of_key")
     order = [part.label(f"key_{place}") for place, part in enumerate(key)]

@@ -93,10 +93,11 @@ _OUTPUT_TIMES = {"row_created_at", "row_updated_at"}
 
 
 def include_object(element: Any, name: str | None, kind: str, reflected: bool, *_: Any) -> bool:
-    """Return False for our tables and indexes, for a host application's ``context.configure(include_object=...)``.
+    """Return False for the library's tables and indexes.
 
-    Only what the database has can be ours, never what the host declares. On Postgres our tables are known by their
-    comments, in whatever schema they are, so that a host may have tables of equal names in others.
+    For a host application's ``context.configure(include_object=...)``. Only an object found in the database can be
+    ours, never one that the host declares. On Postgres our tables are recognised by their comments, in every schema, so
+    that a host may have tables of the same names in other schemas.
     """
     if not reflected:
         return True
@@ -107,7 +108,10 @@ def include_object(element: Any, name: str | None, kind: str, reflected: bool, *
 
 
 def options(dialect: Dialect) -> dict[str, Any]:
-    """Return the Alembic options of our own revisions: only our tables, and only this product's indexes."""
+    """Return the Alembic options for our own revisions.
+
+    Alembic then sees only our tables and this product's indexes.
+    """
 
     def include(element: Any, name: str | None, kind: str, *_: Any) -> bool:
         return _is_ours(element, name, kind) and (kind != "index" or is_made_on(element, dialect.name))
@@ -121,7 +125,7 @@ def options(dialect: Dialect) -> dict[str, Any]:
 
 
 def is_made_on(index: Index, product: str) -> bool:
-    """True if this product has the index."""
+    """True if this index exists on this product."""
     return index.info.get(ONLY) in (None, product)
 
 
@@ -131,7 +135,7 @@ def is_over_expressions(index: Index) -> bool:
 
 
 def declared_triggers(product: str) -> Iterator[tuple[str, str]]:
-    """Yield table and name of each trigger that this product has."""
+    """Yield table and name of each trigger that exists on this product."""
     for guard in GUARDS:
         if guard.only in (None, product):
             yield guard.table, guard.name
@@ -144,7 +148,7 @@ def declared_triggers(product: str) -> Iterator[tuple[str, str]]:
 
 
 def _compare_without_identity(*given: Any) -> bool | None:
-    """Return False, meaning no difference, for an identity column; None for others, so that Alembic compares them."""
+    """Return False ("no difference") for an identity column. For others return None, so that Alembic compares them."""
     *_, declared, _rendered = given
     return False if isinstance(declared, Identity) else None
 
@@ -155,15 +159,15 @@ def _is_ours(element: Any, name: str | None, kind: str) -> bool:
 
 
 def _has_our_mark(table: Any) -> bool:
-    """True if a reflected table with our name has our comment.
+    """True if a table of the database with one of our names has our comment.
 
-    Without a comment, it is ours if it is in our own schema.
+    A table without a comment is ours if it is in our own schema.
     """
     return table.schema is None if table.comment is None else str(table.comment).startswith(COMMENT_PREFIX)
 
 
 def _is_output(element: Any, kind: str) -> bool:
-    """True for an output table, or an object of one. Goes by names, because Alembic does not read our registry."""
+    """True for an output table or an object of one. Goes by the name, because Alembic does not read our registry."""
     table = element if kind == "table" else element.table
     key = [column.name for column in table.primary_key]
     return key == _OUTPUT_KEY and set(table.columns.keys()) >= _OUTPUT_TIMES

@@ -1,4 +1,4 @@
-"""An upgrade as a script, for administrators who change schemas by hand."""
+"""An upgrade as an SQL script, for administrators who change schemas by hand."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ OPERATORS = frozenset(
 
 
 def grants(backend: Backend, role: str) -> tuple[str, ...]:
-    """Return the GRANT statements of ``role`` for the existing tables, without semicolons at their ends.
+    """Return the GRANT statements of ``role`` for the existing tables, without final semicolons.
 
-    The tables' owner executes them, and again after each migration that adds tables. Raises what `verify` raises, and
-    `NotSupported` on a database without roles.
+    The owner of the tables executes them, and again after each migration that adds tables. Raises what `verify` raises,
+    and `NotSupported` on a database without roles.
     """
     valid.identifier("role", role, LONGEST_ROLE)
     statements = tuple(backend.grants(role, {**rights(), **dict.fromkeys(_output_tables(backend), OUTPUT_RIGHTS)}))
@@ -43,14 +43,14 @@ def grants(backend: Backend, role: str) -> tuple[str, ...]:
 
 
 def _output_tables(backend: Backend) -> list[str]:
-    """Return the output tables that the library made. They are in the registry, but not in the models."""
+    """Return the output tables that the library created. They are listed in the registry, but not in the models."""
     registry = qualified(backend, "output_tables")
     found = backend.peek(f"SELECT table_name FROM {registry} WHERE kind <> 'custom' ORDER BY table_name")
     return [str(row[0]) for row in found or ()]
 
 
 def rights() -> Mapping[str, tuple[str, ...]]:
-    """Return the rights on each table, the version table included."""
+    """Return the rights on each table, including the version table."""
     return {VERSION_TABLE: ("SELECT",), **{table: tuple(_rights_to(table)) for table in sorted(METADATA.tables)}}
 
 
@@ -66,19 +66,19 @@ def _rights_to(table: str) -> Iterator[str]:
 
 
 def _forbids(guard: Guard, table: str, event: str) -> bool:
-    """True if a guard refuses this statement for every row, unless maintenance holds a permit."""
+    """True if a guard refuses this statement for every row, except under a maintenance permit."""
     return guard.table == table and guard.event == event and guard.when is None
 
 
 def statements(backend: Backend, found: str | None, target: str, lock_timeout: float) -> str:
     """Return the statements from revision ``found`` (None for an empty database) to ``target``, ready to execute.
 
-    They form one transaction, with the runner's lock and limits on waiting. On a database at another revision than
+    They form one transaction, with the same lock and time limits as the runner. On a database at another revision than
     ``found`` they fail and change nothing.
     """
     return backend.as_script(statements_of(backend.dialect, found, target), lock_timeout)
 
 
 def statements_of(dialect: Dialect, found: str | None, target: str) -> str:
-    """Return only the statements, without transaction and lock, for a script that has its own."""
+    """Return only the statements, without transaction and lock, for a script that has its own transaction."""
     return "\n\n".join(apply.statements(dialect, found, target))

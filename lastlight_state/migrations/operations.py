@@ -1,7 +1,7 @@
 """An operation for revisions: ``op.refuse_rows(query, message)`` stops the upgrade if the query finds a row.
 
-Revisions read no rows; by this operation, a revision that changes rows can state a precondition. Importing this module
-registers the operation with Alembic.
+Revisions read no rows. With this operation, a revision that changes rows can state a precondition. Importing this
+module registers the operation with Alembic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Checks at every opening that a current schema is complete. Needs no round trip of its own.
+"""Checks at every opening that a current schema is complete. Needs no extra round trip.
 
-Checks only what the SELECT for the version can read as well; `drift` also compares definitions.
+It checks only what the SELECT for the version can read as well; `drift` also compares definitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNIQUE = "unique"
 
 
 class Outline(NamedTuple):
-    """The newest revision's tables, with their functions and views, and the objects of each."""
+    """The newest revision's tables with their functions and views, and the objects that belong to each table."""
 
     tables: frozenset[str]
     others: frozenset[str]
@@ -37,14 +37,17 @@ class Outline(NamedTuple):
 
 
 def outline_expression(product: str, version: str) -> str:
-    """Return a SQL expression for the outline of our tables; ``version`` is the version table's name in SQL."""
+    """Return an SQL expression for the outline of our tables. ``version`` is the version table's name in SQL."""
     promised = _promised(product)
     constraints = [entry for entry in promised.entries if entry[0] == "constraint"]
     return expressions.outline(product, promised.tables, promised.others, constraints, version)
 
 
 def absent_entries(product: str, found: str | None) -> tuple[Absent, ...]:
-    """Return the newest revision's objects that the outline lacks. For a lost table, only the table is returned."""
+    """Return the newest revision's objects that are not in the outline.
+
+    For a lost table, only the table is returned.
+    """
     return _absent(_promised(product), product, expressions.entries(found))
 
 

@@ -1,8 +1,8 @@
-"""The plain ``alembic`` command on our databases: it reports what it did, and has no downgrade.
+"""The plain ``alembic`` command on the library's databases. It reports what it did, and has no downgrade.
 
 Read-only commands create nothing. ``stamp`` first compares the schema with the revision. ``check`` and ``revision
---autogenerate`` compare it with what the revisions make, because Alembic itself ignores triggers, functions and parts
-of indexes.
+--autogenerate`` compare the schema with what the revisions create, because Alembic itself ignores triggers, functions
+and parts of indexes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def command_of(dialect: str) -> str:
 def act_in_frame(backend: Backend, config: Config, write: Callable[[Dialect], None]) -> None:
     """Write a script with the effect of `act`: one transaction with the lock and the schema.
 
-    Asks the database which schema is used. Raises `CommandError` if it cannot be reached.
+    Queries the database for the schema in use. Raises `CommandError` if the database cannot be reached.
     """
     printed, config.output_buffer = config.output_buffer, (written := io.StringIO())
     try:
@@ -69,7 +69,10 @@ def act_in_frame(backend: Backend, config: Config, write: Callable[[Dialect], No
 
 
 def act(backend: Backend, command: str, config: Config, run: Callable[[Connection], None]) -> None:
-    """Run Alembic's command in one transaction, with the lock if it changes something, and report what was done."""
+    """Run Alembic's command in one transaction, with the migration lock if the command changes something.
+
+    Report what it did.
+    """
     done: Sequence[str] | None = None
     try:
         if command == _UPGRADES:
@@ -107,7 +110,7 @@ def _tell(config: Config, backend: Backend, done: Sequence[str]) -> None:
 
 
 def _stamp(backend: Backend, run: Callable[[Connection], None]) -> None:
-    """Record the version that Alembic was given, if the schema is that revision's."""
+    """Record the version that Alembic was given, if the schema equals that revision's schema."""
     if not backend.exists:
         raise CommandError(f"no database at {backend.location}; to make one, run: {backend.command('migrate')}")
     shapes = dict(zip(scripts.revisions(), fit.blueprints(backend, *scripts.revisions()), strict=True))
@@ -134,7 +137,7 @@ def _look(backend: Backend, command: str, config: Config, run: Callable[[Connect
 
 @contextmanager
 def _snapshot(backend: Backend) -> Iterator[Connection]:
-    """Lend a connection to the database that is read-only."""
+    """Lend a read-only connection to the database."""
     with Checkout(Mode.SNAPSHOT, backend) as checkout:
         try:
             with translated(backend):
@@ -147,12 +150,18 @@ def _snapshot(backend: Backend) -> Iterator[Connection]:
 
 
 def differing(shape: Catalogue, expected: Catalogue) -> list[str]:
-    """Return one line for each object of the expected shape that is missing or different. Extra objects are ignored."""
+    """Return one line for each object of the expected shape that is missing or different.
+
+    Additional objects are ignored.
+    """
     return fit.misfits({entry: text for entry, text in shape.items() if entry in expected}, expected)
 
 
 def _refuse_different(backend: Backend, state: SchemaState, shape: Catalogue, expected: Catalogue) -> None:
-    """Raise `CommandError` if a database differs from its revision, so that nothing can be compared with it."""
+    """Raise `CommandError` if a database differs from its revision.
+
+    A comparison with the models would then mean nothing.
+    """
     lines = differing(shape, expected)
     if lines:
         listed = "".join(f"\n- {line}" for line in lines)
@@ -165,7 +174,7 @@ def _refuse_different(backend: Backend, state: SchemaState, shape: Catalogue, ex
 
 
 def _propose(dialect: Dialect, made: Catalogue, _context: Any, _revision: Any, directives: Sequence[Any]) -> None:
-    """Add to Alembic's operations the declared objects that no revision makes yet."""
+    """Add to Alembic's operations the declared objects that no revision creates yet."""
     directives[0].upgrade_ops.ops.extend(_unmade(dialect, made))
 
 

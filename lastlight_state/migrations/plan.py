@@ -1,4 +1,4 @@
-"""Plans an upgrade: what it would do. Never writes."""
+"""Plans an upgrade: lists what the upgrade would do. Never writes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ else:  # These modules need Alembic, and most plans are for current databases.
 
 
 def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
-    """Return the state of the schema, and the revisions that ``migrate`` would apply, with the rows each would change.
+    """Return the state of the schema, and the revisions that ``migrate`` would apply.
 
-    Compares a current schema with the newest revision's, unless ``quick``. Also says how a database of the original
-    program would be adopted, or why not. Works without raising on databases that no store would open.
+    Each revision has the number of rows that it would change. Unless ``quick``, a current schema is compared with the
+    newest revision's. For a database of the original program, the plan describes the adoption, or why it is not
+    possible. Does not raise for databases that no store would open.
     """
     target = target_of(to)
     state = read_state(backend)
@@ -48,7 +49,7 @@ def check(backend: Backend, to: str = "head", *, quick: bool = False) -> Plan:
 
 
 def _mending(backend: Backend, state: SchemaState) -> tuple[str, ...]:
-    """Return the statements by which `migrate` restores lost parts; None if it would refuse."""
+    """Return the statements with which `migrate` restores lost parts. Return None if it would refuse to."""
     if not state.absent:
         return ()
     with suppress(SchemaMismatch):
@@ -65,7 +66,7 @@ def _of_original(backend: Backend, state: SchemaState, target: str) -> Plan:
 
 
 def _planned(backend: Backend, found: str, target: str) -> tuple[PlannedRevision, ...]:
-    """Return the revisions after ``found``, with the rows that each would change."""
+    """Return the revisions after ``found``, each with the number of rows that it would change."""
     steps = apply.data_steps()
     return tuple(
         PlannedRevision(known.revision, known.summary, _rewrites(backend, steps[known.revision]))

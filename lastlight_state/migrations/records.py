@@ -20,8 +20,8 @@ class Absent:
     """An object that a current schema lacks, or that is switched off.
 
     ``found`` is None if it is missing, ``off`` if it is switched off, ``other`` for an index that is unique and must
-    not be, or the reverse. ``is_needed``: an invariant depends on it, or statements fail without it. ``is_final``: no
-    statement restores it.
+    not be, or the reverse. ``is_needed`` means that an invariant depends on it, or that statements fail without it.
+    ``is_final`` means that no statement can restore it.
     """
 
     kind: str
@@ -34,12 +34,12 @@ class Absent:
 
     @property
     def place(self) -> str:
-        """Return the object's kind and name."""
+        """Return the object's kind and name as one text."""
         return f"{self.kind} {'.'.join(part for part in (self.table, self.name) if part)}"
 
     @property
     def line(self) -> str:
-        """Return one line that says what is wrong with the object."""
+        """Return one line that describes what is wrong with the object."""
         told = {"off": "switched off", "other": "not unique" if self.is_unique else "unique", None: "missing"}
         return f"{self.place} is {told[self.found]}"
 
@@ -49,10 +49,10 @@ class SchemaState:
     """The state of a database's schema.
 
     ``state``: ``empty`` (no tables of ours), ``unversioned`` (our tables, no version), ``behind``, ``current``,
-    ``ahead`` (newer, and this library may work on it), ``incompatible`` (newer, and it may not), ``unreleased`` (a
-    version from before the first release), ``foreign`` (another program's version). ``revision`` is the recorded one,
-    or None. ``min_reader`` is read only when ahead. ``absent`` are the objects that a current schema should have and
-    lacks.
+    ``ahead`` (newer, but this library may work on it), ``incompatible`` (newer, and this library may not work on it),
+    ``unreleased`` (a version from before the first release), ``foreign`` (another program's version). ``revision`` is
+    the recorded one, or None. ``min_reader`` is read only when ahead. ``absent`` are the objects that a current schema
+    should have and lacks.
     """
 
     state: State
@@ -64,13 +64,16 @@ class SchemaState:
 
     @property
     def remedy(self) -> str | None:
-        """Return what a person has to do about lost objects that no statement restores; None if there are none."""
+        """Describe what a person must do about lost objects that no statement can restore.
+
+        Return None if there are none.
+        """
         kinds = {one.kind for one in self.absent if one.is_final}
         return None if not kinds else RESTORE if kinds.intersection(HOLDING) else REMAKE
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Return one line for each missing object without which no store opens.
+        """Return one line for each missing object without which no store can be opened.
 
         These are tables, columns, guards, keys and unique indexes. On SQLite other indexes count, too, because
         statements name them and fail without them.
@@ -80,7 +83,10 @@ class SchemaState:
 
 @dataclass(frozen=True)
 class DataStep:
-    """A revision's change of rows in a table. ``plan`` counts them before, ``report`` lists their keys afterwards."""
+    """A revision's change of rows in a table.
+
+    ``plan`` counts the rows before the change, ``report`` lists their keys afterwards.
+    """
 
     table: str
     columns: tuple[str, ...]
@@ -100,11 +106,11 @@ class Revision:
 
 @dataclass(frozen=True)
 class MigrationResult:
-    """The result of a migration. ``revisions`` are those that this call applied; empty if another process was faster.
+    """The result of a migration. ``revisions`` are those that this call applied; none if another process did it first.
 
-    ``state`` is the schema's present state: ``current``, ``behind`` (an older revision was asked for), or ``ahead``.
-    ``adopted``: this call adopted a database of the original program. ``mended`` names the lost parts that this call
-    restored.
+    ``state`` is the schema's current state: ``current``, ``behind`` (an older revision was requested), or ``ahead``.
+    ``adopted`` is true if this call adopted a database of the original program. ``mended`` names the lost parts that
+    this call restored.
     """
 
     state: State
@@ -117,7 +123,7 @@ class MigrationResult:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The present number of rows that a revision would change: ``rows`` of ``table``, which form ``groups``."""
+    """The number of rows that a revision would change now: ``rows`` of ``table``, which form ``groups``."""
 
     table: str
     columns: tuple[str, ...]
@@ -128,7 +134,9 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class PlannedRevision:
-    """A revision that would be applied: its first line, and the rows that it changes. Most revisions change none."""
+    """A revision that would be applied: its description's first line, and the rows it changes (for most revisions
+    none).
+    """
 
     revision: str
     summary: str
@@ -139,8 +147,8 @@ class PlannedRevision:
 class Adoption:
     """The plan for adopting a database of the original program, before its first upgrade.
 
-    ``rewrites`` are tables that are rebuilt. ``indexes``, ``tables`` and ``columns`` are added, because the program's
-    version did not make them. ``remarks`` name unusual values in its rows, which are not changed.
+    ``rewrites`` are tables that are rebuilt. ``indexes``, ``tables`` and ``columns`` are added, because that version of
+    the program did not create them. ``remarks`` describe unusual values in its rows, which are not changed.
     """
 
     rewrites: tuple[Rewrite, ...]
@@ -152,13 +160,12 @@ class Adoption:
 
 @dataclass(frozen=True)
 class Plan:
-    """The present plan of ``migrate``, with the lock that it would hold.
+    """The current plan of ``migrate``, with the lock that it would hold.
 
-    A database with tables and no version has an ``adoption``, or ``differences`` that forbid one. For a current
-    database, ``differences`` are its missing and different parts. For an empty one, or one that is behind, they are our
-    names that another program uses. ``actual`` is the schema's real revision, if the recorded version is another one or
-    missing: a stamp corrects it. ``mending`` are the statements by which `migrate` restores lost parts of a current
-    schema.
+    A database with tables but no version has an ``adoption``, or ``differences`` that prevent one. For a current
+    database, ``differences`` are its missing and different parts. For one that is empty or behind, they are names of
+    ours that another program uses. ``actual`` is the schema's real revision, if another one or none is recorded: a
+    stamp corrects it. ``mending`` are the statements with which `migrate` restores lost parts of a current schema.
     """
 
     state: SchemaState

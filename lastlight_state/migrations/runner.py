@@ -1,7 +1,7 @@
 """Migrates a database to a revision: reads its version, locks, reads again, and applies all missing revisions.
 
-Any number of processes may start at the same time. Those that find the newest revision take no lock. One of the others
-migrates, and the rest find it done. If a process dies, the schema stays as it was.
+Any number of processes may start at the same time. Those that find the newest revision take no lock. Of the others, one
+migrates, and the rest then find the migration done. If a process dies, the schema stays as it was.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LOCK_SECONDS = 60.0
 
 
 def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> MigrationResult:
-    """Bring the database up to ``to``, a revision or ``"head"``. Does nothing at or past it: there is no downgrade.
+    """Upgrade the database to ``to``, a revision or ``"head"``.
 
-    Restores parts that a current schema lost: indexes, guards, functions, and on Postgres keys and references. Raises
-    `SchemaMismatch` ``damaged`` for lost tables and columns, and with the rows that a unique index does not permit.
-
-    A database of the original program is adopted first. Raises what `verify` raises for a schema that no upgrade can
-    repair. Raises `BackendBusy` if another migration, or the traffic on a table, held its lock for longer than
-    ``lock_timeout`` seconds. After any error, and after a ``kill -9``, the schema is as it was.
+    Does nothing if it is there or further: there is no downgrade. Restores parts that a current schema lost: indexes,
+    guards, functions, and on Postgres keys and references. Raises `SchemaMismatch` ``damaged`` for lost tables and
+    columns, and with the rows that violate a unique index. A database of the original program is adopted first. Raises
+    what `verify` raises for a schema that no upgrade can repair. Raises `BackendBusy` if another migration, or other
+    users of a table, held a needed lock for longer than ``lock_timeout`` seconds. After any error, and after a ``kill
+    -9``, the schema is as it was.
     """
     target = target_of(to)
     state = read_state(backend)
@@ -67,7 +67,7 @@ def migrate(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECON
 
 
 def script(backend: Backend, to: str = "head", lock_timeout: float = LOCK_SECONDS) -> str | None:
-    """Return the SQL of what `migrate` would do, ready to execute; None if there is nothing to do.
+    """Return the SQL that `migrate` would run, ready to execute. Return None if there is nothing to do.
 
     Writes nothing. Raises what `migrate` raises, and `NotSupported` for a database that would have to be adopted.
     """
@@ -94,8 +94,8 @@ def stamp(
 ) -> MigrationResult:
     """Record that the database is at ``to``, and change nothing else.
 
-    For databases that lost their version, or got a wrong one. Raises `SchemaMismatch` with every difference from the
-    schema at ``to``; with ``force`` nothing is compared. Rows are not read.
+    For databases whose version is missing or wrong. Raises `SchemaMismatch` with every difference from the schema at
+    ``to``; with ``force`` nothing is compared. Rows are not read.
     """
     target = target_of(to)
     found = read_state(backend).revision
@@ -108,10 +108,11 @@ def stamp(
 
 
 def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
-    """Bring the database up to ``to`` on the caller's connection and in the caller's transaction, which stays open.
+    """Upgrade the database to ``to`` on the caller's connection and in the caller's transaction, which stays open.
 
-    For services that migrate their own tables together with ours: both have their own version table. On Postgres the
-    schema is the first of the connection's ``search_path``. Driver errors come as SQLAlchemy raises them.
+    For services that migrate their own tables together with ours: each set of tables has its own version table. On
+    Postgres the schema is the first of the connection's ``search_path``. Driver errors are raised as SQLAlchemy raises
+    them.
     """
     target = target_of(to)
     hold_migration_lock(connection)
@@ -119,12 +120,12 @@ def upgrade(connection: Connection, to: str = "head") -> MigrationResult:
 
 
 def current(backend: Backend) -> str | None:
-    """Return the revision that the database is at; None without a version."""
+    """Return the revision of the database, or None if it has no version."""
     return read_state(backend).revision
 
 
 def target_of(to: str) -> str:
-    """Return the revision with this name or number. Raises `InvalidValue` with a list of all known revisions."""
+    """Return the revision with this name or number. Raises `InvalidValue` with all known revisions if there is none."""
     known = scripts.revisions()
     meant = known[-1:] if to == "head" else [revision for revision in known if to in (revision, revision[:4])]
     if not meant:

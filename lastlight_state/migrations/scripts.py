@@ -1,6 +1,6 @@
-"""The revisions' folder and names. They are read without running a revision, so without Alembic.
+"""The revisions' folder and names. They are read without running a revision, so Alembic is not needed.
 
-An installed wheel carries the revisions inside the package; a checkout, editable installs included, has them in
+An installed wheel has the revisions inside the package; a checkout, including an editable install, has them in
 ``alembic/``.
 """
 
@@ -27,7 +27,7 @@ _PACKAGE = Path(__file__).parents[1]
 def folder() -> Path:
     """Return the folder with ``env.py`` and ``versions/``.
 
-    Raises `FileNotFoundError` with the places where it looked.
+    If it is not found, raises `FileNotFoundError` with the places that were searched.
     """
     places = (_PACKAGE / "_migrations", _PACKAGE.parent / "alembic")
     for place in places:
@@ -40,9 +40,8 @@ def folder() -> Path:
 def revisions() -> tuple[str, ...]:
     """Return the names of all revisions, oldest first.
 
-    They are the names of their files; the first is a number alone.
-
-    The file names begin with four digits, and each revision has at most one successor.
+    They are the names of the revisions' files, which begin with four digits; the first one is only a number. Each
+    revision has at most one successor.
     """
     return tuple(FIRST if path.stem.startswith(f"{FIRST}_") else path.stem for path in _files())
 
@@ -53,7 +52,7 @@ def head() -> str:
 
 
 def was_never_released(revision: str | None) -> bool:
-    """True for a revision of a development version, whose schema no release knows."""
+    """True for a revision of a development version, whose schema no release can read."""
     return revision in _UNRELEASED
 
 

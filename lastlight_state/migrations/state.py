@@ -1,7 +1,7 @@
-"""Reads the revision of a database, and judges whether this library can work on it. Never writes.
+"""Reads the revision of a database, and decides whether this library can work on it. Never writes.
 
-For a current database this takes one round trip, because every open makes it. The same round trip reads which columns,
-guards, indexes and keys exist, so that opening detects a damaged schema.
+For a current database this takes one round trip, because every open does it. The same round trip reads which columns,
+guards, indexes and keys exist, so that an open detects a damaged schema.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COPYING = "SELECT 1 FROM {receipts} WHERE kind = 'copy' AND state IN ('running'
 
 
 def read_state(backend: Backend) -> SchemaState:
-    """Return the state of a database's schema; the database may not exist. Creates nothing."""
+    """Return the state of a database's schema. The database need not exist, and nothing is created."""
     version = qualified(backend, VERSION_TABLE)
     copying = _COPYING.format(receipts=qualified(backend, "maintenance_receipts"))
     outline = f"SELECT {outlines.outline_expression(backend.name, version)}"
@@ -56,7 +56,7 @@ def read_state(backend: Backend) -> SchemaState:
 
 
 def word_for(revision: str) -> Literal["behind", "current", "ahead"]:
-    """Return whether a revision is older than, newer than or equal to the newest that this library knows."""
+    """Return a word for whether a revision is older than, newer than or equal to the newest that this library knows."""
     head = scripts.head()
     if revision == head:
         return "current"
@@ -69,7 +69,7 @@ def unreleased(revision: str | None) -> SchemaMismatch:
 
 
 def qualified(backend: Backend, table: str) -> str:
-    """Return the table's full name in SQL, with the schema that the backend was opened with."""
+    """Return the table's full name in SQL, including the schema with which the backend was opened."""
     return f"{quoted(backend.schema)}.{quoted(table)}" if backend.schema else quoted(table)
 
 
@@ -90,7 +90,7 @@ def _judge(backend: Backend, rows: list[tuple[Any, ...]], outline: str | None) -
 
 
 def _ahead(backend: Backend, revision: str, copying: bool) -> SchemaState:
-    """Return the state of a newer schema. An older library may work on it unless that schema forbids it."""
+    """Return the state of a newer schema. An older library may work on it unless the schema forbids it."""
     found = backend.peek(f"SELECT value FROM {qualified(backend, 'lastlight_meta')} WHERE key = 'min_reader'")
     min_reader = str(found[0][0]) if found else None
     known = min_reader is None or min_reader <= scripts.head()

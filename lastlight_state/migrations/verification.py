@@ -31,7 +31,7 @@ LOG_LOST_TOO = (
 
 
 def verify(backend: Backend) -> SchemaState:
-    """Return the state of a database that this library can work on: ``current``, or ``ahead`` and compatible.
+    """Return the state of a database on which this library can work: ``current``, or ``ahead`` and compatible.
 
     Raises `NotMigrated` with the command that upgrades it, or `NewerSchema`. Raises `SchemaMismatch` for another
     program's tables or version, a version from before the first release, and an unfinished copy. Creates nothing.
@@ -47,7 +47,7 @@ def verify(backend: Backend) -> SchemaState:
 
 
 def refuse(backend: Backend, state: SchemaState) -> None:
-    """Raise for a database that can neither be opened nor upgraded."""
+    """Raise an error for a database that can be neither opened nor upgraded."""
     if state.state == "incompatible":
         raise NewerSchema(found=state.revision or "", head=state.head, min_reader=state.min_reader or "")
     if state.state == "unreleased":
@@ -65,10 +65,10 @@ def refuse(backend: Backend, state: SchemaState) -> None:
 
 
 def actual_revision(backend: Backend, state: SchemaState) -> str | None:
-    """Return the schema's real revision if the recorded version is another one or missing.
+    """Return the schema's real revision if another one or none is recorded.
 
-    Returns None if no revision fits. Reads the version again, because somebody may have migrated between the two reads.
-    A database of the original program has no revision.
+    Returns None if no revision fits, and for a database of the original program. Reads the version again, because
+    another process may have migrated between the two reads.
     """
     found = drift.recognised(backend)
     if found in (None, state.revision) or (state.state == "unversioned" and found == scripts.FIRST):
@@ -77,7 +77,7 @@ def actual_revision(backend: Backend, state: SchemaState) -> str | None:
 
 
 def refuse_wrong(backend: Backend, state: SchemaState) -> None:
-    """Raise if the schema is not that of its recorded version, because the next revisions would not fit it."""
+    """Raise an error if the schema is not that of its recorded version, because later revisions would not fit it."""
     found = actual_revision(backend, state)
     if found is not None:
         raise SchemaMismatch(
@@ -87,7 +87,7 @@ def refuse_wrong(backend: Backend, state: SchemaState) -> None:
 
 
 def refuse_foreign(backend: Backend) -> None:
-    """Raise for tables without a version, unless they are the original program's and `migrate` adopts them."""
+    """Raise an error for tables without a version, unless they are the original program's and `migrate` adopts them."""
     error = lost(backend)
     if error is not None:
         raise error
@@ -97,7 +97,7 @@ def refuse_foreign(backend: Backend) -> None:
 
 
 def refuse_damaged(backend: Backend, state: SchemaState) -> None:
-    """Raise `SchemaMismatch` ``damaged`` if a current schema lost a part that an invariant depends on."""
+    """Raise `SchemaMismatch` ``damaged`` if a current schema lost a part on which an invariant depends."""
     if not state.lacking:
         return
     refuse_wrong(backend, state)
@@ -110,12 +110,15 @@ def refuse_damaged(backend: Backend, state: SchemaState) -> None:
 
 
 def mending_of(backend: Backend, state: SchemaState) -> str:
-    """Return the advice for a schema that lacks a part."""
+    """Return advice on how to repair a schema that lacks a part."""
     return state.remedy or f"to put back what is lost, run: {backend.command('migrate')}"
 
 
 def lost(backend: Backend) -> SchemaMismatch | None:
-    """Return the error for one of our own schemas, newer than the original program's, without a version; else None."""
+    """Return the error for a schema of ours, newer than the original program's, whose version is missing.
+
+    Else return None.
+    """
     found = actual_revision(backend, read_state(backend))
     return (
         None

@@ -1,9 +1,9 @@
-"""Adopts a database that the original program made: it has that program's tables, and no version of this library's.
+"""Adopts a database that the original program made: it has that program's tables, but no version of this library.
 
 Different versions of that program made different tables. The existing tables are compared with revision 0001 and
 checked for damage. Missing parts are added, and from then on the database is upgraded like any other. All of this is
-one transaction, and no row is lost. Extra tables and columns stay as they are. A type, key or check that contradicts
-the revision refuses the adoption.
+one transaction, and no row is lost. Extra tables and columns stay as they are. If a type, key or check contradicts the
+revision, the adoption is refused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def adopt(backend: Backend, connection: Connection, target: str, promised: Promi
     """Adopt the database and upgrade it, on a connection of ``Backend.migration(rebuilds=True)``.
 
     Raises `SchemaMismatch` with every difference. Raises `BackendUnavailable` if the adoption takes longer than a file
-    of its size needs, for example because of an endless trigger. Then nothing is changed. If another process adopted it
-    first, only upgrades.
+    of this size needs, for example because of an endless trigger. Then nothing is changed. If another process adopted
+    the database first, only upgrades it.
     """
     if apply.version(connection) is not None:
         return apply.apply_revisions(connection, target)
@@ -62,7 +62,7 @@ def _adopted(backend: Backend, connection: Connection, target: str, promised: Pr
 
 
 def refusal(backend: Backend, found: Survey | None) -> SchemaMismatch:
-    """Return the error for a database with our tables and no version that cannot be adopted."""
+    """Return the error for a database that has our tables but no version, and that cannot be adopted."""
     if found is None:
         return SchemaMismatch(
             "there are tables named like ours, but no version of ours beside them; if they are ours, "

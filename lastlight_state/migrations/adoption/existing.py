@@ -1,7 +1,7 @@
-"""Makes revisions skip what a database of the original program already has.
+"""Makes revisions skip the tables, columns and indexes that a database of the original program already has.
 
-Different versions of that program made different tables. If a table exists, a revision that makes it adds only the
-missing columns. Columns and indexes are skipped if they equal those of the revision.
+Different versions of that program made different tables. If a table exists, a revision that would create it adds only
+the missing columns. Columns and indexes are skipped if they equal those of the revision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lastlight_state.backends.facts import Entry
 
 
 def skip_existing(context: MigrationContext, present: Collection[Entry]) -> None:
-    """Make this context's operations skip the tables, columns and indexes in ``present``."""
+    """Make this context's operations skip the tables, columns and indexes listed in ``present``."""
     if not present:
         return
     impl: Any = context.impl

@@ -1,7 +1,7 @@
-"""Compares another program's tables with the tables that a revision makes.
+"""Compares another program's tables with the tables that a revision creates.
 
-Additional columns, indexes and tables are left alone. They are differences only if they would refuse rows that this
-library writes, or have the name of an object that a later revision makes.
+Additional columns, indexes and tables are permitted. They count as differences only if they would refuse rows that this
+library writes, or have the name of an object that a later revision creates.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def blueprints(backend: Backend, *revisions: str) -> list[Catalogue]:
 
 
 def without_version(catalogue: Catalogue) -> Catalogue:
-    """Return the catalogue without the version table, because no revision makes that table."""
+    """Return the catalogue without the version table, because no revision creates that table."""
     return {entry: text for entry, text in catalogue.items() if entry[1] != VERSION_TABLE}
 
 
@@ -49,9 +49,9 @@ _TOLD = {
 
 
 def misfits(found: Catalogue, expected: Catalogue, *, additive: bool = False) -> list[str]:
-    """Return one line per entry that is missing or different.
+    """Return one line for each entry that is missing or different.
 
-    With ``additive``, entries that can be added may be missing.
+    With ``additive``, entries that can be added later may be missing.
     """
     missing = {table for kind, table, _ in expected.keys() - found.keys() if kind == "table"}
     lines = [] if additive else [f"table {table} is missing" for table in sorted(missing)]
@@ -74,7 +74,7 @@ def lacking(found: Catalogue, expected: Catalogue) -> list[Entry]:
 
 
 def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str]:
-    """Return one line per entry that exists although only a later revision makes it."""
+    """Return one line for each entry that exists although only a later revision creates it."""
     tables = _tables(expected)
     return [
         f"{_told(entry)} is there already, and a later revision makes one"
@@ -84,7 +84,7 @@ def clashes(found: Catalogue, expected: Catalogue, later: Catalogue) -> list[str
 
 
 def present(found: Catalogue, expected: Catalogue, later: Catalogue) -> frozenset[Entry]:
-    """Return the existing columns and indexes that equal those of a later revision."""
+    """Return the existing columns and indexes that equal those that a later revision creates."""
     tables = _tables(expected)
     return frozenset(
         entry
@@ -140,13 +140,16 @@ class Blueprint:
 
 
 def blueprint(backend: Backend, revision: str) -> Blueprint:
-    """Return the schema's shape at this revision, tried in a scratch schema or file on that server."""
+    """Return the schema's shape at this revision.
+
+    To find it, the revision is run in a temporary schema or file on that server.
+    """
     promised, newest = blueprints(backend, revision, scripts.head())
     return Blueprint(promised, newest)
 
 
 def compare(backend: Backend, connection: Connection, revision: str, expected: Blueprint) -> None:
-    """Raise `SchemaMismatch` with every difference of the schema from this revision's shape."""
+    """Raise `SchemaMismatch` with every difference between the schema and this revision's shape."""
     found = without_version(backend.shape(connection))
     differences = [
         *misfits(found, expected.promised),

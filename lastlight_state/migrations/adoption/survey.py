@@ -32,7 +32,7 @@ _MEANT: dict[Form, str] = {"time": "as times are here, like 2026-02-03T12:34:56.
 
 @dataclass(frozen=True)
 class Misspelt:
-    """A column's values that have another form than the column's."""
+    """A column's values that are stored in another form than the column's."""
 
     table: str
     column: str
@@ -41,12 +41,12 @@ class Misspelt:
 
     @property
     def change(self) -> str:
-        """Return the remark that an adoption converts these values."""
+        """Return a sentence that says that an adoption converts these values."""
         return f"writes {self.column} {_MEANT[self.form]}; found {self._samples}"
 
     @property
     def remark(self) -> str:
-        """Return the remark that these values stay as they are."""
+        """Return a sentence that says that these values stay unchanged."""
         return (
             f"{self.found.values} values of {self.table}.{self.column} are no {self.form}, such as {self._samples}; "
             "lists mark their rows as damaged"
@@ -54,7 +54,7 @@ class Misspelt:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Return one line for each named value that forbids the adoption."""
+        """Return one line for each value that cannot be converted and so prevents the adoption."""
         return tuple(
             f"{self.table}.{self.column} is {lost}, which is no {self.form} that can be read: correct it, then repeat"
             for lost in self.found.lost
@@ -66,7 +66,7 @@ class Misspelt:
 
 
 def malformed(original: Original, found: Catalogue) -> Iterator[Misspelt]:
-    """Return the malformed values in all columns that the database has of the original program's."""
+    """Return the malformed values in all of the original program's columns that the database has."""
     for table in SEED_TABLES:
         key = [column.name for column in METADATA.tables[table].primary_key.columns]
         for column in METADATA.tables[table].columns:
@@ -93,7 +93,7 @@ _SHARED = (
 
 @dataclass(frozen=True)
 class Promised:
-    """The shape of the original program's tables at revision 0001, and at the newest revision."""
+    """The shape that the original program's tables should have at revision 0001, and at the newest revision."""
 
     first: Catalogue
     newest: Catalogue
@@ -101,11 +101,11 @@ class Promised:
 
 @dataclass(frozen=True)
 class Survey:
-    """The findings of a survey. Without ``differences`` the database can be adopted as revision 0001.
+    """The findings of a survey. If there are no ``differences``, the database can be adopted as revision 0001.
 
-    ``lacking`` are the parts of 0001 that the database lacks. ``present`` are the parts that no revision needs to make.
-    ``shared_keys`` are keys with several active sessions: the unique index waits until the next revision retires them.
-    ``misspelt`` values are converted to the form of their columns.
+    ``lacking`` are the parts of 0001 that the database lacks. ``present`` are the parts that revisions need not create.
+    ``shared_keys`` are keys with several active sessions: the unique index is created only after the next revision has
+    retired them. ``misspelt`` values are converted to the form of their columns.
     """
 
     differences: tuple[str, ...]
@@ -119,7 +119,7 @@ class Survey:
 
     @property
     def adoption(self) -> Adoption:
-        """Return the changes that an adoption of this database would make, for a plan."""
+        """Return the changes that an adoption would make to this database, for a plan."""
         rebuilt = Rewrite(SESSIONS, (), "rebuilds the table without its UNIQUE over the whole key", self.sessions, 1)
         respelt = (Rewrite(one.table, (one.column,), one.change, one.found.values, 1) for one in self.misspelt)
         return Adoption(
@@ -132,15 +132,18 @@ class Survey:
 
 
 def promised(backend: Backend) -> Promised:
-    """Return the shapes that revisions make on that server, tried in a scratch schema or file.
+    """Return the shapes that revisions create on that server. The revisions are run in a temporary schema or file.
 
-    Call it outside transactions.
+    Call this outside transactions.
     """
     return Promised(*blueprints(backend, FIRST, scripts.head()))
 
 
 def read_survey(backend: Backend) -> Survey | None:
-    """Return the survey of a database, read in one snapshot; None if revisions cannot be tried there."""
+    """Return the survey of a database, read in one snapshot.
+
+    Return None if revisions cannot be tried on this product.
+    """
     try:
         with translated(backend):
             expected = promised(backend)
@@ -159,7 +162,7 @@ def read_survey(backend: Backend) -> Survey | None:
 
 
 def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Survey | None:
-    """Return the survey over a connection that is already inside a transaction."""
+    """Return the survey, made on a connection that is already inside a transaction."""
     original = backend.original(connection)
     if original is None:
         return None
@@ -197,7 +200,7 @@ def surveyed(backend: Backend, connection: Connection, expected: Promised) -> Su
 
 
 def _has_other_times(found: Catalogue, first: Catalogue) -> bool:
-    """True if the original program's tables exist, and all times in them have another column type than ours."""
+    """True if the original program's tables exist and all their time columns have another type than this library's."""
     times: list[Entry] = [
         ("column", table, column.name)
         for table in SEED_TABLES
@@ -220,7 +223,7 @@ def _shared_keys(connection: Connection, found: Catalogue) -> tuple[str, ...]:
 
 
 def _remarks(connection: Connection, original: Original, found: Catalogue) -> Iterator[str]:
-    """Yield remarks about things that stay as they are and may surprise later."""
+    """Yield remarks about parts that stay unchanged and may surprise the user later."""
     for table in SEED_TABLES:
         if ("table", table, "") not in found:
             continue
