@@ -1,4 +1,7 @@
-"""The async form of ``store.agent_log``. Its calls have threads of their own: files never wait for a database."""
+"""The async form of ``store.agent_log``.
+
+Its calls run on their own threads, so that files never wait for a database.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ from lastlight_state.lazy import Part
 
 
 class AsyncSessionWriter(Face[SessionWriter]):
-    """A `SessionWriter` for ``async with``. Await each call before the next, so that the lines keep their order."""
+    """A `SessionWriter` for ``async with``.
+
+    Await each call before you make the next, so that the lines keep their order.
+    """
 
     feed = writing(SessionWriter.feed)
     feed_many = writing(SessionWriter.feed_many)
@@ -92,7 +98,7 @@ class AsyncWriter(Face[Writer]):
         sync: SyncWord | None = None,
         on_error: OnError = "raise",
     ) -> AsyncSessionWriter:
-        """See `Writer.open`. Not a coroutine, since no file is touched."""
+        """See `Writer.open`. Not a coroutine, because it touches no file."""
         opened = self._target.open(
             place=place,
             session_id=session_id,
@@ -125,13 +131,13 @@ class AsyncReader(Face[Reader]):
     search = reading(Reader.search)
 
     def scan(self, session_id: str, *, slug: str | None = None) -> AsyncIterator[LogLine]:
-        """See `Reader.scan`. `NotFound` is raised when the first line is requested."""
+        """See `Reader.scan`. Raises `NotFound` only when the first line is requested."""
         return streamed(lambda: self._target.scan(session_id, slug=slug))
 
     def follow(
         self, session_id: str, *, after: str | None = None, poll: float = 0.5, stop: threading.Event | None = None
     ) -> AsyncIterator[LogLine | Reset]:
-        """See `Reader.follow`. Ends when the iteration is left or its task is cancelled."""
+        """See `Reader.follow`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
         return streamed(lambda: self._target.follow(session_id, after=after, poll=poll, stop=left), left)
 

@@ -1,4 +1,7 @@
-"""Sync context managers for coroutines: entered and left on a worker thread, which sees the body's exception."""
+"""Sync context managers for coroutines.
+
+They are entered and left on a worker thread, where they see the body's exception.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ Tasks = MutableMapping["asyncio.Task[Any]", "Pinned"]
 
 
 class Pinned(HeldResource):
-    """A sync context manager with its own thread, on which it is left however the ``async with`` statement ends."""
+    """A sync context manager with a thread of its own.
+
+    It is left on that thread, however the ``async with`` statement ends.
+    """
 
     def __init__(
         self,
@@ -47,7 +53,10 @@ class Pinned(HeldResource):
         self._tasks = tasks
 
     async def enter(self) -> Any:
-        """Enter the context manager and return its target's async face. A task cancelled meanwhile leaves it again."""
+        """Enter the context manager and return the async form of its target.
+
+        If the task is cancelled meanwhile, leave it again.
+        """
         self._admit()
         entered: list[Any] = []
         try:
@@ -63,7 +72,10 @@ class Pinned(HeldResource):
         return self._face(entered[0], self._lane)
 
     def leave(self, *raised: Any) -> Coroutine[Any, Any, bool | None]:
-        """Return the coroutine that leaves the block with the body's exception. Dropping it ends the block too."""
+        """Return a coroutine that exits the block with the body's exception.
+
+        If it is never awaited, the block ends when the coroutine is garbage-collected.
+        """
         leaving = self._leave(*raised)
         self.handle = ref(leaving, self.abandoned)
         return leaving
@@ -97,9 +109,10 @@ class Pinned(HeldResource):
 
 
 class PinnedBlock(AbstractAsyncContextManager[T]):
-    """``async with`` over a sync context manager. ``face`` converts its target to the async object that the body gets.
+    """An ``async with`` block over a sync context manager.
 
-    ``admit`` raises if the current task may not enter. ``tasks`` maps the tasks inside to their block.
+    ``face`` converts its target to the async object for the body. ``admit`` raises if the current task may not enter.
+    ``tasks`` maps each task inside to its block.
     """
 
     def __init__(
@@ -150,21 +163,21 @@ _END: Any = object()
 
 
 class StopEvent(threading.Event):
-    """An event that counts as set once the iteration was left, or while the caller's ``stop`` is set."""
+    """An event that counts as set once the iterator must end, or while the event ``stop`` of the caller is set."""
 
     def __init__(self, stop: threading.Event | None) -> None:
         super().__init__()
         self._stop = valid.stop(stop)
 
     def is_set(self) -> bool:
-        """True if the iterator is to end."""
+        """True if the iterator should end."""
         return super().is_set() or self._stop.is_set()
 
 
 async def streamed(start: Callable[[], Iterator[T]], stop: threading.Event | None = None) -> AsyncIterator[T]:
-    """Yield the items of the blocking iterator that ``start`` returns, each fetched on a thread.
+    """Yield the items of the blocking iterator that ``start`` returns. Each item is fetched on a worker thread.
 
-    Leaving the iteration, or cancelling the task that waits for an item, sets ``stop`` and closes the iterator.
+    Leaving the loop over it, or cancelling the task that waits for an item, sets ``stop`` and closes the iterator.
     """
     lane = Lane("stream")
     cancelled = stop.set if stop is not None else None
@@ -190,7 +203,7 @@ R = TypeVar("R")
 
 
 class JoinedBlock(AbstractAsyncContextManager[T]):
-    """``async with`` over a block that joined the caller's transaction. ``face`` converts its target for coroutines."""
+    """An ``async with`` block that joined the caller's transaction. ``face`` converts its target for coroutines."""
 
     def __init__(
         self, block: AbstractContextManager[Any], face: Callable[[Any, Runner], T], admit: Callable[[], None]
@@ -211,7 +224,7 @@ class JoinedBlock(AbstractAsyncContextManager[T]):
 
 
 class _LoopRunner:
-    """Runs calls one after the other in greenlets of the event loop."""
+    """Runs calls one after the other, each in a greenlet of the event loop."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -258,9 +271,9 @@ P = ParamSpec("P")
 async def entered(
     runner: Runner, block: AbstractContextManager[T], asked: Callable[[], object] | None = None
 ) -> AsyncIterator[T]:
-    """Enter a sync context manager on shared threads and yield its target. A cancelled task leaves it again.
+    """Enter a sync context manager on shared threads and yield its target. If the task is cancelled, leave it again.
 
-    ``asked`` is the call that created the block. While it waits for a thread, its arguments are checked.
+    ``asked`` is the call that created the block. Its arguments are checked while the block waits for a thread.
     """
     targets: list[T] = []
     try:
@@ -301,7 +314,7 @@ class Block(Generic[P, T]):
 
 
 def block(method: Callable[Concatenate[Any, P], AbstractContextManager[T]]) -> Block[P, T]:
-    """Forward a method that returns a context manager. Cancelling the task inside acts as an exception does."""
+    """Forward a method that returns a context manager. Cancelling the task inside it has the effect of an exception."""
     return Block(method)
 
 

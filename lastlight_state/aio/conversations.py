@@ -169,7 +169,7 @@ class AsyncChanges(Face[Changes]):
         poll_interval: float = 0.5,
         limit: int = 50,
     ) -> Page[Change]:
-        """See the sync `wait`. No thread is held while waiting."""
+        """See the sync `wait`. No thread is blocked during the wait."""
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         limited, read = TimeLimit(seconds), partial(self._target.after, session_id, seq, limit=limit)
@@ -190,7 +190,7 @@ class AsyncChanges(Face[Changes]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[Change]:
-        """See `Changes.follow`. Ends when the iteration is left or its task is cancelled."""
+        """See `Changes.follow`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow(
@@ -207,7 +207,7 @@ class AsyncChanges(Face[Changes]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[SessionSummary]:
-        """See `Changes.follow_all`. Ends when the iteration is left or its task is cancelled."""
+        """See `Changes.follow_all`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow_all(since, idle_timeout=idle_timeout, poll_interval=poll_interval, stop=left),
@@ -243,7 +243,7 @@ class AsyncExchange(Face[Exchange]):
         poll_interval: float = 0.5,
         limit: int = 50,
     ) -> Page[Delivery]:
-        """See the sync `wait`. No thread is held while waiting."""
+        """See the sync `wait`. No thread is blocked during the wait."""
         seconds, interval = valid.seconds("timeout", timeout), valid.seconds("poll_interval", poll_interval)
         refuse_in_transaction(self._target._scope)
         limited = TimeLimit(seconds)

@@ -34,12 +34,12 @@ class Waker:
         self._event = asyncio.Event()
 
     def up(self) -> None:
-        """Wake the task. Called by the thread that has news."""
+        """Wake the task. Called from the thread on which the awaited event happened."""
         with suppress(RuntimeError):  # the event loop was closed
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def arrived(self, arrivals: Arrivals[Any]) -> bool:
-        """Wait until ``arrivals`` has an item. Returns False if its time ran out. Raises `StoreClosed`."""
+        """Wait until ``arrivals`` has an item. Return False if the time limit passes first. Raises `StoreClosed`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(arrivals.seconds_left):
                 while not arrivals.wait(0):
@@ -50,7 +50,7 @@ class Waker:
 
 
 async def looked(runner: Runner, limit: TimeLimit, call: Callable[[], R], *, writes: bool = False) -> R:
-    """Run one look of a waiting call on a worker thread, and return its result.
+    """Run one poll of a waiting call on a worker thread, and return its result.
 
     Raises `BackendUnavailable` if no thread or connection becomes free within the time limit.
     """
@@ -75,14 +75,14 @@ class Runner(Protocol):
     def write(self, call: Callable[[], R]) -> Awaitable[R]: ...
 
     def finish(self, call: Callable[[], R]) -> Awaitable[R]:
-        """Run a call that cleans up, such as a commit's end, and await it even if the task is cancelled."""
+        """Run a call that cleans up, such as the end of a commit, and await it even if the task is cancelled."""
 
     def refuse_closed(self) -> None:
-        """Raise `NestedTransaction` for a call through the store by a task that is inside a transaction."""
+        """Raise `NestedTransaction` if a task inside a transaction makes a call through the store itself."""
 
 
 class Face(Generic[S]):
-    """The async face of a sync object: each call runs on a worker thread."""
+    """The async form of a sync object: each call runs on a worker thread."""
 
     def __init__(self, target: S, runner: Runner) -> None:
         self._target = target
@@ -129,5 +129,5 @@ def reading(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
 
 
 def writing(method: Callable[Concatenate[Any, P], R]) -> Forward[P, R]:
-    """Forward a method that writes. It runs in the writers' lane, so that waiting writers never block readers."""
+    """Forward a method that writes. It runs on the writers' threads, so that waiting writers never block readers."""
     return Forward(method, writes=True)

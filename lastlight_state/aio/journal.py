@@ -77,7 +77,7 @@ class AsyncEvents(Face[Events]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[Any]:
-        """See `Events.follow`. Ends when the iteration is left or its task is cancelled."""
+        """See `Events.follow`. Ends when the loop over it is left or its task is cancelled."""
         return self.follow_many(
             {run_id: after_seq},
             where=where,
@@ -127,7 +127,7 @@ class AsyncEvents(Face[Events]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[Any]:
-        """See `Events.follow_many`. Ends when the iteration is left or its task is cancelled."""
+        """See `Events.follow_many`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
         follow: Any = self._target.follow_many
         started = partial(
@@ -166,7 +166,7 @@ class AsyncSignals(Face[Signals]):
         wait: float = 0,
         poll_interval: float = 0.5,
     ) -> Signal | None:
-        """See `Signals.try_take`. No thread is held while waiting."""
+        """See `Signals.try_take`. No thread is blocked during the wait."""
         take = partial(
             self._target.try_take,
             run_id,

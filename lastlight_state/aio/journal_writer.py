@@ -1,4 +1,4 @@
-"""The async form of ``store.journal.writer``. Appending uses no thread, and waiting holds none."""
+"""The async form of ``store.journal.writer``. Appending uses no thread, and waiting blocks none."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class AsyncJournalWriter(Face[JournalWriter]):
         event_id: str | None = None,
         node_id: str | None = None,
     ) -> AsyncPendingEvent:
-        """See `JournalWriter.append`. While the queue is full, other tasks go on."""
+        """See `JournalWriter.append`. While the queue is full, other tasks can run."""
         entry = self._entry(run_id, NewEvent(type, payload, at, event_id, node_id))
         if not self._target._core.offer(entry):
             await self._wait_and_offer(entry)
@@ -168,7 +168,10 @@ class AsyncWriter(Face[Writer]):
     """The async form of ``store.journal.writer``."""
 
     def __call__(self, options: WriterOptions = NO_OPTIONS, *, mirrors: Collection[Mirror] = ()) -> AsyncJournalWriter:
-        """Open a writer, as `Writer` does. Not a coroutine. Mirrors are plain functions, called in its thread."""
+        """Open a writer, as `Writer` does. Not a coroutine.
+
+        Mirrors are plain functions, called in the writer's thread.
+        """
         return AsyncJournalWriter(self._target(options, mirrors=mirrors), self._runner)
 
 
@@ -197,7 +200,7 @@ class AsyncLineFileMirror(Face[LineFileMirror]):
 
 
 async def _until(queue: Queue, until: Callable[[], bool], seconds: float | None) -> bool:
-    """Wait until the condition holds, at most ``seconds``. Returns False if the time ran out. See `Queue.wait`."""
+    """Wait until the condition is true, at most ``seconds``. Return False if the time runs out. See `Queue.wait`."""
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:

@@ -1,4 +1,4 @@
-"""Checks the arguments of awaited calls while they wait for a thread, so that a wrong argument is reported at once."""
+"""Checks the arguments of awaited calls while they wait for a thread, so that a wrong argument is reported early."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DOMAINS = [name for name, part in vars(Domains).items() if isinstance(part, Par
 
 
 class Judge:
-    """Runs waiting calls on a thread of its own, up to the point where they would use the database.
+    """Runs waiting calls on a separate thread, up to the point where they would use the database.
 
-    Calls of maintenance and files are not tried: they may have effects before they reach the database.
+    It does not run calls of maintenance and files, because they may have effects before they reach the database.
     """
 
     def __init__(self, target: Domains, context: Context, scope: StoreScope) -> None:
@@ -33,7 +33,10 @@ class Judge:
         self.lane = Lane("judge")
 
     def __call__(self, outcome: Outcome) -> None:
-        """Check the arguments of a call that no thread has begun. An error is raised where the call is awaited."""
+        """Check the arguments of a call that no thread has begun.
+
+        If they are wrong, the caller's await raises the error.
+        """
         asked = _asked(next(iter(outcome.call), None))
         if asked is None or any(map(_is_used_up, [*asked.args, *asked.keywords.values()])):
             return
@@ -47,7 +50,10 @@ class Judge:
             self.lane.run(partial(self._problem, asked)).add_done_callback(told)
 
     def _problem(self, asked: partial[Any]) -> Exception | None:
-        """Return the error that the call's arguments raise, or None if none is found before the database is needed."""
+        """Return the error that the call raises for its arguments.
+
+        Return None if the call reaches the database without an error.
+        """
         try:
             self._rehearse(asked)
         except Reached:
@@ -69,7 +75,10 @@ class Judge:
             enter()
 
     def _path(self, repository: object) -> tuple[str, ...] | None:
-        """Return the attribute names that lead from the store to a repository, or None if it belongs to no domain."""
+        """Return the attribute names that lead from the store to a repository.
+
+        Return None if it belongs to no domain.
+        """
         loaded = vars(self._target)
         for name in _DOMAINS:
             domain = loaded.get(name)
@@ -83,7 +92,7 @@ class Judge:
 
 
 def _asked(call: Callable[[], object] | None) -> partial[Any] | None:
-    """Return a call's method and arguments as a ``partial``, or None if they are unknown."""
+    """Return a call's method and arguments as a ``partial``. Return None if they are unknown."""
     while isinstance(call, partial):
         if hasattr(call.func, "__self__") and not isinstance(call.args[0] if call.args else None, partial):
             return call

@@ -1,4 +1,4 @@
-"""Lanes: queues with worker threads that carry out the calls of coroutines."""
+"""Lanes: each is a queue with worker threads that run the calls of coroutines."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _HEAL = 60.0
 
 
 class WorkQueue(Generic[T]):
-    """A queue of items for threads. The thread that began to wait last gets the next item, while its CPU cache is warm.
+    """A queue of items for threads.
 
-    Waking a thread costs more than most calls. So none is woken if another thread has announced by `soon` that it
-    comes.
+    The thread that began to wait last gets the next item, because its CPU cache is warm. Waking a thread costs more
+    than most calls. So no thread is woken if another one has announced with `soon` that it will come.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class WorkQueue(Generic[T]):
         return len(self._items)
 
     def put(self, item: T) -> None:
-        """Add an item, and wake a thread if none has announced that it comes."""
+        """Add an item. Wake a thread, unless one has announced that it will take the item."""
         self._items.append(item)
         if len(self._items) > len(self._soon):
             self._wake()
@@ -79,7 +79,10 @@ class WorkQueue(Generic[T]):
 
 
 class _Calls:
-    """The queue and threads of a lane. Threads refer only to this object, so that an unused `Lane` can be collected."""
+    """The queue and threads of a lane.
+
+    Threads refer to this object but not to the `Lane`, so that an unused lane can be collected.
+    """
 
     def __init__(self) -> None:
         self.queue: WorkQueue[tuple[Outcome, Completions] | Call | None] = WorkQueue()
@@ -116,7 +119,7 @@ class _Calls:
             del item
 
     def _retires(self) -> bool:
-        """Return True if this idle thread is to end: other threads remain, or the next call will start one."""
+        """True if this idle thread should end: other threads remain, or the next call will start a new one."""
         own = threading.current_thread()
         if len(self.threads) <= 1 or own not in self.threads:
             return False
@@ -127,7 +130,7 @@ class _Calls:
         return False
 
     def _look_after(self, told: Completions) -> None:
-        """Wake a loop again that has undelivered outcomes. End the block of a task whose loop is closed."""
+        """Wake a loop again that has undelivered outcomes. If a loop is closed, end the blocks of its tasks."""
         if told.waiting:
             told.wake()
         if self.abandon is not None and told.is_over:
@@ -158,11 +161,11 @@ class _Calls:
 
 
 class Lane:
-    """A queue of calls with the threads that run them, started when first needed. Any event loop may use the lane.
+    """A queue of calls, with threads that run them and that are started when first needed.
 
-    The threads end after `close`, or when the lane is garbage-collected. A forked child process has none of them.
-    ``abandon`` is called on a thread of the lane when the loop that last used the lane is closed. ``limit`` bounds how
-    long calls wait for a free thread.
+    Any event loop may use the lane. The threads end after `close`, or when the lane is garbage-collected. They do not
+    exist in a forked child process. ``abandon`` is called on a thread of the lane when the loop that last used the lane
+    is closed. ``limit`` bounds how long calls wait for a free thread.
     """
 
     def __init__(
@@ -198,11 +201,14 @@ class Lane:
         return self._queued(outcome)
 
     def finish(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Queue a call that cleans up. It is carried out and awaited even if the task is cancelled."""
+        """Queue a call that cleans up. It is run and awaited even if the task is cancelled."""
         return self._queued(self._outcome(call))
 
     def post(self, call: Callable[[], object]) -> None:
-        """Queue ``call`` for a thread of the lane, without a future for its result. Works outside an event loop too."""
+        """Queue ``call`` for a thread of the lane, without a future for its result.
+
+        This also works outside an event loop.
+        """
         self._calls.queue.put(call)
 
     def _outcome(self, call: Call) -> Outcome:
@@ -236,7 +242,7 @@ class Lane:
         return self._end.alive
 
     def close(self) -> None:
-        """Accept no more calls. The threads end after the queued calls. Returns at once: `join` waits."""
+        """Accept no more calls. The threads end after the queued calls. Returns at once; use `join` to wait."""
         self._end()
 
     def join(self) -> None:

@@ -99,7 +99,7 @@ class AsyncHostRouting(Face[HostRouting]):
 
 
 class _Outside:
-    """Runs the calls of a mailbox. Refuses them for a task that is inside one of the mailbox's transactions."""
+    """Runs the calls of a mailbox, but refuses them for a task that is inside one of the mailbox's transactions."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -118,7 +118,7 @@ class _Outside:
         return self._runner.finish(call)
 
     def refuse_closed(self) -> None:
-        """Raise `NestedTransaction` for a call through the mailbox by a task that is inside its transaction."""
+        """Raise `NestedTransaction` if a task inside the mailbox's transaction makes a call through the mailbox."""
         refuse_inside(self.blocks, "inside a transaction's block of this mailbox: call the mailbox that it gave")
 
 
@@ -151,10 +151,11 @@ class _Side(Face[M]):
         return self._target.folder
 
     def transaction(self) -> AbstractAsyncContextManager[Self]:
-        """See `HostMailbox.transaction`. Call the mailbox that ``async with`` yields: its calls share one thread.
+        """See `HostMailbox.transaction`.
 
-        If the task is cancelled inside, the transaction rolls back. Calls of the outer mailbox by a task that is inside
-        raise `NestedTransaction`.
+        Inside the block, call the mailbox that ``async with`` yields: its calls share one thread. If the task is
+        cancelled inside the block, the transaction rolls back. If a task inside the block calls the outer mailbox,
+        `NestedTransaction` is raised.
         """
         made = type(self)
         return PinnedBlock(
@@ -247,7 +248,7 @@ class AsyncAgentMailbox(_Side[AgentMailbox]):
 
     @property
     def instance(self) -> str | None:
-        """Return the agent's instance, the id of one of its starts, that this object writes for."""
+        """Return the id of the agent's instance (one start of the agent) for which this object writes."""
         return self._target.instance
 
     start = writing(AgentMailbox.start)
@@ -267,7 +268,7 @@ class AsyncMailboxes(Face[Mailboxes]):
 
     @property
     def root(self) -> Path:
-        """Return the directory that has one folder per agent group."""
+        """Return the directory that has one folder for each agent group."""
         return self._target.root
 
     async def create(self, group: str, session: str) -> AsyncHostMailbox:

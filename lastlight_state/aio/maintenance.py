@@ -51,7 +51,10 @@ class AsyncVacuum(Face[Vacuum]):
 
 
 class AsyncReencrypt(Face[Reencrypt]):
-    """The async form of ``store.maintenance.reencrypt``. Runs in the readers' lane: long, with short writes."""
+    """The async form of ``store.maintenance.reencrypt``.
+
+    It runs on the readers' threads, because it is long and its writes are short.
+    """
 
     plan = reading(Reencrypt.plan)
     run = reading(Reencrypt.run)
@@ -64,7 +67,10 @@ class AsyncDoctor(Face[Doctor]):
 
 
 class AsyncPrune(Face[Prune]):
-    """The async form of ``store.maintenance.prune``. A prune runs in the readers' lane: long, with short writes."""
+    """The async form of ``store.maintenance.prune``.
+
+    It runs on the readers' threads, because it is long and its writes are short.
+    """
 
     plan = reading(Prune.plan)
     run = reading(Prune.run)
@@ -72,14 +78,14 @@ class AsyncPrune(Face[Prune]):
 
 
 class AsyncReap(Face[Reap]):
-    """The async form of ``store.maintenance.reap``. Runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.reap``. It runs on the readers' threads, as a prune does."""
 
     plan = reading(Reap.plan)
     run = reading(Reap.run)
 
 
 class AsyncBackup(Face[Backup]):
-    """The async form of ``store.maintenance.backup``. It only reads this store, and writes elsewhere."""
+    """The async form of ``store.maintenance.backup``. It only reads from this store, and writes elsewhere."""
 
     create = reading(Backup.create)
     verify = reading(Backup.verify)
@@ -87,7 +93,7 @@ class AsyncBackup(Face[Backup]):
 
 
 class AsyncCopy(Face[Copy]):
-    """The async form of ``store.maintenance.copy``. It only reads this store, and writes to another."""
+    """The async form of ``store.maintenance.copy``. It only reads from this store, and writes to another."""
 
     plan = reading(Copy.plan)
     run = reading(Copy.run)
@@ -95,14 +101,14 @@ class AsyncCopy(Face[Copy]):
 
 
 class AsyncRedact(Face[Redact]):
-    """The async form of ``store.maintenance.redact``. Runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.redact``. It runs on the readers' threads, as a prune does."""
 
     plan = reading(Redact.plan)
     run = reading(Redact.run)
 
 
 class AsyncErase(Face[Erase]):
-    """The async form of ``store.maintenance.erase``. Runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.erase``. It runs on the readers' threads, as a prune does."""
 
     plan = reading(Erase.plan)
     run = reading(Erase.run)
@@ -123,7 +129,7 @@ class AsyncTimeline(Face[Timeline]):
         poll_interval: float = 0.5,
         stop: threading.Event | None = None,
     ) -> AsyncIterator[FollowedEntry]:
-        """See `Timeline.follow`. Ends when the iteration is left or its task is cancelled."""
+        """See `Timeline.follow`. Ends when the loop over it is left or its task is cancelled."""
         left = StopEvent(stop)
         return streamed(
             lambda: self._target.follow(
@@ -163,7 +169,7 @@ class AsyncRepair(Face[Repair]):
 
 
 class AsyncImports(Face[Imports]):
-    """The async form of ``store.maintenance.imports``. Runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.imports``. It runs on the readers' threads, as a prune does."""
 
     detect = reading(Imports.detect)
     plan = reading(Imports.plan)
@@ -171,7 +177,7 @@ class AsyncImports(Face[Imports]):
 
 
 class AsyncBundles(Face[Bundles]):
-    """The async form of ``store.maintenance.bundles``. Runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.bundles``. It runs on the readers' threads, as a prune does."""
 
     export = reading(Bundles.export)
     read = reading(Bundles.read)
@@ -180,7 +186,7 @@ class AsyncBundles(Face[Bundles]):
 
 
 class AsyncCounters(Face[Counters]):
-    """The async form of ``store.maintenance.counters``. Runs in the readers' lane, as a prune does."""
+    """The async form of ``store.maintenance.counters``. It runs on the readers' threads, as a prune does."""
 
     plan = reading(Counters.plan)
     run = reading(Counters.run)

@@ -1,4 +1,4 @@
-"""The outcomes of awaited calls: delivery to the event loop, and the treatment of calls that wait for a thread."""
+"""The outcomes of awaited calls: delivers them to the event loop, and handles calls that wait for a thread."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LOOK = 0.1
 class Outcome(asyncio.Future[Any]):
     """The future result of a call.
 
-    A task that is cancelled before a thread has begun its call gets CancelledError at once, and the call is never made.
-    After that, the call is told of the cancellation, so that it ends its waits. Its end is still awaited, so that no
-    write has an unknown outcome. Then CancelledError is raised.
+    If a task is cancelled before a thread has begun its call, it gets CancelledError at once, and the call is never
+    made. If a thread has begun the call, the call is told of the cancellation, so that it ends its waits. The task
+    still waits for the call's end, so that the outcome of a write is known. Then CancelledError is raised.
     """
 
     #: Called on cancellation, so that the call's wait can end.
@@ -45,19 +45,22 @@ class Outcome(asyncio.Future[Any]):
         self.call = [call]
 
     def take(self) -> Call | None:
-        """Return the call to the first thread that asks, and None to every later one."""
+        """Return the call to the first thread that requests it. Return None to every later thread."""
         try:
             return self.call.pop()
         except IndexError:
             return None
 
     def refuse(self, error: BaseException) -> None:
-        """Raise ``error`` where the call is awaited, unless a thread has begun it. Call this in the loop's thread."""
+        """Make the caller's await raise ``error``, unless a thread has begun the call.
+
+        Call this in the loop's thread.
+        """
         if self.take() is not None and not self.done():
             self.set_exception(error)
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancel the call. Returns True if it will never be made."""
+        """Cancel the call. Return True if it will never be made."""
         if self.on_cancel is not None:
             self.on_cancel()
         if self.patience is None:
@@ -68,7 +71,7 @@ class Outcome(asyncio.Future[Any]):
 
 @dataclass(frozen=True)
 class Limit:
-    """How long a lane's calls wait for a thread, and what is done with them meanwhile."""
+    """How long a lane's calls may wait for a thread, and how they are handled during this wait."""
 
     seconds: float
     #: Creates the error for a call that has waited too long.
@@ -78,10 +81,10 @@ class Limit:
 
 
 class WaitingCalls:
-    """The calls of one event loop that wait for a thread. They are looked at every `LOOK` seconds while there are any.
+    """The calls of one event loop that wait for a thread. While there are any, they are checked every `LOOK` seconds.
 
     After `LOOK` seconds a call's arguments are checked, so that a wrong one is reported early. At the limit the call is
-    refused. In a lane that keeps moving neither happens.
+    refused. In a lane whose threads keep finishing calls, neither happens.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: Limit) -> None:
@@ -92,7 +95,7 @@ class WaitingCalls:
         self._looks_at = -inf
 
     def add(self, outcome: Outcome) -> None:
-        """Begin to look after a call that waits."""
+        """Begin to watch a call that waits for a thread."""
         now = outcome.waits_since = time.monotonic()
         self._outcomes.append(outcome)
         if now > self._looks_at + AGAIN:  # no look is scheduled, or the loop has lost it
@@ -146,18 +149,18 @@ class Completions:
 
     @property
     def is_over(self) -> bool:
-        """True if the loop is closed or gone, so that none of its tasks will go on."""
+        """True if the loop is closed or no longer exists, so that none of its tasks will continue."""
         loop = self._loop()
         return loop is None or loop.is_closed()
 
     @property
     def is_running(self) -> bool:
-        """True if the loop is running at this moment."""
+        """True if the loop is running now."""
         loop = self._loop()
         return loop is not None and loop.is_running()
 
     def wake(self) -> None:
-        """Make the loop deliver all outcomes. A superfluous call does no harm."""
+        """Make the loop deliver all outcomes. An unnecessary call does no harm."""
         loop = self._loop()
         try:
             if loop is not None:

@@ -1,4 +1,4 @@
-"""The async form of ``store.run_log``. Its calls have threads of their own, so that files never wait for a database."""
+"""The async form of ``store.run_log``. Its calls run on their own threads, so that files never wait for a database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class _InTurn:
-    """Runs the calls of one writer one after the other, in the order they were made."""
+    """Runs the calls of one writer one at a time, in the order in which they were made."""
 
     def __init__(self) -> None:
         self.lane = Lane("run-log")
@@ -88,7 +88,7 @@ class AsyncRunWriter(Face[RunWriter]):
         return self._target.failed_appends
 
     async def close(self) -> None:
-        """See `RunWriter.close`. Earlier calls are done first, even if the task is cancelled."""
+        """See `RunWriter.close`. Earlier calls are finished first, even if the task is cancelled."""
         if self._turns.lane.is_open:
             try:
                 await self._turns.finish(self._target.close)
@@ -110,7 +110,10 @@ class AsyncRunWriter(Face[RunWriter]):
 
 
 class AsyncRunReading:
-    """A `RunReading` for coroutines: read its records by ``async for``. Other attributes are the sync object's."""
+    """A `RunReading` for coroutines. Read its records with ``async for``.
+
+    Other attributes are those of the sync object.
+    """
 
     def __init__(self, target: RunReading) -> None:
         self.facts = target
@@ -161,7 +164,7 @@ class AsyncReplay(Face[Replay]):
     summarise = reading(Replay.summarise)
 
     def prompts(self, run_id: str) -> AsyncIterator[PromptTurn]:
-        """See `Replay.prompts`. `NotFound` is raised when the first turn is requested."""
+        """See `Replay.prompts`. Raises `NotFound` only when the first turn is requested."""
         return streamed(lambda: self._target.prompts(run_id))
 
 
@@ -173,7 +176,10 @@ class AsyncChecks(Face[Checks]):
 
 
 class AsyncStates(Face[States]):
-    """The async form of ``store.run_log.states``. The ``change`` of `update` is a plain function, run on a thread."""
+    """The async form of ``store.run_log.states``.
+
+    The argument ``change`` of `update` is a plain function, run on a thread.
+    """
 
     find = reading(States.find)
     get = reading(States.get)

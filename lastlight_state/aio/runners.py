@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.005
 
 
 class Lanes:
-    """The threads of one async store, or of the stores of many tenants."""
+    """The threads of one async store, or the threads shared by the stores of many tenants."""
 
     def __init__(self, backend: Backend, settings: Settings, judge: Callable[[Outcome], object]) -> None:
         threads = Limit(settings.pool_timeout, partial(all_in_use, "threads for such calls"), judge)
@@ -61,7 +61,7 @@ class Lanes:
 class StoreRunner:
     """Runs reads and writes on their lanes. Refuses calls by a task that is inside a transaction of the store.
 
-    ``lent`` lanes are shared by several stores, and closing one store does not close them.
+    ``lent`` lanes are shared by several stores. Closing one of these stores does not close them.
     """
 
     def __init__(self, store: StateStore, lent: Lanes | None = None) -> None:
@@ -90,7 +90,7 @@ class StoreRunner:
         return self._kept(self.writers.finish(call))
 
     def refuse_closed(self) -> None:
-        """Raise `NestedTransaction` for a call through the store by a task that is inside a transaction."""
+        """Raise `NestedTransaction` if a task inside a transaction makes a call through the store itself."""
         refuse_inside(self.blocks, INSIDE)
         if self._scope.blocks.has_task():
             raise NestedTransaction(INSIDE)
@@ -102,7 +102,7 @@ class StoreRunner:
             self._own.close()
 
     def then(self, close: Callable[[], None]) -> None:
-        """Wait until all accepted calls are done, then call ``close``, which frees what they used."""
+        """Wait until all accepted calls are done. Then call ``close``, which frees the resources of these calls."""
         if self._own is not None:
             self._own.join()
         while any(self.readers.has(call) or self.writers.has(call) for call in [*self._taken]):
@@ -111,13 +111,13 @@ class StoreRunner:
         close()
 
     def _shared(self, lane: Lane, call: Callable[[], T]) -> Awaitable[T]:
-        """Run a call on a shared lane. Raises `StoreClosed` if this store is closed, which the lane cannot know."""
+        """Run a call on a shared lane. Raises `StoreClosed` if this store is closed, because the lane stays open."""
         if not self.is_open:
             raise StoreClosed("the store is closed")
         return self._kept(lane.run(call))
 
     def _kept(self, taken: asyncio.Future[T]) -> asyncio.Future[T]:
-        """Remember a call on a shared lane until it is done. Returns the call."""
+        """Keep a reference to a call on a shared lane until the call is done. Return the call."""
         if self.lent is not None:
             self._taken.add(taken)
             taken.add_done_callback(self._taken.discard)
@@ -125,7 +125,7 @@ class StoreRunner:
 
 
 class FileRunner:
-    """Runs calls about line files on lanes of their own. A transaction neither blocks nor includes them."""
+    """Runs calls about line files on separate lanes. They are neither blocked by a transaction nor part of one."""
 
     def __init__(self, lanes: StoreRunner) -> None:
         self._readers = lanes.file_readers

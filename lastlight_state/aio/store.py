@@ -1,6 +1,6 @@
 """`AsyncStateStore`: the store for coroutines.
 
-Calls run on worker threads over the sync store: readers in parallel, writers in a lane of their own. There is no second
+Calls run on worker threads over the sync store: reads in parallel, writes on threads of their own. There is no second
 database driver. The store is not bound to an event loop: one loop may open it and another use it. A cancelled await
 first waits for the outcome of its write, then raises `asyncio.CancelledError`.
 """
@@ -49,7 +49,7 @@ A = TypeVar("A")
 
 
 class Closing(Protocol):
-    """An opened object that must be closed."""
+    """An opened object that must be closed after use."""
 
     def close(self) -> None: ...
 
@@ -58,7 +58,7 @@ S = TypeVar("S", bound=Closing)
 
 
 class Opening(Generic[P, S]):
-    """The async form of a class method that opens a store or tenants. Its coroutine returns the async object."""
+    """The async form of a class method that opens a store or tenants. Its coroutine returns the opened async object."""
 
     def __init__(self, opens: Callable[P, S]) -> None:
         self._opens = opens
@@ -73,7 +73,7 @@ class Opening(Generic[P, S]):
 
 
 async def opened_as(kind: Callable[[S], A], opens: Callable[[], S], shared: Lane | None = None) -> A:
-    """Open a sync store by ``opens``, and return its async face. If the task is cancelled, the store is closed.
+    """Call ``opens`` to open a sync store. Return its async form. If the task is cancelled, close the store.
 
     ``opens`` runs on a thread of the ``shared`` lane, or on a new thread if there is none.
     """
@@ -138,7 +138,10 @@ class AsyncDomains:
 
 
 class AsyncTransaction(AsyncDomains):
-    """A transaction of several calls, like `lastlight_state.Transaction`. The calls run in turn on one thread."""
+    """A transaction of several calls, like `lastlight_state.Transaction`.
+
+    The calls run one after the other on one thread.
+    """
 
     def __init__(self, target: Transaction, runner: Runner) -> None:
         super().__init__(target, runner)
@@ -147,7 +150,8 @@ class AsyncTransaction(AsyncDomains):
     async def run(self, work: Callable[[Transaction], T]) -> T:
         """Run a plain function with the sync transaction, and return its result.
 
-        It runs on the transaction's thread. There your own ``Session(bind=tx.connection)`` joins the transaction.
+        The function runs on the transaction's thread. A ``Session(bind=tx.connection)`` made in it joins the
+        transaction.
         """
         return await self._runner.write(partial(work, self._transaction))
 
@@ -166,7 +170,7 @@ class AsyncView(AsyncDomains):
     async def run(self, work: Callable[[View], T]) -> T:
         """Run a plain function with the sync view, and return its result.
 
-        It runs on the view's thread. There your own ``Session(bind=view.connection)`` reads the same snapshot.
+        The function runs on the view's thread. A ``Session(bind=view.connection)`` made in it reads the same snapshot.
         """
         return await self._runner.read(partial(work, self._view))
 
@@ -175,7 +179,7 @@ class AsyncStateStore(AsyncDomains):
     """The store for coroutines. Open one per process. Any task, in any event loop, may use it."""
 
     def __init__(self, store: StateStore, lanes: Lanes | None = None) -> None:
-        """Create the async face of a store. ``lanes`` are threads that it shares with other stores."""
+        """Create the async form of a store. ``lanes`` are threads that it shares with other stores."""
         self._store = store
         self._lanes = StoreRunner(store, lanes)
         super().__init__(store, self._lanes)
@@ -204,7 +208,7 @@ class AsyncStateStore(AsyncDomains):
 
     @property
     def sync_store(self) -> StateStore:
-        """Return the underlying sync store, for threads of your own. Closing this store closes it too."""
+        """Return the sync store below this one, for use in your own threads. Closing this store also closes it."""
         return self._store
 
     @property
@@ -230,7 +234,7 @@ class AsyncStateStore(AsyncDomains):
         claim: Claim | None = None,
         label: str | None = None,
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """See `StateStore.transaction`. Keep it short: other writers of a SQLite file wait for it.
+        """See `StateStore.transaction`. Keep it short, because other writers of a SQLite file wait for it.
 
         ``connection`` is an async connection or session of psycopg or aiosqlite. With it, calls in the block, and hooks
         after your commit, run in your event loop.
@@ -257,7 +261,10 @@ class AsyncStateStore(AsyncDomains):
         return self._pinned(self._store.view(), AsyncView)
 
     async def read(self, work: Callable[[View], T]) -> T:
-        """See `StateStore.read`. ``work`` is a plain function that gets a sync view: many reads on one thread."""
+        """See `StateStore.read`. ``work`` is a plain function that gets a sync view.
+
+        It makes many reads on one thread.
+        """
         return await self._lanes.read(partial(self._store.read, work))
 
     async def run(
@@ -268,11 +275,14 @@ class AsyncStateStore(AsyncDomains):
         label: str | None = None,
         repeatable: bool = False,
     ) -> T:
-        """See `StateStore.run`. ``work`` is a plain function that gets a sync transaction, on a worker thread."""
+        """See `StateStore.run`. ``work`` is a plain function that gets a sync transaction.
+
+        It runs on a worker thread.
+        """
         return await self._lanes.write(partial(self._store.run, work, claim=claim, label=label, repeatable=repeatable))
 
     async def close(self) -> None:
-        """Close the store once unfinished calls are done. May be called twice, but not inside a transaction."""
+        """Close the store after unfinished calls are done. May be called twice, but not inside a transaction."""
         lanes = self._lanes
         if lanes.is_open:
             lanes.refuse_closed()

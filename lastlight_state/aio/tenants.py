@@ -24,7 +24,7 @@ THREADS = 4
 
 
 class _Runner:
-    """Runs calls about tenants on threads of their own, since they may take long."""
+    """Runs calls about tenants on separate threads, because they may take long."""
 
     def __init__(self) -> None:
         self.lane = Lane("tenants", THREADS)
@@ -35,7 +35,7 @@ class _Runner:
     write = finish = read
 
     def refuse_closed(self) -> None:
-        """Do nothing: the lane itself refuses calls after it is closed."""
+        """Do nothing, because the lane itself refuses calls after it is closed."""
 
 
 class AsyncTenants(Face[Tenants]):
@@ -60,7 +60,10 @@ class AsyncTenants(Face[Tenants]):
 
     @property
     def sync_tenants(self) -> Tenants:
-        """Return the underlying sync tenants, for threads of your own. Closing this object closes them too."""
+        """Return the sync tenants below this object, for use in your own threads.
+
+        Closing this object also closes them.
+        """
         return self._target
 
     @property
@@ -79,7 +82,7 @@ class AsyncTenants(Face[Tenants]):
         )
 
     async def close(self) -> None:
-        """Close the stores of all tenants once unfinished calls are done. May be called twice."""
+        """Close the stores of all tenants after unfinished calls are done. May be called twice."""
         if self._calls.lane.is_open:
             self._calls.lane.close()
             self._opening.close()

@@ -100,13 +100,16 @@ class AsyncClaims(Face[Claims[Workflows]]):
         app_versions: Sequence[str] | None = None,
         poll_interval: float | None = None,
     ) -> bool:
-        """See the sync `wait`. No thread is held while waiting."""
+        """See the sync `wait`. No thread is blocked during the wait."""
         awaited = self._target._awaited(timeout, workflow_names, app_versions, poll_interval)
         return await _waited(self._runner, awaited)
 
     @asynccontextmanager
     async def driving(self, claim: Claim) -> AsyncIterator[DrivenRun[AsyncWorkflows]]:
-        """See `Claims.driving`. Use it with ``async with``. If the task is cancelled inside, the run is released."""
+        """See `Claims.driving`. Use it with ``async with``.
+
+        If the task is cancelled inside the block, the run is released.
+        """
         async with entered(self._runner, self._target.driving(claim)) as run:
             driven = cast("DrivenRun[AsyncWorkflows]", run)
             driven.workflows = AsyncWorkflows(run.workflows, self._runner)
@@ -204,7 +207,7 @@ class AsyncQueue(Face[Queue]):
         claimable: bool = False,
         poll_interval: float | None = None,
     ) -> bool:
-        """See the sync `wait`. No thread is held while waiting."""
+        """See the sync `wait`. No thread is blocked during the wait."""
         awaited = self._target._awaited(
             cap, timeout, workflow_names, workflow_caps, app_versions, claimable, poll_interval
         )
