@@ -1,4 +1,4 @@
-"""Helpers that let one step serve threads and coroutines: calls of an async store are awaited, others run directly."""
+"""Helpers that let one step serve threads and coroutines: results of an async store are awaited, others returned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRACEBACK_CHARS = 16_000
 
 
 class RunFailed(Exception):
-    """Raise this in the function of a workflow to end its run as failed, with no further try."""
+    """Raise this in the function of a workflow to end its run as failed, without another try."""
 
     def __init__(self, error: str, *, detail: Any = None) -> None:
         super().__init__(error)
@@ -28,23 +28,29 @@ class RunFailed(Exception):
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """Return the exceptions inside an exception group and its nested groups. Another exception is returned alone."""
+    """Return the exceptions in an exception group and its nested groups.
+
+    For any other exception, return only that one.
+    """
     if isinstance(error, BaseExceptionGroup):
         return [leaf for one in error.exceptions for leaf in leaves(one)]
     return [error]
 
 
 class Left(BaseException):
-    """Raised to leave a workflow's function: its run was paused or is released. ``except Exception`` misses it."""
+    """Raised to leave a workflow's function, because its run was paused or is being released.
+
+    ``except Exception`` does not catch it.
+    """
 
 
 async def settled(value: Awaitable[T] | T) -> T:
-    """Return the result of a store's call: await an awaitable, return any other value as it is."""
+    """Return the result of a store's call: if it is awaitable, await it, else return it as it is."""
     return await value if inspect.isawaitable(value) else value
 
 
 def at_once(steps: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits to its end, and return its result. Raises `MisuseError` if it does wait."""
+    """Run a coroutine to its end that never waits, and return its result. Raises `MisuseError` if it does wait."""
     try:
         steps.send(None)
     except StopIteration as done:
@@ -54,7 +60,7 @@ def at_once(steps: Coroutine[Any, Any, T]) -> T:
 
 
 class Entered:
-    """Lets ``async with`` enter a context manager of either kind, synchronous or asynchronous."""
+    """Lets ``async with`` enter both kinds of context managers: sync and async."""
 
     def __init__(self, block: Any) -> None:
         self._block = block

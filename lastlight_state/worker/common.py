@@ -1,4 +1,4 @@
-"""What thread workers and task workers share: registered workflows, taking runs, and storing how a job ended."""
+"""Code of thread workers and task workers: registered workflows, taking runs, and storing how a job ended."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ THREE_TRIES = Retry()
 
 
 class Registry(ABC, Generic[F]):
-    """Base of both workers: the registered workflow functions, the settings, and the loop's state."""
+    """Base of both workers: the registered workflow functions, the settings, and the state of the loop."""
 
     _stop: Stop
     _store: Any
@@ -115,7 +115,7 @@ class Registry(ABC, Generic[F]):
     ) -> Callable[[F], F]:
         """Register the decorated function for the runs of a workflow.
 
-        ``cap`` is the most runs of this workflow that the queue admits at a time, over all workers. ``retry`` says when
+        ``cap`` is the most runs of this workflow that the queue admits at a time, over all workers. ``retry`` sets when
         the function is called again after an exception. ``input`` is the type of ``job.input``: a pydantic model, a
         dataclass, or ``dict``. ``cron`` creates one run at each due time, by whichever worker is first.
         """
@@ -189,7 +189,7 @@ class Registry(ABC, Generic[F]):
         return bool(claims)
 
     async def _announce(self) -> None:
-        """Announce that this worker is alive, at most every `SEEN_SECONDS`. A failed write is only logged."""
+        """Report that this worker is alive, at most every `SEEN_SECONDS`. A failed write is only logged."""
         now = time.monotonic()
         if self._announced is None or now - self._announced >= SEEN_SECONDS:
             self._announced = now
@@ -257,7 +257,7 @@ class Registry(ABC, Generic[F]):
             await self._failed(held, workflow.retry, error)
 
     async def _failed(self, held: Any, retry: Retry, error: BaseException) -> None:
-        """Log and store a failed try: end the run, or queue it for the next try."""
+        """Log a failed try and store it: end the run, or queue it for the next try."""
         final = next((one for one in leaves(error) if isinstance(one, (RunFailed, MisuseError, *retry.final))), None)
         failure, tries = failure_of(final or error), held.memory.tries + 1
         ends = final is not None or tries >= retry.attempts
@@ -275,7 +275,7 @@ class Registry(ABC, Generic[F]):
         await _ended(outlasted(held, lambda: self._stored(held, retry, tries, failure, ends=ends)), held.run.id)
 
     async def _stored(self, held: Any, retry: Retry, tries: int, failure: Failure, *, ends: bool) -> None:
-        """Write a failed try: end the run, or send it to the queue for the next try."""
+        """Store a failed try: end the run, or queue it for the next try."""
         if ends:
             try:
                 await settled(held.workflows.runs.finish(held.run.id, "failed", failure=failure))
@@ -298,13 +298,13 @@ class Registry(ABC, Generic[F]):
                 await settled(tx.workflows.queue.requeue(held.run.id, reason=why, not_before=held.now()))
 
     async def _wait_out(self, run_id: str, away: BackendError, begun: float) -> None:
-        """Note that the database failed a call, and pause the run's job. ``begun`` is the call's monotonic start."""
+        """Record that the database failed a call, and pause the run's job. ``begun`` is the call's monotonic start."""
         self._note_outage(begun)
         _log.warning("run %s waits for the database: %s", run_id, away)
         await settled(self._pause(PAUSE_SECONDS))
 
     def _note_outage(self, begun: float) -> None:
-        """Note an unreachable database. After a third of a lease of outage, take over no leases for half a lease."""
+        """Record an unreachable database. After a third of a lease of outage, take over no leases for half a lease."""
         now, lease = time.monotonic(), self.lease.total_seconds()
         is_new = begun - self._failed_at > 2 * PAUSE_SECONDS
         self._away_since = begun if is_new else min(begun, self._away_since)
@@ -335,11 +335,11 @@ class Registry(ABC, Generic[F]):
 
     @abstractmethod
     def _held(self, run: WorkflowRun, driven: Any) -> Any:
-        """Return the `HeldRun` that the job uses."""
+        """Return the `HeldRun` for the job."""
 
     @abstractmethod
     def _job(self, held: Any, given: Any) -> Any:
-        """Return the job that the workflow's function is called with."""
+        """Return the job with which the workflow's function is called."""
 
     @abstractmethod
     def _pause(self, seconds: float) -> Any:
@@ -347,7 +347,7 @@ class Registry(ABC, Generic[F]):
 
 
 async def _ended(end: Awaitable[object], run_id: str) -> None:
-    """Await the write that ends a run. A conflict is only logged: the function has ended or paused the run itself."""
+    """Await the write that ends a run. A conflict is only logged: the function itself ended or paused the run."""
     try:
         await end
     except (ClaimLost, Conflict) as error:

@@ -1,4 +1,4 @@
-"""Crons of a worker's workflows: each due time creates one run, by whichever worker is first."""
+"""Crons of a worker's workflows. Each due time creates one run; the first worker to notice creates it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PHASE = "start"
 
 
 class CronLoop:
-    """Stores the crons of a worker (a `Registry`) once at its start, and creates the runs that are due."""
+    """Stores the crons of a worker (a `Registry`) once when it starts, and creates the runs that are due."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._is_put = False
 
     async def fire(self) -> float:
-        """Create the runs that are due. Returns the seconds until the next due time: infinity without crons."""
+        """Create the runs that are due. Return the seconds until the next due time, or infinity without crons."""
         specs = {name: found.cron for name, found in self._worker._workflows.items() if found.cron is not None}
         if not specs:
             return float("inf")

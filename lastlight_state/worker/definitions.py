@@ -1,4 +1,4 @@
-"""What a worker knows of a workflow: its function, and how its runs are driven."""
+"""The definition of a workflow for a worker: its function, and the settings for driving its runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Definition(Generic[F]):
     cron: CronSpec | None
 
     def read(self, stored: RunInput | None) -> Any:
-        """Return a run's input as the declared type. Raises `RunFailed` if it does not fit: no retry can help."""
+        """Convert a run's input to the declared type.
+
+        Raises `RunFailed` if it does not fit, because no retry can help.
+        """
         if stored is None:
             raise RunFailed("the run has no input: store one with outputs.inputs.ensure when it is created")
         if self.input is dict:

@@ -22,10 +22,10 @@ B = TypeVar("B")
 
 
 class Stop(Protocol):
-    """An event that is set when the worker's jobs are to end."""
+    """An event that is set when the worker's jobs should end."""
 
     def is_set(self) -> bool:
-        """True if the worker's jobs are to end."""
+        """True if the worker's jobs should end."""
 
 
 class HeldRun(Generic[S, W, J, B]):
@@ -54,12 +54,15 @@ class HeldRun(Generic[S, W, J, B]):
         self._wait_out = wait_out
 
     def check(self) -> None:
-        """Raise `Left` if the claim is lost, the run is to be cancelled, or the worker stops."""
+        """Raise `Left` if the claim is lost, a cancel of the run was requested, or the worker stops."""
         if self._stop.is_set() or self.driven.lost or self.driven.cancel_requested:
             raise Left
 
     async def outlast(self, away: BackendError, begun: float) -> None:
-        """Pause after the database failed a call that began at ``begun``. Raises ``away`` if the claim is lost."""
+        """Pause after the database failed a call that began at ``begun``.
+
+        Raises the error ``away`` if the claim is lost.
+        """
         if self.driven.lost:
             raise away
         await self._wait_out(self.run.id, away, begun)
@@ -69,10 +72,10 @@ class HeldRun(Generic[S, W, J, B]):
         return await settled(value)
 
     def is_stopped_by(self, error: BaseException) -> bool:
-        """True if the error ends the job from outside, because its task was cancelled."""
+        """True if the error ends the job from outside, that is, because its task was cancelled."""
         return False
 
     def is_lost(self, error: BaseException) -> bool:
-        """True if the error says that another worker holds this run, or that the claim is lost."""
+        """True if the error means that another worker holds this run, or that the claim is lost."""
         of_run = getattr(error, "run_id", None) == self.run.id
         return self.driven.lost or (isinstance(error, ClaimLost) and error.kind == "run" and of_run)

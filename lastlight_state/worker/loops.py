@@ -1,4 +1,4 @@
-"""The iterations ("turns") of a loop in a run."""
+"""The iterations of a loop in a run, called turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LoopSteps:
         self._turn: int | None = None
 
     async def _next(self) -> Place | None:
-        """Store and return the place of the next turn. Returns None after the last."""
+        """Store and return the `Place` of the next turn. Return None after the last turn."""
         return await outlasted(self._held, self._advanced)
 
     async def _advanced(self) -> Place | None:
@@ -57,7 +57,7 @@ class LoopSteps:
 
 @contextmanager
 def _unless_at(iteration: int) -> Iterator[None]:
-    """Ignore `StaleVersion` if the loop is at this iteration already: an earlier call stored it unanswered."""
+    """Ignore `StaleVersion` if the loop is already at this iteration: an earlier call stored it unanswered."""
     try:
         yield
     except StaleVersion as error:

@@ -1,7 +1,7 @@
-"""What a run stores about its steps, so that a finished step is not done again.
+"""The stored results of a run's steps, so that a finished step is not done again.
 
 Outside of loops a phase's result is stored in the run's scratch under the phase's name. Inside a loop it is stored in
-``scratch[loop]``, which holds the results of the current turn alone. A large result is stored as the output text of its
+``scratch[loop]``, which holds only the results of the current turn. A large result is stored as the output text of its
 execution. Then scratch holds a pointer to that execution: ``{"lastOutputExecutionId": …}``.
 """
 
@@ -39,7 +39,7 @@ def _adapter(returns: Any) -> TypeAdapter[Any]:
 
 @dataclass(frozen=True)
 class Result:
-    """A phase's result in the form it is stored in: a value in scratch, or the output text of its execution."""
+    """A phase's result in its stored form: a value in scratch, or the output text of its execution."""
 
     value: Any
     output: str | None
@@ -50,7 +50,7 @@ class Result:
 def stored_result(
     name: str, result: Any, output: str | None, returns: Any, limits: Limits, *, has_room: bool
 ) -> Result:
-    """Return how a phase's result is stored, and its value as it will be read back.
+    """Return the stored form of a phase's result, and its value as it will be read back.
 
     ``output`` is the text that the phase set itself. ``has_room`` is True if scratch may take a small result. Raises
     `InvalidValue` for a result that cannot be stored, and `PayloadTooLarge`.
@@ -73,7 +73,7 @@ def stored_result(
 
 
 def problems_of(error: ValidationError) -> str:
-    """Return the first five problems of a validation as text, without the rejected values."""
+    """Return the first five problems found by a validation as text, without the rejected values."""
     found = error.errors(include_url=False, include_input=False)[:5]
     return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in found)
 
@@ -89,7 +89,7 @@ def _dumped(where: str, result: Any, returns: Any) -> Any:
 
 
 def check_type(name: str, returns: Any) -> None:
-    """Raise `MisuseError` if pydantic cannot validate the type that a phase returns."""
+    """Raise `MisuseError` if pydantic cannot validate the declared result type of a phase."""
     try:
         _adapter(returns)
     except PydanticUserError as error:
@@ -97,7 +97,7 @@ def check_type(name: str, returns: Any) -> None:
 
 
 def typed(name: str, value: Any, returns: Any) -> Any:
-    """Convert a stored result to the type that the phase returns. Raises `InvalidValue` if it does not fit."""
+    """Convert a stored result to the declared result type of the phase. Raises `InvalidValue` if it does not fit."""
     if returns is None:
         return value
     try:
@@ -108,7 +108,7 @@ def typed(name: str, value: Any, returns: Any) -> Any:
 
 
 def _read(output: str) -> Any:
-    """Return the result that an execution's output text holds."""
+    """Decode the result in an execution's output text."""
     if output.startswith(_JSON):
         with suppress(ValueError, KeyError, TypeError):
             return codec.decode(output)["result"]
@@ -119,8 +119,8 @@ def _read(output: str) -> Any:
 class Place:
     """A namespace for step names in a run: the whole run, or one turn of a loop.
 
-    ``of`` is the prefix of the outer turn, for a loop inside a loop. ``results`` and ``waits`` are the stored values of
-    the steps here. ``used`` holds the names that this call of the function has used.
+    For a loop inside a loop, ``of`` is the prefix of the outer turn. ``results`` and ``waits`` are the stored values of
+    the steps in this place. ``used`` holds the names that this call of the function has used.
     """
 
     loop: str = ""
@@ -131,7 +131,7 @@ class Place:
     used: set[tuple[str, str]] = field(default_factory=set)
 
     def path(self, name: str) -> str:
-        """Return a phase's name as the run's history shows it: with the loop's name before it."""
+        """Return a phase's name as the run's history shows it: with the loop's name as a prefix."""
         return f"{self.loop}.{name}" if self.loop else name
 
     def once(self, name: str) -> str:
@@ -140,7 +140,7 @@ class Place:
 
     @property
     def node(self) -> str:
-        """Return the node id under which this turn asks its questions."""
+        """Return the node id under which questions of this turn are stored."""
         return f"{self.of}{self.loop}"
 
     def take_name(self, kind: str, name: str) -> str:
@@ -162,7 +162,7 @@ class Place:
 
 
 class Memory:
-    """The scratch of a run that a worker holds: as it was loaded, with this worker's changes."""
+    """The scratch of a run that a worker holds, as it was loaded and then changed by this worker."""
 
     def __init__(self, run: WorkflowRun, limits: Limits) -> None:
         self._scratch: dict[str, Any] = dict(run.scratch or {})
@@ -179,22 +179,28 @@ class Memory:
         )
 
     def place(self, loop: str, turn: int, of: str) -> Place:
-        """Return the place of a loop's turn, with the results and waits that scratch holds for it."""
+        """Return the `Place` of a loop's turn, with the results and waits stored for it in scratch."""
         kept = self._turn(loop)
         if not self.knows(loop, of) or kept.get("turn") != turn:
             return Place(loop, turn, of)
         return Place(loop, turn, of, dict(kept.get("results") or {}), dict(kept.get("waits") or {}))
 
     def knows(self, loop: str, of: str) -> bool:
-        """True if scratch's values of an inner loop belong to the outer loop's turn ``of``, not to an earlier one."""
+        """True if an inner loop's values in scratch belong to the outer loop's turn ``of``, not to an earlier one."""
         return bool(self._turn(loop).get("of", "") == of)
 
     def has_room(self, place: Place) -> bool:
-        """True if scratch has room for another result: always in a turn of a loop, else until it is half full."""
+        """True if scratch has room for another result.
+
+        In a turn of a loop it always has; otherwise until it is half full.
+        """
         return bool(place.loop) or len(codec.encode_sound(self._scratch)) + SMALL <= self._limits.scratch // 2
 
     def with_result(self, place: Place, name: str, value: Any) -> dict[str, Any]:
-        """Return the scratch patch that stores a result. It is empty for a pointer without room: see `outside`."""
+        """Return the scratch patch that stores a result.
+
+        It is empty if there is no room for the pointer: see `outside`.
+        """
         if place.loop:
             return self.turn_patch(replace(place, results={**place.results, name: value}))
         return {name: value} if pointed(value) is None or self.has_room(place) else {}
@@ -217,7 +223,7 @@ class Memory:
         self._scratch.update(patch)
 
     def point(self, loop: str, execution_id: str) -> None:
-        """Note in this copy of scratch which execution holds the last output of a loop."""
+        """Record in this copy of scratch which execution holds the last output of a loop."""
         self._scratch[loop] = {**self._turn(loop), POINTER: execution_id}
 
     def _turn(self, loop: str) -> Mapping[str, Any]:
@@ -233,12 +239,12 @@ class Memory:
 
 
 def pointed(value: Any) -> str | None:
-    """Return the id of the execution that a scratch value points to. None if the value is no pointer."""
+    """Return the id of the execution to which a scratch value points. Return None if the value is no pointer."""
     return value[POINTER] if isinstance(value, dict) and value.keys() == {POINTER} else None
 
 
 def read_output(text: str | None) -> Any:
-    """Return the result that an execution's text holds. Raises `InvalidValue` if the text was erased."""
+    """Decode the result in an execution's text. Raises `InvalidValue` if the text was erased."""
     if text is None:
         raise InvalidValue("phase", "its result was emptied: the text of its execution is gone")
     return _read(text)

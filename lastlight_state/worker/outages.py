@@ -1,4 +1,7 @@
-"""Retries for steps while the database is unreachable: no outage counts as a failed try or loses a finished result."""
+"""Retries for steps while the database is unreachable.
+
+An outage counts as no failed try and loses no finished result.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ AWAY = (BackendBusy, BackendUnavailable)
 
 
 async def outlasted(held: Any, call: Callable[[], Awaitable[T] | T], *, repeatable: bool = True) -> T:
-    """Return what a call returned, retried while the database is unreachable and this worker may still hold the run.
+    """Return the result of a call. Retry while the database is unreachable and this worker may still hold the run.
 
-    If ``repeatable`` is False, an error of unknown outcome is raised: the call may have been carried out.
+    If ``repeatable`` is False, an error of unknown outcome is raised, because the call may have been carried out.
     """
     while True:
         begun = time.monotonic()
@@ -36,7 +39,10 @@ async def outlasted(held: Any, call: Callable[[], Awaitable[T] | T], *, repeatab
 def outlasting(
     step: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Decorate a step so that it is retried while the database is away. Leaves the function if the worker stops."""
+    """Decorate a step so that it is retried while the database is unreachable.
+
+    Leaves the function if the worker stops.
+    """
 
     @wraps(step)
     async def repeated(self: S, *given: P.args, **named: P.kwargs) -> T:

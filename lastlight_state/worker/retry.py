@@ -1,4 +1,4 @@
-"""How often, and after which pauses, a workflow's function is called again when it raised."""
+"""The number of times that a workflow's function is called again after it raised, and the pauses in between."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LONGEST = timedelta(days=366)
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a workflow's function is called for one run, and the pauses between the tries.
+    """The number of times that a workflow's function is called for one run, and the pauses between the tries.
 
-    ``attempts`` counts all tries: with 1 the first exception ends the run as failed. Before the second try the run
+    ``attempts`` counts all tries: with 1, the first exception ends the run as failed. Before the second try the run
     waits for ``pause``. Each further pause is ``factor`` times as long, at most ``longest``. An exception of a type in
     ``final`` ends the run at once. `RunFailed` always does.
     """

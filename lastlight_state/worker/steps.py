@@ -1,4 +1,4 @@
-"""The steps that a workflow's function takes with its run: phases, loops, questions, waits.
+"""The steps that a workflow's function performs for its run: phases, loops, questions, waits.
 
 Each step is written once, as a coroutine. A thread worker runs it straight to its end, because its store's calls never
 wait for an event loop. A task worker awaits the same calls.
@@ -59,7 +59,7 @@ B = TypeVar("B")
 
 
 class _Arrived(Exception):
-    """Raised to roll back a pause, because the awaited signal has arrived already."""
+    """Raised to roll back a pause, because the awaited signal has already arrived."""
 
 
 def declared(given: Any) -> Any:
@@ -86,7 +86,7 @@ class Steps(Generic[S, W, J, B]):
 
     @property
     def claim(self) -> Claim:
-        """Return the run's claim, as of its last renewal."""
+        """Return the run's claim as it was last renewed."""
         return cast(Claim, self._held.driven.claim)
 
     def transaction(self, *, label: str | None = None) -> B:
@@ -94,7 +94,7 @@ class Steps(Generic[S, W, J, B]):
         return cast(B, self._held.driven.transaction(label=label))
 
     def check(self) -> None:
-        """Leave the function if the claim is lost, the run is to be cancelled, or the worker stops.
+        """Leave the function if the claim is lost, a cancel of the run was requested, or the worker stops.
 
         Every step calls this first. In long work, call it yourself wherever the run may be resumed later.
         """
@@ -136,7 +136,7 @@ class Steps(Generic[S, W, J, B]):
         return typed(name, stored.value, returns)
 
     async def _started(self, path: str) -> Execution:
-        """Start the execution of a phase. A retry after an unknown outcome starts no second one."""
+        """Start the execution of a phase. A retry after an unknown outcome does not start a second one."""
         held, executions = self._held, self._held.workflows.executions
         skill, options = f"{held.run.workflow_name}:{path}", ExecutionOptions(id=new_id())
 
@@ -150,7 +150,7 @@ class Steps(Generic[S, W, J, B]):
         return await outlasted(held, start)
 
     async def _kept(self, name: str, path: str) -> Any:
-        """Return the stored result of a phase that has succeeded."""
+        """Return the stored result of a phase that has already succeeded."""
         held, executions = self._held, self._held.workflows.executions
         value = self._place.results.get(name)
         found = pointed(value)
@@ -222,7 +222,10 @@ class Steps(Generic[S, W, J, B]):
         return cast(HumanRequest, await self._answer(requests, found, question))
 
     async def _answer(self, questions: Any, found: Any, asked: Gate | Question) -> Any:
-        """Return the gate or question if it is answered. Otherwise pause the run for it and leave the function."""
+        """Return the gate or question if it has been answered.
+
+        Otherwise pause the run until it is, and leave the function.
+        """
         if found is not None and found.status != "pending":
             return found
         run_id = self._held.run.id
@@ -294,7 +297,7 @@ class Steps(Generic[S, W, J, B]):
 
     @outlasting
     async def _answers(self) -> tuple[Approval, ...]:
-        """Return the answered gates of this loop's earlier turns, oldest first."""
+        """Return the answered gates of earlier turns of this loop, oldest first."""
         held, place, token = self._held, self._place, None
         approvals = held.workflows.approvals
         found: list[Approval] = []
@@ -315,7 +318,7 @@ class Steps(Generic[S, W, J, B]):
         return datetime.fromisoformat(kept) if isinstance(kept, str) and kept != _TIMED_OUT else None
 
     def _wait_until(self, name: str, ends: datetime | None) -> dict[str, Any]:
-        """Return the scratch patch that stores the end of a wait. For ``ends=None`` it says that the wait timed out."""
+        """Return the scratch patch that stores the end of a wait. ``ends=None`` records that the wait timed out."""
         kept = _TIMED_OUT if ends is None else ends.isoformat()
         return cast(dict[str, Any], self._held.memory.with_wait(self._place, name, kept))
 
@@ -340,7 +343,7 @@ def _takes_one(work: Callable[..., Any]) -> bool:
 
 
 def gate_of(gate: Gate | str, summary: str | None, details: Mapping[str, Any], place: Place) -> Gate:
-    """Return the gate that `Job.ask` describes. In a turn of a loop its node is the loop's, unless one is given."""
+    """Return the gate that `Job.ask` describes. In a turn of a loop, its node is by default the loop's node."""
     if isinstance(gate, Gate):
         return gate
     if summary is None:

@@ -141,7 +141,7 @@ class _Turns(LoopSteps):
 
 
 class AsyncJob(AsyncJobSteps):
-    """A `Job` whose steps are coroutines, except ``check``. If its task is cancelled, the run is released."""
+    """A `Job` whose steps, except ``check``, are coroutines. If its task is cancelled, the run is released."""
 
     def __init__(self, held: _HeldRun, place: Place, given: Any = None) -> None:
         super().__init__(held, place)
@@ -165,7 +165,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         self._waiting: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
-        """See `Worker.run`. If its task is cancelled, the jobs are ended likewise, but without ``grace``."""
+        """See `Worker.run`. If its task is cancelled, the jobs end in the same way but without the time ``grace``."""
         self._refuse_idle()
         stopping = asyncio.ensure_future(self._stop.wait())
         with self._signals():
@@ -197,7 +197,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
         return [*self._jobs.values(), *([self._waiting] if self._waiting is not None else [])]
 
     def stop(self) -> None:
-        """Tell `run` to end, and return at once. Call this in the event loop of `run`."""
+        """Make `run` end, and return immediately. Call this in the event loop of `run`."""
         self._stop.set()
 
     def _start(self, claim: Claim) -> None:
@@ -228,7 +228,7 @@ class AsyncWorker(Registry[Callable[[AsyncJob], Awaitable[Any]]]):
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Call `stop` at SIGTERM and SIGINT inside the block, if the event loop runs in the main thread."""
+        """Call `stop` at SIGTERM and SIGINT during the block, if the event loop runs in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -48,7 +48,7 @@ _log = logging.getLogger("lastlight_state.worker")
 
 
 class Flag:
-    """An event without a lock, so that a signal handler may call `set` in the middle of another `set`."""
+    """An event without a lock. So a signal handler may call `set` while it interrupts another `set`."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -58,7 +58,7 @@ class Flag:
         self._is_set = True
 
     def is_set(self) -> bool:
-        """True if the worker's jobs are to end."""
+        """True if the worker's jobs should end."""
         return self._is_set
 
 
@@ -72,7 +72,10 @@ class _HeldRun(HeldRun["StateStore", Workflows, _Journal, _Block]):
 
 
 class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
-    """The steps of a run on a thread. Each step has a name and is done once per run, or once per turn of a loop."""
+    """The steps of a run on a thread.
+
+    Each step has a name and is done only once per run, or once per turn of a loop.
+    """
 
     @overload
     def phase(
@@ -86,16 +89,16 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
         """Do the work of a phase once, and return its result.
 
         A phase is an execution of the run. If ``work`` takes an argument, it gets the `RunningExecution`, on which it
-        may set ``session_id``, ``usage``, ``output`` and ``details``. Those, the result and the phase are stored in one
-        transaction.
+        may set ``session_id``, ``usage``, ``output`` and ``details``. These values, the result and the phase are stored
+        in one transaction.
 
         The result is JSON of at most 1 MiB. Small results are kept in the run's scratch, others as the output of the
         execution. If ``work`` returns None, the result is the output that it has set. ``returns`` is the result's type
-        if it is not plain JSON: a pydantic model or a dataclass. You always get the value as it was stored, at first as
-        after a resume: a tuple comes back as a list.
+        if it is not plain JSON: a pydantic model or a dataclass. You always get the value as it was stored, whether the
+        phase has just run or the run was resumed: a tuple becomes a list.
 
         A phase that has succeeded, even in another process, is not done again. If the process dies in a phase, the next
-        worker does that phase anew. A result that cannot be stored ends the run as failed (`RunFailed`).
+        worker does that phase again. A result that cannot be stored ends the run as failed (`RunFailed`).
         """
         return at_once(self._phase(name, work, returns))
 
@@ -104,21 +107,21 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
     @overload
     def ask(self, gate: Gate | str, summary: str | None = None, **details: Any) -> Approval: ...
     def ask(self, gate: Gate | Question | str, summary: str | None = None, **details: Any) -> Approval | HumanRequest:
-        """Ask a person, and return the gate or question once it is answered, rejected, expired or withdrawn.
+        """Ask a person, and return the gate or question after it is answered, rejected, expired or withdrawn.
 
         Until then the run is paused and no worker holds it: this call leaves the function, and the function is called
-        anew after the answer. ``details`` are fields of `Gate`. A rejection fails the run unless
-        ``on_reject="resume"``. A `Question` asks for a choice or a form. In a turn of a loop, a gate that is asked by
-        its name is stored at the loop's node, and a question in the turn's iteration.
+        again after the answer. ``details`` are fields of `Gate`. A rejection fails the run unless
+        ``on_reject="resume"``. A `Question` asks for a choice or a form. In a turn of a loop, a gate given only by its
+        name is stored at the loop's node, and a question in the turn's iteration.
         """
         if isinstance(gate, Question):
             return at_once(self._question(gate))
         return at_once(self._ask(gate, summary, details))
 
     def sleep(self, length: timedelta | None = None, *, until: datetime | None = None, name: str = "sleep") -> None:
-        """Pause the run for a length of time, counted from the first call, or until a time. No worker holds it then.
+        """Pause the run for a length of time, counted from the first call, or until a time.
 
-        A second sleep in the same place of the run needs its own ``name``.
+        No worker holds it meanwhile. A second sleep in the same place of the run needs another ``name``.
         """
         at_once(self._sleep(length, until, name))
 
@@ -130,17 +133,18 @@ class JobSteps(Steps["StateStore", Workflows, _Journal, _Block]):
         timeout: timedelta | None = None,
         name: str | None = None,
     ) -> Signal | None:
-        """Return the oldest signal of this name that no step has taken. Pauses the run until there is one.
+        """Return the oldest signal of this name that no step has taken. If there is none, pause the run until there is.
 
-        With ``correlation_id``, only a signal with that id counts. Returns None if none came within ``timeout`` of the
-        first call. A second wait for the same signal in one place of the run needs its own ``name``.
+        With ``correlation_id``, only a signal with that id counts. Returns None if no signal came within ``timeout``
+        after the first call. A second wait for the same signal in one place of the run needs its own ``name``.
         """
         return at_once(self._wait_for(signal, correlation_id, timeout, name))
 
     def loop(self, name: str, *, limit: int | None = None) -> Iterator[Turn]:
-        """Return an iterator over the turns of a loop, at most ``limit``. Step names need only be unique in a turn.
+        """Return an iterator over the turns of a loop, at most ``limit``.
 
-        A resumed run goes on in the turn it was in. Leave the loop with ``break``.
+        Step names need to be unique only within a turn. A resumed run continues in the turn in which it was
+        interrupted. Leave the loop with ``break``.
         """
         return _Turns(self._held, self._place, name, limit)
 
@@ -165,7 +169,7 @@ class Turn(JobSteps):
         return at_once(self._answers())
 
     def last_output(self) -> str | None:
-        """Return the output text of this loop's last phase that stored one, or None."""
+        """Return the last output text that a phase of this loop stored, or None."""
         return at_once(self._last_output())
 
 
@@ -197,20 +201,20 @@ class Job(JobSteps):
 
 
 class Worker(Registry[Callable[[Job], Any]]):
-    """Drives the runs of its workflows, each with the function that is registered for it.
+    """Drives the runs of its workflows. Each run is driven by the function registered for its workflow.
 
     ``slots`` is the number of runs driven at a time, each on its own thread. ``cap`` is the most runs of these
     workflows that the queue admits at a time, over all workers. ``owner`` is a name that no other worker has. With
-    ``app_versions`` the worker leaves runs alone that were begun by other versions (`Provenance.app_version`), but not
-    runs without a version.
+    ``app_versions`` the worker does not take runs that were begun by other versions (`Provenance.app_version`), but
+    takes runs without a version.
 
-    A function that returns ends its run as succeeded, unless it has ended or paused the run itself. `RunFailed` ends
-    the run as failed. Any other exception is a failed try, even one that is not an `Exception`: the run waits in the
-    queue and the function is called again, as its `Retry` says. After the last try the run fails with that error. A
-    lost worker counts as a restart of its runs. A failed try does not.
+    When a function returns, its run ends as succeeded, unless the function has ended or paused the run itself.
+    `RunFailed` ends the run as failed. Any other exception is a failed try, even one that is not an `Exception`: the
+    run waits in the queue and the function is called again, according to its `Retry`. After the last try the run fails
+    with that error. If a worker is lost, its runs count a restart. A failed try counts none.
 
-    An unreachable database is no failed try: steps wait until it is back. After an outage of a third of a lease a
-    worker takes only queued runs for half a lease, so that live workers keep their leases.
+    An unreachable database does not make a try fail: steps wait until the database is back. After an outage of a third
+    of a lease, a worker takes only queued runs for half a lease, so that live workers keep their leases.
     """
 
     def __init__(self, store: StateStore, **settings: Any) -> None:
@@ -226,10 +230,11 @@ class Worker(Registry[Callable[[Job], Any]]):
         self._waiting: threading.Thread | None = None
 
     def run(self) -> None:
-        """Work until `stop` is called. In the main thread, SIGTERM and SIGINT stop the worker too.
+        """Work until `stop` is called. In the main thread, SIGTERM and SIGINT stop the worker, too.
 
-        Then jobs have ``grace`` to end their current phase. Runs that have not ended by then are released: another
-        worker may take them at once, and no restart is counted. A thread that is still at work ends with the process.
+        Then jobs have the time ``grace`` to end their current phase. Runs that have not ended by then are released:
+        another worker may take them at once, and no restart is counted. A thread that is still working then ends with
+        the process.
         """
         self._refuse_idle()
         with self._signals():
@@ -251,7 +256,7 @@ class Worker(Registry[Callable[[Job], Any]]):
                 self._stop = Flag()  # threads that still work keep the old flag, which is set
 
     def stop(self) -> None:
-        """Tell `run` to end, and return at once. May be called from any thread and in a signal handler."""
+        """Make `run` end, and return immediately. May be called from any thread and in a signal handler."""
         self._stop.set()
         self._news.put("stop")
 
@@ -290,7 +295,7 @@ class Worker(Registry[Callable[[Job], Any]]):
         time.sleep(seconds)
 
     def _leave(self) -> None:
-        """Wait for the jobs during ``grace``, and release the runs of jobs that have not ended."""
+        """Wait up to ``grace`` for the jobs to end. Release the runs of jobs that have not ended."""
         until = time.monotonic() + self.grace.total_seconds()
         for claim, thread in list(self._jobs.values()):
             thread.join(max(0.0, until - time.monotonic()))
@@ -300,7 +305,7 @@ class Worker(Registry[Callable[[Job], Any]]):
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Call `stop` at SIGTERM and SIGINT inside the block, if this is the main thread."""
+        """Call `stop` at SIGTERM and SIGINT during the block, if this is the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
