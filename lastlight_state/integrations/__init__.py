@@ -1,1 +1,4 @@
-"""Stores of other frameworks' interfaces, each a module of its own that needs its extra. Nothing here loads them."""
+"""Adapters that implement other frameworks' store interfaces over this library.
+
+Each is a module that needs its own extra. This package loads none of them by itself.
+"""

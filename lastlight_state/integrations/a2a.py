@@ -58,7 +58,7 @@ _Order: TypeAlias = tuple[bool, int, str]
 
 
 class _OfOwners:
-    """Base of the A2A stores: owners, scope, and access to the store."""
+    """Base of the A2A stores. It determines owners and scopes, and accesses the store."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class _OfOwners:
 
 
 class OwnedTasks(_OfOwners):
-    """Base of the task stores: the scope of an owner's tasks, and lists of them."""
+    """Base of the task stores. It determines the scope of an owner's tasks, and lists them."""
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """Return a page of the owner's tasks that pass the filters, the last changed first.
 
-        Every task of the owner is read, but only one page is kept in memory. Raises `InvalidParamsError` for an unknown
+        All tasks of the owner are read, but only one page is kept in memory. Raises `InvalidParamsError` for an unknown
         page token, and for a page size below 1.
         """
         scope = self._scoped(self._owner_of(context))
@@ -121,8 +121,8 @@ class A2ATasks(OwnedTasks, TaskStore):
     """A task store for servers of the A2A protocol. The caller opens and closes the underlying store.
 
     ``scope`` is the namespace of its tasks. ``owner_of`` returns the owner of a call's tasks, by default the call's
-    user. An owner's tasks are visible to that owner only, and `erase` removes them. A task's id has at most 512 bytes
-    and no control characters. ``ttl`` is how long a task lives after each save, until a prune removes it. With a run's
+    user. Only the owner can see an owner's tasks, and `erase` removes them. A task's id has at most 512 bytes and no
+    control characters. ``ttl`` is how long a task is kept after each save; then a prune removes it. With a run's
     ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without the
     SDK.
     """
@@ -152,9 +152,9 @@ class A2ATasks(OwnedTasks, TaskStore):
 class A2APushConfigs(_OfOwners, PushNotificationConfigStore):
     """A store of push notification configurations for servers of the A2A protocol.
 
-    ``scope``, ``owner_of``, ``ttl`` and ``claim`` are as in `A2ATasks`. A configuration holds a token that its receiver
-    checks. It is encrypted if the store has a codec. The caller opens and closes the store. Raises `MisuseError`
-    without the SDK.
+    ``scope``, ``owner_of``, ``ttl`` and ``claim`` have the same meaning as in `A2ATasks`. A configuration contains a
+    token that its receiver checks. The token is encrypted if the store has a codec. The caller opens and closes the
+    store. Raises `MisuseError` without the SDK.
     """
 
     async def set_info(
@@ -177,7 +177,7 @@ class A2APushConfigs(_OfOwners, PushNotificationConfigStore):
         return await self._listed(scope=self._scoped(task_id, self._owner_of(context)))
 
     async def get_info_for_dispatch(self, task_id: str) -> list[TaskPushNotificationConfig]:
-        """Return the configurations of a task, for all owners."""
+        """Return all owners' configurations of a task."""
         return await self._listed(under=self._scoped(task_id, ""))
 
     async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:

@@ -60,11 +60,11 @@ _UNVERSIONED = 0
 
 
 class _Write(NamedTuple):
-    """A save of a task: its owner, the version the task must have now, and a tag.
+    """A save of a task: its owner, the version that the task must have now, and a tag.
 
-    ``expected`` is None for a first save. The tag is a fresh id, by which a retried transaction recognises that it was
-    committed already. Versions count up from the number in the first save's tag. So a removed task's versions never
-    recur.
+    ``expected`` is None for a first save. The tag is a new id. A retried transaction finds it if an earlier attempt was
+    committed. Version numbers count up from the number in the first save's tag, so that the versions of a removed task
+    are never used again.
     """
 
     task: Task
@@ -77,8 +77,8 @@ class _Write(NamedTuple):
 class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
     """A versioned task store for servers of the A2A protocol. The caller opens and closes the underlying store.
 
-    The arguments and stored tasks are those of `A2ATasks`, so a server that gains replicas continues with its tasks.
-    Each save raises the version, even if the task was removed in between. Raises `MisuseError` without the SDK.
+    Arguments and stored tasks are the same as in `A2ATasks`, so a server can add replicas and keep its tasks. Each save
+    increases the version, even if the task was removed in between. Raises `MisuseError` without the SDK.
     """
 
     async def save(
@@ -93,7 +93,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
         """Store a task with its event, and return the task's new version.
 
         Raises `ConcurrentTaskModificationError` if the stored version differs from ``prev_version``. A save that
-        cancels the task ignores the version. It is refused only if the task has ended or is gone.
+        cancels the task ignores the version. It is refused only if the task has ended or was removed.
         """
         valid.identifier("task.id", task.id, MOST_ID)
         expected = None if prev_version.is_missing else _parts(prev_version)[0]
@@ -124,7 +124,7 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
         return await self._calls.view(read)
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Delete the owner's task and its events, if it exists."""
+        """Delete the owner's task and its events, if the task exists."""
         owner = self._owner_of(context)
         if not valid.are_storable(task_id, owner):
             return
@@ -169,10 +169,10 @@ class A2AVersionedTasks(OwnedTasks, VersionedTaskStore):
 
 
 class A2ATaskEvents(TaskEventStream):
-    """The event stream of tasks in `A2AVersionedTasks`, for servers that follow a task which another server runs.
+    """The event stream of tasks in `A2AVersionedTasks`, for a server that follows a task which runs on another server.
 
-    ``scope`` is the scope of the tasks. ``poll_interval`` is the seconds between two polls. The caller opens and closes
-    the store. Raises `MisuseError` without the SDK.
+    ``scope`` is the scope of the tasks. ``poll_interval`` is the number of seconds between two polls. The caller opens
+    and closes the store. Raises `MisuseError` without the SDK.
     """
 
     def __init__(self, store: AsyncStateStore, *, scope: str = "a2a", poll_interval: float = 0.5) -> None:
@@ -183,10 +183,10 @@ class A2ATaskEvents(TaskEventStream):
         self._calls = Calls(store, None, label=type(self).__name__)
 
     async def publish(self, task_id: str, event: VersionedEvent) -> None:
-        """Do nothing: saving the task has stored its event."""
+        """Do nothing, because saving the task has already stored its event."""
 
     async def destroy(self, task_id: str) -> None:
-        """Do nothing: other servers may still read the last events. A prune removes them after a day."""
+        """Do nothing, because other servers may still read the last events. A prune removes them after a day."""
 
     async def subscribe(self, task_id: str, *, after: TaskVersion) -> AsyncGenerator[VersionedEvent, None]:
         """Yield the task's events after a version: first the stored ones, then new ones as they are committed.
@@ -253,7 +253,7 @@ def _version(number: int, owner: str) -> TaskVersion:
 
 
 def _parts(version: TaskVersion) -> tuple[int, str]:
-    """Return the number and the owner that a version is made of."""
+    """Split a version into the number and the owner of which it consists."""
     match version._value:
         case str(value):
             number, owner = parts_of(value)

@@ -55,8 +55,8 @@ class ADKSessions(BaseSessionService):
     """A session service for Google's ADK. The caller opens and closes the store.
 
     ``scope`` is the namespace of its sessions. A session's user is also the user of its states and events, for erasure.
-    Events are returned in the order they were appended, whatever their times. A session id is text of 1 to 512 bytes
-    without control characters, and a user id has at most 256 bytes. Other ids raise `InvalidValue`. With a run's
+    Events are returned in the order in which they were appended, whatever their times. A session id is text of 1 to 512
+    bytes without control characters, and a user id has at most 256 bytes. Other ids raise `InvalidValue`. With a run's
     ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without ADK.
     """
 
@@ -91,7 +91,10 @@ class ADKSessions(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """Return a session with its events in order, or those that ``config`` selects. None if it does not exist."""
+        """Return a session with its events in order, or with those that ``config`` selects.
+
+        Return None if it does not exist.
+        """
         name = session_id.strip()
         place = self._place(app_name, user_id, name)
 
@@ -106,7 +109,10 @@ class ADKSessions(BaseSessionService):
         return await self._calls.view(read)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of one user, or of all, without their events. The last changed session comes last."""
+        """Return the sessions of one user, or of all users, without their events.
+
+        The session that changed last comes last.
+        """
         names = (app_name,) if user_id is None else (app_name, user_id)
         if not valid.are_storable(*names):
             return ListSessionsResponse(sessions=[])
@@ -141,10 +147,11 @@ class ADKSessions(BaseSessionService):
         await self._calls.transact(lambda tx: _delete(tx, place, name), repeatable=True)
 
     async def prune(self, *, before: datetime, app_name: str | None = None) -> int:
-        """Delete the sessions last changed before a time, of one application or all. Returns their number.
+        """Delete the sessions of one application, or of all, that last changed before a time.
 
-        Each session is deleted in a transaction of its own, as by `delete_session`, unless it is changed meanwhile. A
-        session is deleted too if a prune of conversations has already removed its conversation.
+        Return how many were deleted. Each session is deleted in a transaction of its own, as by `delete_session`,
+        unless it is changed meanwhile. A session is also deleted if a prune of conversations has already removed its
+        conversation.
         """
         then = aware_utc("before", before)
         under = self._scoped(ADK_SESSIONS, *(() if app_name is None else (app_name,))) + "/"
@@ -164,17 +171,17 @@ class ADKSessions(BaseSessionService):
                 return deleted
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """Return the state of a user, with keys that lack ADK's prefix."""
+        """Return the state of a user. Its keys do not have ADK's prefix."""
         scope = self._place(app_name, user_id, "").user
         if not valid.are_storable(scope):
             return {}
         return await self._calls.view(lambda view: by_scope(view, scope=scope)[scope])
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event to a session together with its state changes, in one transaction.
+        """Append an event to a session, and apply the event's state changes, in one transaction.
 
-        An event that is stored already is not added again, so the call may be repeated after an unknown outcome. Raises
-        `SessionNotFoundError`, and `StaleSessionError` if the session was changed since it was read.
+        An event that is stored already is not added again, so the call may be repeated if its outcome is unknown.
+        Raises `SessionNotFoundError`, and `StaleSessionError` if the session was changed after it was read.
         """
         if event.partial:
             return event
@@ -183,7 +190,7 @@ class ADKSessions(BaseSessionService):
         other = new_id()  # used if another event has this event's id
 
         def append(tx: Transaction) -> tuple[str | None, bool]:
-            """Return the session's new version, and True if the event was added."""
+            """Append an event. Return the session's new version, and True if the event was added."""
             found = _found(tx, place, session.id)
             if found is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
@@ -244,12 +251,12 @@ def _listed(view: View, **within: Any) -> Page[StateSummary]:
 
 
 def _found(view: View | Transaction, place: Place, name: str) -> State | None:
-    """Return the state that stores a session. None if it does not exist or its names cannot be stored."""
+    """Return the state that stores a session, or None if it does not exist or its names cannot be stored."""
     return view.states.find(name, scope=place.sessions) if valid.are_storable(name, *place) else None
 
 
 def _delete(tx: Transaction, place: Place, name: str, before: datetime | None = None) -> bool:
-    """Delete a session, unless it was changed at or after ``before``. Returns True if it was deleted."""
+    """Delete a session, unless it was changed at or after ``before``. Return True if it was deleted."""
     found = _found(tx, place, name)
     if found is None or (before is not None and found.updated_at >= before):
         return False
@@ -265,7 +272,7 @@ def _delete(tx: Transaction, place: Place, name: str, before: datetime | None = 
 def _made(
     app_name: str, user_id: str, found: State, app: dict[str, Any], user: dict[str, Any], own: dict[str, Any]
 ) -> Session:
-    """Create ADK's session from what is stored. Keys of the application's and the user's state get their prefixes."""
+    """Create ADK's session object from the stored data. Keys of application and user state get their prefixes."""
     state = dict(own)
     state.update((Prefixes.APP_PREFIX + key, value) for key, value in app.items())
     state.update((Prefixes.USER_PREFIX + key, value) for key, value in user.items())
@@ -276,7 +283,7 @@ def _made(
 
 
 def _events(talks: Conversations, talk: str, config: GetSessionConfig) -> list[Event]:
-    """Return a conversation's events in order, limited to the number and the times that ``config`` asks for."""
+    """Return a conversation's events in order, limited to the number and the times that ``config`` specifies."""
     branch = talks.branches.find(talk)
     end = 0 if branch is None else branch.length
     first = 0 if config.num_recent_events is None else max(end - config.num_recent_events, 0)
@@ -316,10 +323,10 @@ def _is_before(event: Event, then: float | None) -> bool:
 
 
 def _is_stale(talks: Conversations, session: Session, found: State) -> bool:
-    """True if a session was changed since it was read.
+    """True if a session was changed after it was read.
 
-    A session object that the caller created has no version. Then its time of change is compared, and if that is older,
-    its last event.
+    A session object that the caller created has no version. Then the time of its last change is compared. If that time
+    is older than the stored one, the last events are compared.
     """
     marker = session._storage_update_marker
     if marker is not None:

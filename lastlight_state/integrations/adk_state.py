@@ -1,4 +1,4 @@
-"""The states of ADK's sessions in ``store.states``: one per key, in scopes of application, user and session."""
+"""The states of ADK's sessions in ``store.states``: one state per key, in scopes for application, user and session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Deltas(NamedTuple):
 
 
 def jsonable(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a state to JSON types, as ADK's own services do. NaN and infinities are kept."""
+    """Convert a state to JSON types as ADK's own services do, but keep NaN and infinities."""
     made: dict[str, Any] = to_jsonable_python(dict(state), serialize_unknown=True)
     return made
 
@@ -65,7 +65,7 @@ def deltas(state: Mapping[str, Any]) -> Deltas:
 
 
 def merge(tx: Transaction, place: Place, user_id: str, changes: Deltas) -> None:
-    """Write changes of state, each key by itself, so that writers of other keys never wait."""
+    """Write changes of state, each key separately, so that writers of other keys never wait."""
     whose = user_id or None
     for scope, delta, user in (
         (place.app, changes.app, None),
@@ -89,8 +89,8 @@ def by_scope(view: View | Transaction, **within: Any) -> Mapping[str, dict[str, 
 def _stored(key: str, value: Any) -> tuple[str, Any]:
     """Return the key and value under which an ADK state entry is stored.
 
-    An ADK key may be any text. If it is no valid key of a state, the stored key is its digest, and the value holds
-    both.
+    An ADK key may be any text. If it is not valid as the key of a state, the stored key is a digest of it, and the
+    value contains both key and value.
     """
     if valid.is_identifier(key, STATE_LIMITS.key) and not key.startswith(_DIGEST):
         return key, runtime.packed(value)

@@ -1,4 +1,4 @@
-"""What the adapters share: access to a store, the words in their keys, and the batch size of appends."""
+"""Code that the adapters share: access to a store, the words in their keys, and the batch size of appends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _MOST, _MOST_BYTES = 1_000, 24 * 1024 * 1024
 
 
 class Calls:
-    """An adapter's views and transactions of a store. With a claim, only the claim's holder may write."""
+    """The views and transactions through which an adapter uses a store.
+
+    With a claim, only the claim's holder may write.
+    """
 
     def __init__(self, store: AsyncStateStore, claim: Claim | None, *, label: str) -> None:
         self._store = store
@@ -51,9 +54,9 @@ class Calls:
     def transact(self, work: Callable[[Transaction], T], *, repeatable: bool = False) -> Awaitable[T]:
         """Run a function in a transaction of its own on a worker thread, and return its result.
 
-        If ``repeatable`` is True, the function finds what an earlier run of it committed, so that it may be retried. It
-        is then also run again if another writer has just created the same row. A cancelled caller waits for the outcome
-        first. Raises `ClaimLost` if another runner holds the claim by now.
+        ``repeatable=True`` means that the function finds what an earlier run of it committed, so that it may be
+        retried. It is then also run again if another writer has just created the same row. If the caller is cancelled,
+        it first waits for the outcome. Raises `ClaimLost` if another runner now holds the claim.
         """
 
         def written() -> T:
@@ -69,7 +72,7 @@ class Calls:
 
 
 class Talks(Calls):
-    """An adapter's access to the conversations of a store only."""
+    """An adapter's access to the conversations of a store, without its other domains."""
 
     def read(self, work: Callable[[Conversations], T]) -> Awaitable[T]:
         """Run a function with the conversations in a view, and return its result."""
@@ -81,7 +84,7 @@ class Talks(Calls):
 
 
 def batches(messages: Sequence[NewMessage]) -> Iterator[list[NewMessage]]:
-    """Split messages into batches that fit into one append each."""
+    """Split messages into batches that are small enough for one append each."""
     batch: list[NewMessage] = []
     size = 0
     for one in messages:

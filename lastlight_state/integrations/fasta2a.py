@@ -43,9 +43,9 @@ except ImportError:  # without fasta2a the module can be imported, but no storag
 class FastA2AStorage(Storage):
     """A storage for servers of fasta2a. The caller opens and closes the store.
 
-    ``contexts`` is the pydantic adapter for what an agent keeps of a conversation, such as pydantic-ai's
+    ``contexts`` is the pydantic adapter for the data that an agent keeps about a conversation, such as pydantic-ai's
     ``ModelMessagesTypeAdapter``. Without it a context is plain JSON. ``scope`` is the namespace of its tasks. ``ttl``
-    is how long a task or context lives after each change, until a prune removes it. With a run's ``claim``, only the
+    is how long a task or context is kept after each change; then a prune removes it. With a run's ``claim``, only the
     claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without fasta2a.
     """
 
@@ -67,7 +67,10 @@ class FastA2AStorage(Storage):
         self._calls = Calls(store, claim, label=type(self).__name__)
 
     async def load_task(self, task_id: str, history_length: int | None = None) -> Task | None:
-        """Return a task with all of its history, or the last ``history_length`` messages. None if it does not exist."""
+        """Return a task with its whole history or the last ``history_length`` messages.
+
+        Return None if it does not exist.
+        """
         stored = await self._found(task_id, self._tasks)
         if stored is None:
             return None
@@ -98,7 +101,7 @@ class FastA2AStorage(Storage):
     ) -> Task:
         """Set a task's state, append artifacts and messages, and return the task. Raises `KeyError` for an unknown id.
 
-        Concurrent updates are all applied.
+        If several updates run concurrently, all are applied.
         """
         tag, status = new_id(), self._status(state)
 

@@ -78,10 +78,9 @@ def _awaited(method: Callable[..., Any], *, writes: bool = True) -> Callable[...
 class LangGraphSaver(BaseCheckpointSaver):
     """A checkpointer, sync and async. The caller opens and closes the store.
 
-    ``scope`` is the namespace of its threads. ``ttl`` is how long a thread lives after each checkpoint, until a prune
-    removes it. A thread's user, for erasure, is the text that ``configurable`` has under ``user_key``. With a run's
-    ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises `MisuseError` without
-    LangGraph.
+    ``scope`` is the namespace of its threads. ``ttl`` is how long a thread is kept after each checkpoint; then a prune
+    removes it. A thread's user, for erasure, is the text under ``user_key`` in ``configurable``. With a run's
+    ``claim``, only the claim's holder may write: others get `ClaimLost`. Raises `MisuseError` without LangGraph.
     """
 
     def __init__(
@@ -113,13 +112,13 @@ class LangGraphSaver(BaseCheckpointSaver):
         return Opening(lambda store: cls(store, **options), url)
 
     def setup(self) -> Answer:
-        """Do nothing: a store is set up when it is opened. May be awaited."""
+        """Do nothing: a store is set up when it is opened. The result may be awaited."""
         return Answer()
 
     # Sync methods.
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
-        """Return the checkpoint that the config names, or the latest of its thread and namespace. Else None."""
+        """Return the checkpoint that the config names, or else the latest of thread and namespace; None without one."""
         asked = config["configurable"]
         one = asked.get("checkpoint_id") or None
         space = asked.get("checkpoint_ns") or ""
@@ -137,14 +136,14 @@ class LangGraphSaver(BaseCheckpointSaver):
         before: Config | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Return checkpoints, newest first. Without a config, those of all threads, thread by thread."""
+        """Return checkpoints, newest first. Without a config, return those of all threads, thread by thread."""
         wanted = filter or {}
         page = _PAGE if limit is None or wanted else max(1, min(limit, _PAGE))
         found = (one for one in self._found(config, wanted, before, page) if passes(one.metadata, wanted))
         return islice(found, limit)
 
     def get_delta_channel_history(self, *, config: Config, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-        """Return, by channel, the tasks' writes before the config's checkpoint and the value that preceded them."""
+        """Return, by channel, the tasks' writes before the config's checkpoint, and the value before these writes."""
         return histories(self, config, channels)
 
     def put(
@@ -212,7 +211,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         return Writes(task_id, [*given.values()], taken)
 
     def _has_stored(self, place: Place, made: Writes) -> bool:
-        """Store writes of a checkpoint. Returns False if the checkpoint is not stored yet, or was deleted."""
+        """Store writes of a checkpoint. Returns False if the checkpoint is not stored yet or was deleted."""
         thread, space, one = place
         with suppress(NotFound):
             self._write(
@@ -224,7 +223,7 @@ class LangGraphSaver(BaseCheckpointSaver):
         return False
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread with everything in it."""
+        """Delete a thread with all its checkpoints and writes."""
         if valid.are_storable(thread := str(thread_id)):
             self._write(lambda checkpoints: checkpoints.delete(thread, scope=self._scope))
             self._early.forget(thread)
@@ -235,32 +234,32 @@ class LangGraphSaver(BaseCheckpointSaver):
         self._write(lambda checkpoints: checkpoints.delete_runs(runs, scope=self._scope))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a whole thread. Raises `Conflict` if the target is not empty, and `NotFound` if there is no source."""
+        """Copy a whole thread. Raises `Conflict` if the target is not empty, and `NotFound` without a source."""
         source, target = str(source_thread_id), str(target_thread_id)
         self._write(lambda checkpoints: checkpoints.copy(source, target, scope=self._scope))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete all but the latest checkpoint of each namespace, and the ancestors that its channels are rebuilt from.
+        """Delete all but each namespace's latest checkpoint and the ancestors needed to rebuild its channels.
 
-        ``strategy="delete"`` deletes everything. Raises `InvalidValue` for another word, before anything is deleted.
+        ``strategy="delete"`` deletes everything. Raises `InvalidValue` for any other word, before anything is deleted.
         """
         act = self.delete_thread if valid.word("strategy", strategy, _STRATEGIES) == "delete" else self._keep_latest
         for thread in map(str, valid.several("thread_ids", thread_ids)):
             act(thread)
 
     def get_next_version(self, current: Any, channel: None) -> str:
-        """Return the version after this one: a counter, and a random part that distinguishes forks."""
+        """Return the version after this one: a counter, followed by a random part that distinguishes forks."""
         counted = 0 if current is None else int(str(current).split(".")[0])
         return f"{counted + 1:032}.{random.random():016}"  # noqa: S311 - tells apart, and keeps no secret
 
     def move_from(self, source: Any, *, limit: int | None = None, revive: Collection[str] = ()) -> MovedThreads:
-        """Copy all threads of another checkpointer, such as a shipped one, and return a summary.
+        """Copy all threads of another checkpointer, such as one shipped with LangGraph. Returns a summary.
 
-        A later call copies what is new in the source, and an interrupted call may be repeated. A thread is continued
-        only after a checkpoint that came from this source. A thread that was continued here, or came from another
-        source, is left alone and listed in ``kept``. What was deleted here stays deleted, unless ``revive`` names the
+        A later call copies what is new in the source, and an interrupted call may be repeated. A thread is only
+        extended after a checkpoint that came from this source. A thread that was continued here, or came from another
+        source, is unchanged and listed in ``kept``. What was deleted here stays deleted, unless ``revive`` names the
         thread. ``limit`` is the most checkpoints that one call copies. The source is only read, with its own
-        serializer. This saver's serializer encodes the values anew.
+        serializer; this saver's serializer encodes the values anew.
         """
         return move(self, source, limit, revive)
 

@@ -1,4 +1,4 @@
-"""LangGraph channels that are rebuilt from tasks' writes: the writes before a checkpoint."""
+"""LangGraph channels whose values are rebuilt from tasks' writes: reads the writes before a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_NAME = 512
 
 
 def histories(saver: Any, config: Mapping[str, Any], channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
-    """Return, by channel, the tasks' writes before the config's checkpoint and the value that preceded them."""
+    """Return, by channel, the tasks' writes before the config's checkpoint, and the value before these writes."""
     asked = config["configurable"]
     thread, space, one = str(asked["thread_id"]), asked.get("checkpoint_ns") or "", asked.get("checkpoint_id") or None
     found: Mapping[str, ChannelHistory] = {}

@@ -13,14 +13,14 @@ _MOST_TEXT, _MOST_NUMBER = 1_024, 2**63
 
 
 def filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that lists can be filtered by, with the names of channels that are rebuilt."""
+    """Return the metadata by which lists can be filtered, with the names of channels that are rebuilt from writes."""
     found = {name: value for name, value in metadata.items() if is_filterable(name) and is_filterable(value)}
     rebuilt = metadata.get(REBUILT)
     return {**found, REBUILT: sorted(rebuilt)} if rebuilt else found
 
 
 def is_filterable(value: Any) -> bool:
-    """True if a metadata value, or its name, can be stored in the columns that lists are filtered by."""
+    """True if a metadata value and its name can be stored in the columns by which lists are filtered."""
     if isinstance(value, str):
         return len(value) <= _MOST_TEXT and "\0" not in value and value.encode(errors="ignore").decode() == value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Copies threads of another checkpointer. A thread is continued only after a checkpoint that came from that source."""
+"""Copies threads of another checkpointer. A thread is only extended after a checkpoint that came from that source."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _NOWHERE: Mapping[str, Any] = {"configurable": {"checkpoint_id": None}}
 class MovedThreads(NamedTuple):
     """The result of a move: the number of copied checkpoints, and the threads that were treated specially.
 
-    ``kept`` are threads that were continued here, or came from another source: nothing of them was copied. ``removed``
-    are threads that were moved once and then deleted here, wholly or from a namespace's end on. Of the latter, what is
-    new in the source was copied. ``unknown`` are names in ``revive`` that are no threads of the source.
+    ``kept`` are threads that were continued here, or that came from another source: nothing of them was copied.
+    ``removed`` are threads that were moved once and then deleted here, either wholly or only the last checkpoints of a
+    namespace. In the second case, new checkpoints of the source were copied. ``unknown`` are names in ``revive`` that
+    are no threads of the source.
     """
 
     checkpoints: int
@@ -45,12 +46,15 @@ class _Thread:
         self._brought: set[tuple[str, str, str]] = set()
 
     def _here(self, space: str, one: str | None = None) -> str | None:
-        """Return the id of the namespace's checkpoint that is stored here: the given or the latest one. Else None."""
+        """Return the id of the given checkpoint if it is stored here; without one, of the namespace's latest.
+
+        None if there is none.
+        """
         found = self._saver._checkpoints.find(self._thread, one, namespace=space, scope=self._saver._scope)
         return None if found is None else found.id
 
     def is_removed(self) -> bool:
-        """True if the thread was moved once, and was deleted here since."""
+        """True if the thread was moved before and has been deleted here since then."""
         is_here = bool(self._saver._checkpoints.list(self._thread, scope=self._saver._scope, limit=1).items)
         return not is_here and moved_threads.has(self._saver._store._context, self._key)
 
@@ -62,20 +66,23 @@ class _Thread:
         )
 
     def has_lost(self) -> bool:
-        """True if the last checkpoint moved into some namespace was deleted here, and none has come since."""
+        """True if the last checkpoint moved to a namespace was deleted here and no other has been stored since then."""
         return any(self._begin(space) > self._after(self._heads[space], space) for space in self._ids)
 
     def _begin(self, space: str) -> int:
-        """Return how many of the namespace's first checkpoints to skip: they are stored here, or were deleted here."""
+        """Return how many of the namespace's first checkpoints to skip: those stored here before or deleted here."""
         return max(self._after(self._heads[space], space), self._after(self._moved[space], space))
 
     def _after(self, one: str | None, space: str) -> int:
-        """Return how many of the namespace's checkpoints in the source go up to this id: all if the id is missing."""
+        """Return how many of the namespace's checkpoints in the source there are up to this id.
+
+        If the id is missing, return all.
+        """
         ids = self._ids[space]
         return 0 if one is None else ids.index(one) + 1 if one in ids else len(ids)
 
     def move(self, limit: int | None) -> int:
-        """Copy the checkpoints after the latest ones here, at most ``limit``, and return their number.
+        """Copy at most ``limit`` checkpoints that come after the latest ones here. Return how many were copied.
 
         Raises `StaleVersion` if another writer continues the thread meanwhile.
         """
@@ -132,7 +139,7 @@ class _Thread:
 
 
 def move(saver: Any, source: Any, limit: int | None, revive: Collection[str]) -> MovedThreads:
-    """Copy the threads of a checkpointer, each thread's oldest checkpoint first."""
+    """Copy the threads of a checkpointer. In each thread, the oldest checkpoint is copied first."""
     if isinstance(revive, str):
         raise InvalidValue("revive", "expected names of threads, got one text")
     threads: dict[str, list[Mapping[str, Any]]] = {}

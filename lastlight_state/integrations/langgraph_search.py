@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class PassingItems:
-    """The items that pass a filter, iterated in parallel with their embeddings, which have the same order.
+    """The items that pass a filter. They are read in the same order as the embeddings, and at the same pace.
 
     The first ``wanted`` items are remembered.
     """
@@ -53,13 +53,13 @@ class PassingItems:
         self._next = self._further()
 
     def has(self, place: Place) -> bool:
-        """True if this item passes the filter. Items must be asked for in order."""
+        """True if this item passes the filter. Call this for the items in order."""
         while self._next is not None and self._next < place:
             self._next = self._further()
         return self._next == place
 
     def filled(self) -> list[Place]:
-        """Return the first ``wanted`` items that pass, reading on after the last embedding if needed."""
+        """Return the first ``wanted`` items that pass. Reads on after the last embedding if there are too few."""
         while self._next is not None and len(self._first) < self._wanted:
             self._next = self._further()
         return self._first
@@ -79,7 +79,7 @@ class Embedded(NamedTuple):
 
 
 class Index:
-    """How items are embedded: the function, the number of dimensions, and the fields."""
+    """The settings for embedding items: the function, the number of dimensions, and the fields."""
 
     def __init__(self, config: IndexConfig) -> None:
         self._embed = ensure_embeddings(config["embed"])
@@ -88,7 +88,7 @@ class Index:
         self._fields = [fields] if isinstance(fields, str) else [*fields]
 
     def texts(self, op: PutOp) -> list[str]:
-        """Return the texts of an item that are embedded: of the put's own fields, or else of the index's fields."""
+        """Return the texts of an item to embed: of the fields that its put names, or else of the index's fields."""
         if op.value is None or op.index is False:
             return []
         fields = self._fields if op.index is None else op.index
@@ -108,15 +108,16 @@ class Index:
         return Embedded(self._packed(documents, made), self._packed(queries, asked))
 
     def stored(self, embeddings: Sequence[bytes]) -> bytes:
-        """Return an item's embeddings in their stored form."""
+        """Return an item's embeddings in the form in which they are stored."""
         return _DIMS.pack(self._dims) + b"".join(embeddings)
 
     def nearest(
         self, pages: Iterable[Sequence[tuple[Place, bytes]]], query: similarity.Query, most: int
     ) -> list[tuple[Place, float]]:
-        """Return the items nearest to a query by their best embedding, nearest first, ties in order of place.
+        """Return the items whose best embedding is nearest to a query, nearest first.
 
-        ``pages`` hold items' places with their stored embeddings. Embeddings with other dimensions are ignored.
+        Equally near items are ordered by place. ``pages`` have the places of items with their stored embeddings.
+        Embeddings of another length are ignored.
         """
         best = similarity.Best[Place](most, None)
         head, size = _DIMS.pack(self._dims), len(query.packed)
@@ -150,7 +151,7 @@ class StoredItems:
         self.vectors = composed(scope, VECTORS, "")
 
     def place_of(self, one: StateSummary) -> Place:
-        """Return the place of the item that a state holds, or whose embeddings it holds."""
+        """Return the place of the item to which a state belongs: the item's own state, or that of its embeddings."""
         kind = self.items if one.scope.startswith(self.items) else self.vectors
         return Place(one.scope.removeprefix(kind), one.key)
 
@@ -171,7 +172,7 @@ class StoredItems:
         query: similarity.Query,
         passes: Callable[[Place], bool] | None = None,
     ) -> Iterator[list[tuple[Place, bytes]]]:
-        """Yield the stored embeddings below a namespace in pages, ordered by place."""
+        """Yield pages of the stored embeddings of all items below a namespace, ordered by place."""
         under, kind = self.vectors + labels, len(self.vectors)
         for rows in searching.batches(view.states._bodies(under), {}, {"scope": under, "key": ""}, query):
             stored = [(Place(at[kind:], key), body or b"") for at, key, body in rows]
@@ -182,7 +183,7 @@ class StoredItems:
     ) -> list[tuple[Place, float]]:
         """Return the items below a namespace that are nearest to a query. Embeddings without an item are skipped.
 
-        Returns at least ``wanted`` items, if there are so many.
+        Returns at least ``wanted`` items, if there are that many.
         """
         most = wanted
         while True:
@@ -198,7 +199,7 @@ class StoredItems:
 
 
 def refuse_unknown(where: str, wanted: Any) -> None:
-    """Raise `InvalidValue` for unknown operators, or operators mixed with keys, before anything is read."""
+    """Raise `InvalidValue` for unknown operators, and for operators mixed with keys, before anything is read."""
     if isinstance(wanted, list | tuple):
         for at, value in enumerate(wanted):
             refuse_unknown(f"{where}[{at}]", value)
@@ -233,7 +234,7 @@ def _is_equal(value: Any, wanted: Any) -> bool:
 
 
 def _are_alike(value: Any, wanted: Any) -> bool:
-    """True if two values can be ordered: both numbers, or both texts."""
+    """True if two values can be compared by order: both are numbers, or both are texts."""
     kinds = [str if isinstance(one, str) else float for one in (value, wanted) if isinstance(one, str | int | float)]
     return len(kinds) == 2 and kinds[0] is kinds[1] and not isinstance(value, bool) and not isinstance(wanted, bool)
 
@@ -249,7 +250,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
-    """True if the labels at a namespace's beginning or end match the condition."""
+    """True if the labels at the beginning or end of a namespace match the condition."""
     path = tuple(condition.path)
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
     return len(namespace) >= len(path) and all(want in ("*", label) for want, label in zip(path, part, strict=True))

@@ -87,11 +87,11 @@ class _Batch(NamedTuple):
 class LangGraphStore(Upkeep, BaseStore):
     """A LangGraph store, sync and async. The caller opens and closes the underlying store.
 
-    ``index`` says how items are embedded, for searches with a query. Without it a query is ignored, as in the shipped
-    stores. ``ttl`` is LangGraph's configuration of items' lifetimes. Expired items are never read, and a prune removes
-    them. ``scope`` is the namespace of its items. ``user_of`` returns the person whom a namespace's items belong to,
-    for erasure. With a run's ``claim``, only the claim's holder may write: any other caller gets `ClaimLost`. Raises
-    `MisuseError` without LangGraph.
+    ``index`` has the settings for embedding items, for searches with a query. Without it a query is ignored, as in the
+    stores that LangGraph ships. ``ttl`` is LangGraph's configuration of items' lifetimes. Expired items are never read,
+    and a prune removes them. ``scope`` is the namespace of its items. ``user_of`` returns the person to whom a
+    namespace's items belong, for erasure. With a run's ``claim``, only the claim's holder may write: any other caller
+    gets `ClaimLost`. Raises `MisuseError` without LangGraph.
     """
 
     supports_ttl = True
@@ -119,10 +119,10 @@ class LangGraphStore(Upkeep, BaseStore):
         self._index = None if index is None else Index(index)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations in one snapshot or transaction. Reads see the data before the writes, which are atomic.
+        """Run operations in one snapshot or transaction. Reads see the data before the writes. The writes are atomic.
 
-        Of several writes of one item, the last counts. Raises `InvalidValue` for values that cannot be stored or
-        compared, and LangGraph's own error for invalid labels.
+        If an item is written several times, the last write is stored. Raises `InvalidValue` for values that cannot be
+        stored or compared, and LangGraph's own error for invalid labels.
         """
         batch = self._batch(ops)
         embedded = Embedded() if self._index is None else self._index.embedded(batch.documents, batch.queries)
@@ -134,7 +134,7 @@ class LangGraphStore(Upkeep, BaseStore):
         return found
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Carry out operations as `batch` does."""
+        """Run operations as `batch` does."""
         batch = self._batch(ops)
         embedded = Embedded() if self._index is None else await self._index.aembedded(batch.documents, batch.queries)
         if batch.puts:
@@ -167,13 +167,13 @@ class LangGraphStore(Upkeep, BaseStore):
     # The parts that run inside a view or a transaction.
 
     def _viewed(self, batch: _Batch, embedded: Embedded) -> tuple[list[Result], dict[Place, State]]:
-        """Return the answers to read-only operations, and the items whose lifetime begins anew."""
+        """Return the results of read-only operations, and the items whose lifetime starts again."""
         lasting: dict[Place, State] = {}
         with self._store.view() as view:
             return self._answers(view, batch.ops, embedded, lasting), lasting
 
     def _refreshed(self, lasting: Mapping[Place, State]) -> None:
-        """Extend the lifetime of items that were read, without a claim. Does nothing in a read-only store."""
+        """Extend the lifetime of items that were read. No claim is needed. Does nothing in a read-only store."""
         if not self._store.settings.read_only:
             self._store.run(lambda tx: self._refresh(tx, lasting), label=type(self).__name__, repeatable=True)
 
@@ -213,7 +213,7 @@ class LangGraphStore(Upkeep, BaseStore):
             tx.states.expire(key, None, scope=scope)
 
     def _refresh(self, tx: Transaction, lasting: Mapping[Place, State]) -> None:
-        """Extend the lifetime of these items from now, except items removed or replaced meanwhile."""
+        """Restart the lifetime of these items now, except for items removed or replaced meanwhile."""
         now = self._store.states._now()
         for place, one in sorted(lasting.items()):
             with suppress(NotFound, StaleVersion, OverflowError):  # OverflowError: it would end after the year 9999
@@ -252,7 +252,7 @@ class LangGraphStore(Upkeep, BaseStore):
         return answers
 
     def _searched(self, view: View | Transaction, op: SearchOp, embedded: Embedded) -> list[tuple[State, float | None]]:
-        """Return the nearest items to the query, or without a query the last changed first."""
+        """Return the items nearest to the query. Without a query, return items with the last changed first."""
         if not valid.are_storable(*op.namespace_prefix):
             return []
         query = similarity.Query(embedded.queries[op.query], "cosine") if op.query in embedded.queries else None
@@ -333,7 +333,7 @@ def _place(op: GetOp | PutOp) -> Place:
 
 
 def _value(op: PutOp) -> Any:
-    """Return an item in its stored form, or None for a removal. Raises `InvalidValue` if it is not JSON."""
+    """Return an item in its stored form. Return None for a removal. Raises `InvalidValue` if it is not JSON."""
     _minutes(op.ttl)
     if op.value is None:
         return None

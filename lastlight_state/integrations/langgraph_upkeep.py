@@ -1,4 +1,4 @@
-"""Further calls of LangGraph's quickstarts: opening a store by its URL, setup, and sweeps of expired items."""
+"""Further calls of LangGraph's quickstarts: opening a store by its URL, setup, and deletion of expired items."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Opening(Generic[T]):
 
 
 class Answer(int):
-    """A number that may also be awaited, since some shipped stores return it and others return an awaitable."""
+    """A number that may also be awaited, because some stores of LangGraph return a number and others an awaitable."""
 
     def __await__(self) -> Generator[Any, None, Self]:
         yield from ()
@@ -53,7 +53,7 @@ class Answer(int):
 
 
 class Sweeping(Future[None]):
-    """The future of a running sweeper. Cancelling it stops the sweeper. Awaiting it returns at once."""
+    """The future of a running sweeper. Cancelling it stops the sweeper. Awaiting it returns immediately."""
 
     def __await__(self) -> Generator[Any, None, Self]:
         yield from ()
@@ -73,11 +73,11 @@ class Upkeep:
         return Opening(lambda store: cls(store, **options), url)  # type: ignore[call-arg]
 
     def setup(self) -> Answer:
-        """Do nothing: a store is set up when it is opened. May be awaited."""
+        """Do nothing, because a store is set up when it is opened. The result may be awaited."""
         return Answer()
 
     def sweep_ttl(self) -> Answer:
-        """Delete all expired states of the database, in this thread. Returns the number of deleted rows."""
+        """Delete all expired states of the database, in this thread. Return the number of deleted rows."""
         policy = PrunePolicy(kind="states")
         if not self._store.maintenance.prune.plan(policy).records:
             return Answer()
@@ -87,10 +87,10 @@ class Upkeep:
             return Answer()
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Sweeping:
-        """Start a thread that sweeps every so many minutes. Does nothing without ``ttl``.
+        """Start a thread that deletes expired states at an interval in minutes. Does nothing without ``ttl``.
 
-        Returns the sweeper's future. It is done when cancelled, or after `stop_ttl_sweeper`. A running sweeper's is
-        returned.
+        Returns the sweeper's future, which is done when it is cancelled or after `stop_ttl_sweeper`. If a sweeper is
+        running already, its future is returned.
         """
         if not self.ttl_config:
             done = Sweeping()
@@ -107,7 +107,7 @@ class Upkeep:
 
 
 class Sweeper:
-    """A thread that sweeps a store until it is stopped, or the store is garbage-collected."""
+    """A thread that deletes expired states of a store until it is stopped or the store is garbage-collected."""
 
     def __init__(self, store: Upkeep, seconds: float) -> None:
         self.future, self._stopped = Sweeping(), threading.Event()

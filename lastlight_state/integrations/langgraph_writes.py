@@ -1,4 +1,7 @@
-"""LangGraph tasks' writes that arrive before their checkpoints: kept in memory until the checkpoints are stored."""
+"""LangGraph tasks' writes that arrive before their checkpoints.
+
+They are kept in memory until the checkpoints are stored.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Writes(NamedTuple):
 
 
 class EarlyWrites:
-    """Writes whose checkpoints are not stored yet. Beyond a limit the oldest are dropped."""
+    """Writes whose checkpoints are not stored yet. If there are too many, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -44,9 +44,9 @@ _PAGE = 100
 class MCPEventStore(EventStore):
     """The events of one session of an MCP server over streamable HTTP. The caller opens and closes the store.
 
-    ``session`` is the session's name. Without it the store is a new session of its own: the SDK names a stream after
-    its request's id, and two clients may use the same id. ``ttl`` is how long an event lives, until a prune removes it.
-    ``user`` is the person whom the events belong to, for erasure. ``scope`` is the namespace of its sessions. Raises
+    ``session`` is the session's name. Without a name, the object is a new session: the SDK names a stream after its
+    request's id, and two clients may use the same id. ``ttl`` is how long an event is kept; then a prune removes it.
+    ``user`` is the person to whom the events belong, for erasure. ``scope`` is the namespace of its sessions. Raises
     `MisuseError` without the SDK.
     """
 
@@ -69,7 +69,10 @@ class MCPEventStore(EventStore):
         self._places: dict[str, str] = {}
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Store an event of a stream, and return its id. Without a message it marks a position, and is never resent."""
+        """Store an event of a stream, and return its id.
+
+        An event without a message only marks a position and is never resent.
+        """
         place = self._places.pop(stream_id, None)
         if message is None and place is not None:
             return place
@@ -77,7 +80,7 @@ class MCPEventStore(EventStore):
             return await self._store(stream_id, message)
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send the stream's events after the given one, in order, and return the stream's id.
+        """Send the stream's events that follow the given one, in order, and return the stream's id.
 
         Returns None if the event does not exist, belongs to another session, or has expired. Raises `CorruptData`.
         """
@@ -110,7 +113,10 @@ class MCPEventStore(EventStore):
         return event_id
 
     def _read(self, view: View, last: str) -> list[tuple[str, bytes]]:
-        """Return up to `_PAGE` of the session's events after ``last``, as (id, bytes) pairs. Raises `CorruptData`."""
+        """Return up to `_PAGE` of the session's events after ``last``, as pairs of id and bytes.
+
+        Raises `CorruptData`.
+        """
         given = {"after_scope": self._scope, "after_key": last, "limit": _PAGE}
         events = []
         for row in view.states._bodies(self._scope)(given).rows:
@@ -122,11 +128,11 @@ class MCPEventStore(EventStore):
 
 
 class MCPSessions(StreamableHTTPSessionManager):
-    """The SDK's session manager, but each session has an event store of its own.
+    """The SDK's session manager, except that each session has its own event store.
 
     ``make`` returns an event store, such as an `MCPEventStore`. The other arguments are the SDK's. The SDK's own
-    manager shares one event store among all sessions: a reconnecting client could get events of another client's
-    request with the same id. Raises `MisuseError` without the SDK.
+    manager shares one event store among all sessions, so that a reconnecting client could get events of another
+    client's request with the same id. Raises `MisuseError` without the SDK.
     """
 
     def __init__(self, app: Any, make: Callable[[], EventStore], **options: Any) -> None:
@@ -137,7 +143,7 @@ class MCPSessions(StreamableHTTPSessionManager):
 
     @property
     def event_store(self) -> EventStore:
-        """Return a new event store. The SDK reads this attribute once per session that it creates."""
+        """Return a new event store. The SDK reads this attribute once for each session that it creates."""
         return self._make()
 
     @event_store.setter

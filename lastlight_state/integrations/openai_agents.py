@@ -44,7 +44,7 @@ class CompactionSnapshot(NamedTuple):
     """The last items of a session, for the SDK's compaction.
 
     ``complete`` is True if the session has no earlier items. ``replace_suffix`` replaces the items from an index on, in
-    one transaction. It returns False and changes nothing if the session has changed since the snapshot.
+    one transaction. If the session was changed after the snapshot, it returns False and changes nothing.
     """
 
     items: list[Any]
@@ -53,7 +53,7 @@ class CompactionSnapshot(NamedTuple):
 
 
 class _End(NamedTuple):
-    """The last items of a session, their first position, the session's length, and the version of its order."""
+    """The last items of a session, the position of the first one, the session's length, and its order's version."""
 
     items: list[Any]
     first: int
@@ -65,7 +65,7 @@ class OpenAIAgentsSession:
     """A session of the OpenAI Agents SDK. The caller opens and closes the store.
 
     ``session_settings`` are the SDK's, possibly as a dictionary. ``scope`` is the namespace of its sessions. ``user``
-    is the person whom the session belongs to, for erasure. Scope and session id have at most 247 bytes together.
+    is the person to whom the session belongs, for erasure. Scope and session id have at most 247 bytes together.
     Content that JSON allows and databases refuse, such as a NUL character, is read back unchanged. With a run's
     ``claim``, only the claim's holder may change the session: any other caller gets `ClaimLost`. Raises `MisuseError`
     without the SDK.
@@ -91,7 +91,10 @@ class OpenAIAgentsSession:
         self._talks = Talks(store, claim, label=type(self).__name__)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the last ``limit`` items, oldest first. Without ``limit``, the session's settings decide."""
+        """Return the last ``limit`` items, oldest first.
+
+        Without ``limit``, the limit in the session's settings is used.
+        """
         most = resolve_session_limit(limit, self.session_settings)
         return (await self._talks.read(lambda talks: self._tail(talks, most))).items
 
@@ -160,7 +163,7 @@ class OpenAIAgentsSession:
         return CompactionSnapshot(end.items, end.first == 0, replace_suffix)
 
     def _is_changed(self) -> bool:
-        """True if a subclass overrides a public method, which the SDK's private hooks would bypass."""
+        """True if a subclass overrides a public method. The SDK's private hooks would bypass the override."""
         return any(getattr(type(self), name) is not getattr(OpenAIAgentsSession, name) for name in _VERBS)
 
     # The parts of these methods that run inside a view or a transaction.
@@ -191,7 +194,7 @@ class OpenAIAgentsSession:
             self._append(talks, new)
 
     def _drop_beginning(self, talks: Conversations, until: int, is_dropped: Callable[[Any], bool]) -> None:
-        """Remove the leading items that ``is_dropped`` accepts, at most up to position ``until``."""
+        """Remove the first items as long as ``is_dropped`` accepts them, at most up to position ``until``."""
         first = 0
         for one in iterate(talks.branches.history, self._key, limit=_PAGE):
             if first == until or one.ord != first or not is_dropped(runtime.unpacked(one.message.content)):
@@ -206,7 +209,7 @@ class OpenAIAgentsSession:
 
 
 def _key(scope: str, session_id: str) -> str:
-    """Return the id of both the stored session and its branch."""
+    """Return the id that both the stored session and its branch have."""
     return composed(scope, conversing.SESSION, session_id)
 
 

@@ -57,7 +57,7 @@ _PAGE, _BATCH = 500, 1_000
 
 
 class _Place(NamedTuple):
-    """The position of an entry: its branch, the branch's session, its index, and the branch's length."""
+    """The position of an entry: its branch, the session of that branch, its index, and the length of the branch."""
 
     branch_id: str
     session_id: str
@@ -68,10 +68,10 @@ class _Place(NamedTuple):
 class PydanticAIConversations(ConversationStore):
     """A conversation store for pydantic-ai. The caller opens and closes the store.
 
-    ``scope`` is the namespace of its conversations. A conversation's own scope, such as a person, is stored as the user
-    of its session, for erasure. With a run's ``claim``, only the claim's holder may write: any other caller gets
-    `ClaimLost`. Deleting a conversation deletes the entries that no other conversation uses. Raises `MisuseError`
-    without pydantic-ai.
+    ``scope`` is the namespace of its conversations. A conversation has a scope of its own in pydantic-ai, such as a
+    person; it is stored as the user of the session, for erasure. With a run's ``claim``, only the claim's holder may
+    write: any other caller gets `ClaimLost`. Deleting a conversation deletes the entries that no other conversation
+    uses. Raises `MisuseError` without pydantic-ai.
     """
 
     def __init__(self, store: AsyncStateStore, *, scope: str = "pydantic-ai", claim: Claim | None = None) -> None:
@@ -95,7 +95,7 @@ class PydanticAIConversations(ConversationStore):
         return await self._talks.read(read)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """Return the records of one scope, or of all, the last saved first."""
+        """Return the records of one scope, or of all scopes, the last saved first."""
         if not (scope is None or valid.is_identifier(scope)):
             return []
 
@@ -172,7 +172,10 @@ class PydanticAIConversations(ConversationStore):
         return self._entry(found)
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """Return the entries that lead up to this one, oldest first, at most the last ``limit``. Raises `KeyError`."""
+        """Return the entries up to and including this one, oldest first, at most the last ``limit``.
+
+        Raises `KeyError`.
+        """
         if head_id is None or limit == 0:
             return []
         if not valid.are_storable(head_id):
@@ -197,8 +200,9 @@ class PydanticAIConversations(ConversationStore):
     def _extend(self, talks: Conversations, session_id: str, parent: str | None, new: Sequence[NewMessage]) -> None:
         """Append messages after an entry, to a branch of this session.
 
-        If no branch of the session ends with that entry, a new branch is created, with a copy of the references before
-        it. So no session forks another, and each can be deleted. Raises `NotFound` if the entry does not exist.
+        If no branch of the session ends with that entry, a new branch is created, with copies of the references to the
+        earlier entries. So no session forks another, and each can be deleted. Raises `NotFound` if the entry does not
+        exist.
         """
         place = None if parent is None else self._place(talks, parent, session_id)
         if parent is not None and place is None:
@@ -222,9 +226,10 @@ class PydanticAIConversations(ConversationStore):
         return [one.message_id for one in listed if one.ord <= place.ord]
 
     def _place(self, talks: Conversations, entry_id: str, session_id: str = "") -> _Place | None:
-        """Return the position of an entry: preferably in this session, and there at the end of a branch.
+        """Return the position of an entry, preferably in this session, and within it preferably at the end of a branch.
 
-        A branch here has the same id as its order. An order without a branch is the message list of a session.
+        A branch of this adapter has the same id as its order. An order without a branch is the message list of a
+        session.
         """
         found = []
         for use in iterate(talks.progressions.containing, self._entry_key(entry_id), limit=_PAGE):
@@ -264,7 +269,10 @@ class PydanticAIConversations(ConversationStore):
 def _lines(
     entries: Sequence[ConversationEntry], new: Sequence[NewMessage]
 ) -> list[tuple[str | None, list[NewMessage]]]:
-    """Group consecutive entries into lines. Returns, for each line, the entry it follows and its messages."""
+    """Group entries that follow one another into lines.
+
+    Return, for each line, the preceding entry and the line's messages.
+    """
     found: list[tuple[str | None, list[NewMessage]]] = []
     last = None
     for entry, message in zip(entries, new, strict=True):
