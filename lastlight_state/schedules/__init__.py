@@ -1,4 +1,4 @@
-"""The schedules domain: crons (what runs when), operators' overrides of crons, and fires (each run of a cron)."""
+"""The schedules domain: crons (which start jobs by schedule), operators' overrides, and fires (each run of a cron)."""
 
 from __future__ import annotations
 

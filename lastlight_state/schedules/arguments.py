@@ -15,10 +15,10 @@ from lastlight_state.schedules.models import LEASE, TYPE_CHARS, CatchUp, FireRes
 class CronSpec:
     """The definition of a cron: what it starts, and when.
 
-    ``payload`` is JSON of at most 64 KiB, copied to each fire. A fire is on time up to ``grace_seconds`` after its
-    instant. ``catch_up`` decides about overdue instants: with ``one`` a single fire stands for all of them, with
-    ``all`` each fires, with ``none`` none fires. With ``overlap="skip"`` an instant is skipped while an earlier fire is
-    still running.
+    ``payload`` is JSON of at most 64 KiB, copied to each fire. A fire is on time if it begins at most ``grace_seconds``
+    after its instant. ``catch_up`` decides about overdue instants: with ``one``, a single fire replaces all of them;
+    with ``all``, each one fires; with ``none``, none fires. With ``overlap="skip"``, an instant is skipped while an
+    earlier fire is still running.
     """
 
     pattern: str
@@ -67,11 +67,11 @@ class FireOutcome:
 
 
 class FireClaim(Record):
-    """The right to run one fire, valid until another owner takes the fire over. Can be passed to other processes as
-    JSON.
+    """The right to run one fire, valid until another owner takes over the fire.
 
-    ``epoch`` grows with each owner. ``fire_id`` stays the same for all owners: use it as the idempotency key of the
-    work that the fire starts. A heartbeat renews the lease by ``lease``.
+    It can be passed to other processes as JSON. ``epoch`` grows with each owner. ``fire_id`` stays the same for all
+    owners, so use it as the idempotency key of the work that the fire starts. A heartbeat renews the lease for the time
+    ``lease``.
     """
 
     fire_id: str

@@ -28,8 +28,8 @@ def claimed(
 ) -> tuple[FireClaim, ...]:
     """Return at most ``limit`` claims, one for each row for which ``claim`` returns a claim.
 
-    A row that fails or cannot be read is logged and passed over. After a database error no other row is tried. The
-    first error is raised only if nothing was claimed, so that the caller always gets the claims that were stored.
+    A row that fails or cannot be read is logged and skipped. After a database error no further row is tried. The first
+    error is raised only if there is no claim at all, so that the caller always gets the claims that were stored.
     """
     claims: list[FireClaim] = []
     failed: StateError | None = None
@@ -68,7 +68,7 @@ _MOST, _FIRE = limits_of(SCHEDULES), limits_of(FIRES)
 
 
 def name(where: str, value: Any) -> str:
-    """Return the given name of a cron, checked."""
+    """Check the name of a cron and return it."""
     return valid.identifier(where, value, _MOST.name)
 
 
@@ -77,7 +77,7 @@ MOST_CHOSEN = 50
 
 
 def chosen(names: Any, targets: Any) -> dict[str, list[str] | None]:
-    """Return the filters of a call by cron name and by target. None matches all crons."""
+    """Return the filters by cron name and by target. None matches all crons."""
     return {"cron_name": _several("names", names, _MOST.name), "target": _several("targets", targets, _MOST.target)}
 
 
@@ -90,17 +90,17 @@ def _several(where: str, given: Any, limit: int) -> list[str] | None:
 
 
 def owner(value: Any) -> str:
-    """Return the given name of the process that runs fires, checked."""
+    """Check the name of the process that runs fires, and return it."""
     return valid.identifier("owner", value, _FIRE.owner)
 
 
 def lease(value: Any) -> timedelta:
-    """Return the given length of a lease, checked: one second to 24 hours."""
+    """Check the length of a lease, one second to 24 hours, and return it."""
     return valid.duration("lease", value, least=models.SHORTEST_LEASE, most=models.LONGEST_LEASE)
 
 
 def claims(value: Any) -> int:
-    """Return the most fires that a call takes, checked: 1 to 100."""
+    """Check the maximum number of fires that a call takes, 1 to 100, and return it."""
     return valid.number("limit", value, least=1, most=models.CLAIMS)
 
 

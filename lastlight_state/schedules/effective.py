@@ -1,4 +1,4 @@
-"""The effective pattern, time zone and switch of a cron: its own definition, changed by an operator's override."""
+"""The effective pattern, time zone and switch (on or off) of a cron: its definition, changed by an override."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Effective(Timing):
 
 
 def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
-    """Return the switch that an override's row sets; None if it keeps the cron's own switch.
+    """Return True or False if an override's row switches the cron on or off; None if it does neither.
 
-    A row that keeps it has ``inherits_enabled = 1`` and, for programs that know only ``enabled``, ``enabled = 1``. If
-    such a row has ``enabled = 0``, a program of that kind has switched the cron off.
+    A row that does neither has ``inherits_enabled = 1`` and, for programs that know only ``enabled``, ``enabled = 1``.
+    If such a row has ``enabled = 0``, one of those programs has switched the cron off.
     """
     return None if enabled is None or (enabled and inherits) else enabled
 

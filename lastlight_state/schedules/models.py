@@ -65,7 +65,7 @@ FIRE = "cron_fire"
 
 
 class CronOverrideModel(Base):
-    """An operator's changes to one cron. Without a row the cron's own definition is in effect."""
+    """An operator's changes to one cron. If there is no row, the cron's own definition applies."""
 
     __tablename__ = "cron_overrides"
     __table_args__ = described(
@@ -85,7 +85,7 @@ class CronOverrideModel(Base):
 
 
 class CronScheduleModel(Base):
-    """One cron: its pattern, what it starts, how it catches up, and when it is due next."""
+    """One cron: its pattern, what it starts, how it catches up on missed instants, and when it is due next."""
 
     __tablename__ = "cron_schedules"
     __table_args__ = described(
@@ -116,7 +116,7 @@ class CronScheduleModel(Base):
 
 
 class CronFireModel(Base):
-    """One fire of a cron: its instant, who ran it, how it ended and what it dispatched."""
+    """One fire of a cron: its instant, who ran it, how it ended, and what it started."""
 
     __tablename__ = "cron_fires"
     __table_args__ = described(

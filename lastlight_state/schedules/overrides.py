@@ -1,7 +1,7 @@
-"""Overrides: operators' changes to crons. Without an override the cron's own definition is in effect.
+"""Overrides: operators' changes to crons. Without an override, the cron's own definition applies.
 
 A cron need not be stored in the database: services that keep their crons in files combine them with overrides by
-`resolve`. An override of an unknown name is kept, because the cron may come back.
+`resolve`. An override of an unknown name is kept, because a cron of that name may be added again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class OverrideDraft(Change):
 
 
 def changes(enabled: Any, schedule: Any, timezone: Any) -> Change:
-    """Return the columns of a change of an override, and for each field whether the stored value is kept."""
+    """Return the columns to change in an override, and for each field whether to keep the stored value."""
     zone = "UTC" if timezone is UNSET or timezone is None else timezone
     pattern = "* * * * *" if schedule is UNSET or schedule is None else schedule
     read = cron_checks.pattern(pattern, zone, parsed=False, where="schedule")
@@ -74,7 +74,10 @@ def changes(enabled: Any, schedule: Any, timezone: Any) -> Change:
 
 
 def check_defaults(given: Any) -> dict[str, CronSpec]:
-    """Return the given configured crons by name. Patterns and time zones are checked for their length, not parsed."""
+    """Check configured crons and return them by name.
+
+    Patterns and time zones are checked for their length, but not parsed.
+    """
     if not isinstance(given, Mapping):
         raise InvalidValue("defaults", f"expected a mapping of names to CronSpec, got {type(given).__name__}")
     for name, spec in given.items():
@@ -114,9 +117,9 @@ _this = OVERRIDES.c.name == bind("name", OVERRIDES.c.name)
 
 
 def _merged(new: Any, column: str, keeps: str) -> sa.ColumnElement[Any]:
-    """Return the SQL expression of the stored value if the call keeps it, else of the new one.
+    """Return an SQL expression: the stored value if the call keeps it, else the new value.
 
-    Decided in SQL, so that no concurrent change is overwritten.
+    The choice is made in SQL, so that no concurrent change is overwritten.
     """
     return sa.case((sa.cast(sa.bindparam(keeps, type_=Flag), sa.Boolean), OVERRIDES.c[column]), else_=new[column])
 
@@ -181,11 +184,12 @@ class Overrides(Repository):
         timezone: str | UnsetType | None = UNSET,
         by: str | None = None,
     ) -> CronOverride:
-        """Change the given fields of a cron. None restores the cron's own value; a field that is not given stays.
+        """Change the given fields of a cron.
 
-        Operators who change different fields at the same time do not overwrite each other. A pattern without a zone is
-        read in the cron's zone. If the effective plan changes, the cron is planned from now in the same transaction;
-        otherwise no due instant is skipped. ``by`` is stored as the author of the last change.
+        None restores the cron's own value; fields that are not given are not changed. Operators who change different
+        fields at the same time do not overwrite each other. A pattern given without a zone applies in the cron's own
+        zone. If the effective plan changes, the cron is planned from now in the same transaction; otherwise no due
+        instant is skipped. ``by`` is stored as the author of the last change.
 
         Raises `InvalidValue` for an unreadable pattern or time zone; without the extra ``cron`` only their length is
         checked. Also raises `InvalidValue` if no field is given and there is no override yet.
@@ -208,15 +212,14 @@ class Overrides(Repository):
         return self._page(LIST, None, limit, page_token)
 
     def clear(self, name: str) -> bool:
-        """Remove the override; return whether there was one. The cron is planned again as by `put`."""
+        """Remove the override. Return True if there was one. The cron is planned again as by `put`."""
         key, now = valid.sought("name", name), self._now()
         return self._writing(lambda unit: _clear(unit, key, now), repeatable=True)
 
     def resolve(self, defaults: Mapping[str, CronSpec]) -> dict[str, EffectiveCron]:
-        """Return the values in effect for these configured crons, by name: each field from the override, else the
-        default.
+        """Return, by name, the values that apply to configured crons: each field from the override, else the default.
 
-        One query for any number of names. A cron without an override keeps all its defaults.
+        Runs one query for any number of names. A cron without an override keeps all its defaults.
         """
         known = check_defaults(defaults)
         if not known:

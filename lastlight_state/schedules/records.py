@@ -11,7 +11,7 @@ from lastlight_state.schedules.effective import OverrideColumns, Timing, effecti
 
 
 class CronOverride(Record):
-    """An operator's changes to a cron. A field that is None keeps the cron's own value."""
+    """An operator's changes to a cron. For a field that is None, the cron's own value applies."""
 
     name: str
     enabled: bool | None
@@ -29,7 +29,7 @@ class CronOverride(Record):
 
 
 class CronSummary(Record):
-    """A cron as lists show it: its definition, its plan, and its values in effect after an operator's override.
+    """A cron as lists show it: its definition, its plan, and the values that apply after an operator's override.
 
     ``next_run_at`` is None for a cron that is never due. It is also None if ``planned_with`` is ``unplanned``: another
     program changed the override, and the next `take_due` plans the cron. ``effective_enabled`` of a retired cron is
@@ -80,7 +80,7 @@ class Cron(CronSummary):
 
 
 class EffectiveCron(Record):
-    """The values in effect for a configured cron, and for each whether an operator changed it.
+    """The values that apply to a configured cron, and for each whether an operator changed it.
 
     ``overridden_by`` and ``overridden_at`` are the author and time of the override's last change; None without an
     override.
@@ -99,7 +99,7 @@ class EffectiveCron(Record):
 
 
 class SyncReport(Record):
-    """The result of `sync`: five sorted lists of cron names. Each name is in one of them."""
+    """The result of `sync`: five sorted lists of cron names. Each name is in exactly one of them."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -141,7 +141,7 @@ class Fire(FireSummary):
 
 
 class CronHealth(Record):
-    """The health of a cron, judged by how its newest fires ended.
+    """The health of a cron, derived from how its newest fires ended.
 
     ``failure_streak`` is the number of its latest finished fires that did not end ``ok``, at most 10.
     """
@@ -155,7 +155,7 @@ class CronHealth(Record):
 
 
 class FireDay(Record):
-    """How many fires began on a day in UTC, by status. A status without fires is absent."""
+    """The number of fires that began on a day in UTC, by status. A status without fires is left out."""
 
     start: datetime
     counts: dict[str, int]

@@ -1,7 +1,7 @@
-"""Crons: what runs when, and taking due crons.
+"""Crons: the definitions of what runs when, and the taking of due crons.
 
 Each cron stores its next instant, ``next_run_at``. It is computed when the cron is defined or taken, never while
-polling. Nothing here runs jobs: a service's own loop takes due fires, runs them, and stores how they ended.
+polling. This module runs no jobs: a service's own loop takes due fires, runs them, and stores how they ended.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class Crons(Repository):
         enabled: bool | UnsetType = UNSET,
         next_run_at: datetime | UnsetType | None = UNSET,
     ) -> Cron:
-        """Create a cron, or change the definition of an existing one. A retired cron comes back with its history.
+        """Create a cron, or change the definition of an existing one.
 
-        A new cron is first due at its first instant after now. An existing cron keeps its switch unless ``enabled`` is
-        given. It keeps its next instant, due or not, unless its pattern or time zone changes. A given ``next_run_at``
-        is stored as it is: a past time is due now, None is never due. A cron that is switched on again is planned from
-        now; instants of the pause do not fire.
+        A retired cron becomes active again and keeps its history. A new cron is first due at its first instant after
+        now. An existing cron stays switched on or off unless ``enabled`` is given. It keeps its next instant, due or
+        not, unless its pattern or time zone changes. A given ``next_run_at`` is stored unchanged: a past time is due
+        now, None is never due. A cron that is switched on again is planned from now; instants during the pause do not
+        fire.
 
         Raises `InvalidValue` for a pattern that cannot be read or never matches, `ReservedName` for a configured cron,
         and `MisuseError` if the pattern must be parsed and the extra ``cron`` is not installed.
@@ -49,7 +50,7 @@ class Crons(Repository):
         )
 
     def sync(self, specs: Mapping[str, CronSpec]) -> SyncReport:
-        """Make these the configured crons: add, change and revive them, and retire configured crons that are not given.
+        """Make these the configured crons: add, change and reactivate them; retire configured crons that are not given.
 
         All or nothing. Unchanged crons are not written, so that every replica may call this when it starts. An empty
         mapping retires every configured cron. The configured ``enabled`` always applies: use an override to switch a
@@ -85,7 +86,7 @@ class Crons(Repository):
     ) -> Page[CronSummary]:
         """Return a page of crons, newest first, without payload and error.
 
-        ``enabled`` filters by the switch that is in effect, after overrides. ``retired``: False lists only crons that
+        ``enabled`` filters by whether crons are switched on, after overrides. ``retired``: False lists only crons that
         are not retired, True only retired ones, None both.
         """
         given = definitions.list_filters(enabled, origin, due_before, retired)
@@ -110,8 +111,8 @@ class Crons(Repository):
     ) -> Cron:
         """Store a run and the next instant, if the stored next instant is still the expected one.
 
-        For loops that do not use `take_due`. A loop that calls this **before** it fires, and fires only if the call
-        succeeds, fires each instant once. ``error=None`` clears the stored error. Raises `LostRace` with the
+        For loops that do not use `take_due`. If a loop calls this **before** it fires, and fires only if the call
+        succeeds, each instant fires once. ``error=None`` clears the stored error. Raises `LostRace` with the
         ``current`` next instant, `Conflict` ``retired``, or `NotFound`; then nothing is written.
         """
         values: plans.TrackedRun = {
@@ -135,16 +136,16 @@ class Crons(Repository):
     ) -> tuple[FireClaim, ...]:
         """Take due fires for ``owner``: at most ``limit``, at most one per cron, the earliest instant first.
 
-        ``names`` and ``targets`` (at most 50 each) restrict this to these crons, and to crons with these targets. Any
-        number of processes may call this at once: each instant of a cron fires once. When this returns, the fires are
-        stored as running and their crons have their next instants. Run each fire, and store how it ended with
-        ``fires.finish``. Take only as many as you can run at once: nobody renews the leases of fires that wait. While
-        nothing is due, this only reads.
+        ``names`` and ``targets`` (at most 50 each) restrict this to crons with these names, and to crons with these
+        targets. Any number of processes may call this at once: each instant of a cron fires once. When this returns,
+        the fires are stored as running and their crons have their next instants. Run each fire, and store how it ended
+        with ``fires.finish``. Take only as many as you can run at once, because nothing renews the leases of fires that
+        wait. While nothing is due, this only reads.
 
         If another program has changed a cron's override, the cron is planned from this call on; earlier instants do not
-        fire. A cron that fails is logged and stops no other. A cron that can no longer be planned, for example with a
-        damaged pattern, fires one last time: its next instant becomes None, and its error holds the reason. Raises
-        `MisuseError` if something is due and the extra ``cron`` is not installed.
+        fire. A cron that fails is logged and does not stop other crons. A cron that can no longer be planned, for
+        example because its pattern is damaged, fires one last time: its next instant becomes None, and its error states
+        the reason. Raises `MisuseError` if something is due and the extra ``cron`` is not installed.
         """
         taker = DueTaker(
             owner=shared.owner(owner),
@@ -159,7 +160,7 @@ class Crons(Repository):
     def next_due_at(
         self, *, names: Collection[str] | None = None, targets: Collection[str] | None = None
     ) -> datetime | None:
-        """Return the next time at which a cron is due or the lease of a running fire ends; None for never.
+        """Return the next time at which a cron is due or a running fire's lease ends. Return None if there is none.
 
         Returns a past time if `take_due` must plan a cron again because another program changed its override. ``names``
         and ``targets`` restrict the crons as in `take_due`.
@@ -172,11 +173,11 @@ class Crons(Repository):
         return min(filter(None, times), default=None)
 
     def replan(self, name: str | None = None) -> int:
-        """Recompute next instants that no longer match their pattern, of one cron or of all; return how many changed.
+        """Recompute those next instants, of one cron or of all, that no longer match their pattern.
 
-        Use this after an update of time zone data, or after schedules were changed by hand. An enabled cron without a
-        next instant gets one. Due instants, and instants that a caller set, stay. Raises `NotFound` for an unknown
-        name.
+        Return how many changed. Use this after an update of time zone data, or after schedules were changed by hand. An
+        enabled cron without a next instant gets one. Due instants, and instants that a caller set, stay. Raises
+        `NotFound` for an unknown name.
         """
         now = self._now()
         if name is not None:

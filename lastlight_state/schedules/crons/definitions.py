@@ -1,4 +1,4 @@
-"""Defining crons, one by one or by a whole configuration, and planning them anew. Implements calls of `crons`."""
+"""Defines crons one by one or by a whole configuration, and plans them again. Implements methods of `crons`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def definition(name: Any, spec: Any, *, origin: models.Origin, parsed: bool = Tr
 
 
 def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") -> str:
-    """Return a pattern in its stored form, checked in its time zone. ``parsed`` is as in `definition`."""
+    """Check a pattern in its time zone and return it in its stored form.
+
+    ``parsed`` has the same meaning as in `definition`.
+    """
     valid.identifier("timezone", timezone, _MOST.timezone)
     try:
         text = valid.identifier("pattern", cron.trimmed(given), _MOST.pattern)
@@ -78,7 +81,7 @@ def pattern(given: Any, timezone: Any, *, parsed: bool, where: str = "pattern") 
 
 
 def instant(where: str, given: Any) -> datetime | None:
-    """Return the given time in UTC, or None, which means never."""
+    """Return the given time in UTC. None means never."""
     return None if given is None else aware_utc(where, given)
 
 
@@ -93,7 +96,10 @@ def optional_flag(where: str, given: Any) -> bool | UnsetType:
 
 
 def definitions(specs: Any) -> dict[str, Definition]:
-    """Return a configuration's definitions, sorted by name. Raises `InvalidValue` that names every invalid cron."""
+    """Return a configuration's definitions, sorted by name.
+
+    Raises `InvalidValue` with the names of all invalid crons.
+    """
     if not isinstance(specs, Mapping):
         raise InvalidValue("specs", f"expected a mapping of names to CronSpec, got {type(specs).__name__}")
     found, wrong = {}, {}
@@ -133,9 +139,10 @@ def put(
     enabled: bool | UnsetType = UNSET,
     next_run_at: datetime | UnsetType | None = UNSET,
 ) -> Cron:
-    """Store a definition. Without ``enabled`` a new cron takes the definition's switch; an existing one keeps its own.
+    """Store a definition.
 
-    Raises `ReservedName` if a cron of the other origin has the name, unless that cron is retired.
+    Without ``enabled``, a new cron is switched as its definition states; an existing one is not switched. Raises
+    `ReservedName` if a cron of the other origin has the name, unless that cron is retired.
     """
     stored = plans.find_or_reserve(unit, said["name"])
     if stored is None:
@@ -192,7 +199,7 @@ def _plan(stored: StoredCron, said: Definition, now: datetime) -> CronPlan:
 
 @dataclass(frozen=True)
 class Differences:
-    """The differences between a configuration and the stored crons. Each name is in one of the sorted lists."""
+    """The differences between a configuration and the stored crons. Each name is in exactly one of the sorted lists."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -234,7 +241,10 @@ def compare(unit: Unit, wanted: Mapping[str, Definition]) -> Differences:
 
 
 def apply(unit: Unit, wanted: Mapping[str, Definition], now: datetime) -> Differences:
-    """Make the stored crons equal to the configuration. A replica doing the same waits, then finds no difference."""
+    """Make the stored crons equal to the configuration.
+
+    If another replica does the same, it waits and then finds no difference.
+    """
     unit.named_lock(plans.NEW_NAMES)
     found = compare(unit, wanted)
     if not wanted and found.retired:

@@ -1,6 +1,6 @@
-"""The plan of a cron: when it is due next, and from which zone and pattern that was computed.
+"""The plan of a cron: when it is due next, and the zone and pattern from which that was computed.
 
-A stored plan no longer matches after the pattern, the time zone or the zone's data change.
+A stored plan no longer matches if the pattern, the time zone or the zone's data change.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def find_locked(unit: Unit, name: str) -> StoredCron | None:
 def find_or_reserve(unit: Unit, name: str) -> StoredCron | None:
     """Return the cron as `find_locked`.
 
-    If it returns None, no other unit adds a schedule or overrides a missing one until this unit ends.
+    If it returns None, no other unit can add the schedule, or an override for it, until this unit ends.
     """
     stored = find_locked(unit, name)
     if stored is None:
@@ -97,7 +97,7 @@ _TICK = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class CronPlan:
-    """A cron's next instant and what it was computed from, or the error that tells why it has no next instant.
+    """A cron's next instant and the data from which it was computed, or an error with the reason why there is none.
 
     ``planned_with`` is None if nothing was computed: a caller set the instant, or the cron is switched off.
     """
@@ -203,10 +203,10 @@ def stored_as(cron: Cron, plan: CronPlan) -> StoredPlan:
 def after_override(unit: Unit, stored: StoredCron | None, override: OverrideColumns, now: datetime) -> None:
     """Plan a cron again after its override changed. ``stored`` is the cron before the change; None does nothing.
 
-    The cron is planned from now, but an instant that is due under both patterns stays. The plan is stored in any case,
+    The cron is planned from now, but an instant that is due under both patterns stays. The plan is always stored,
     because the override's trigger has marked the row if its plan does not fit.
 
-    Without the extra ``cron`` no instant can be computed. Then a cron that is switched off loses its plan. Any other
+    Without the extra ``cron``, instants cannot be computed. Then a cron that is switched off loses its plan. Any other
     plan that no longer fits stays marked: `take_due` plans the cron again in a process that has the extra.
     """
     if stored is None:

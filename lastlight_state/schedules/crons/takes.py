@@ -1,8 +1,8 @@
-"""Taking due crons: one transaction stores the fire and the next instant before anything runs.
+"""Taking of due crons. One transaction stores the fire and the next instant before anything runs.
 
-Before any lock is taken it is decided what happens to a due cron: fire, record a missed fire, or only plan again. Then
-each cron has a transaction of its own, which locks the schedule's row and does nothing if the row has changed since.
-The unique index over instants makes sure that no instant fires twice.
+First, without a lock, it is decided for each due cron whether to fire, to record a missed fire, or only to plan it
+again. Then each cron has its own transaction, which locks the schedule's row and does nothing if the row was changed in
+between. The unique index over instants makes sure that no instant fires twice.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ _TICK = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do with a due instant: the status of its fire (None for no fire), and the plan that follows."""
+    """The decision about a due instant: the status of its fire (None for no fire), and the plan that follows."""
 
     status: Literal["running", "missed"] | None
     plan: CronPlan
@@ -175,9 +175,8 @@ def decide(cron: DueCron, now: datetime, backfill_window: timedelta) -> Decision
     """Decide about a due cron.
 
     A cron that is switched off does not fire. Neither does a cron whose instant was planned with a pattern or zone that
-    is no longer effective. If that instant also fits the effective pattern, it fires once, and the cron is planned from
-    now. A cron without any further instant fires this last time, unless its instant is only the mark of an unplanned
-    cron.
+    no longer applies. If that instant also fits the effective pattern, it fires once, and the cron is planned from now.
+    A cron without any further instant fires this last time, unless its instant only marks an unplanned cron.
     """
     held = plans.effective_of(cron, cron.override)
     if cron.retired_at is not None or not held.enabled:
@@ -202,7 +201,7 @@ def decide(cron: DueCron, now: datetime, backfill_window: timedelta) -> Decision
 def _on_time(late: timedelta, cron: DueCron) -> bool:
     """Return whether a fire is on time.
 
-    The times are compared as numbers: a value written by hand may be too large for a timedelta.
+    The times are compared as numbers, because a value written by hand may be too large for a timedelta.
     """
     return bool(late.total_seconds() <= cron.grace_seconds)
 
@@ -270,7 +269,8 @@ class DueTaker:
     def _take(self, writing: Run[Any], cron: DueCron) -> FireClaim | None:
         """Return the claim on a fire of one cron; None if it does not fire, or if somebody else was first.
 
-        After missed instants are recorded, the cron may be due at an instant inside the backfill window: decide again.
+        After missed instants are recorded, the cron may be due at an instant inside the backfill window. Then it is
+        decided again.
         """
         decision = decide(cron, self.now, self.backfill_window)
         claim: FireClaim | None = self._settled(writing, cron, decision)

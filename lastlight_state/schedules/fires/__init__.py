@@ -1,9 +1,9 @@
-"""Fires: one row for each time a cron ran, or should have run.
+"""Fires: one row for each time at which a cron ran, or should have run.
 
 The process that begins a fire holds a claim on it: a lease that must be renewed, and an epoch that grows with each
-owner. Only the holder can renew or finish the fire. When a lease has expired, another owner may take the fire over;
+owner. Only the holder can renew or finish the fire. When a lease has expired, another owner may take over the fire;
 after a few owners it is abandoned. So no fire stays ``running`` for ever, and none is finished twice. A fire needs no
-schedule, and stays when its schedule is gone.
+schedule, and stays when its schedule is removed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MOST_DAYS = 366
 
 
 class RunningFire(Held[FireClaim]):
-    """The fire inside a block. The block sets ``outcome`` to store how the fire ended; unset, it ended ``ok``.
+    """The fire inside a block. The block sets ``outcome`` to store how the fire ended; if not set, it ended ``ok``.
 
     ``lost`` becomes True when the lease can no longer be renewed, usually because another owner has taken the fire.
-    Long work should stop then.
+    Long work should then stop.
     """
 
     def __init__(self, claim: FireClaim) -> None:
@@ -67,7 +67,7 @@ def running(
     heartbeat: Callable[[FireClaim], FireClaim],
     finish: Callable[[FireClaim, FireOutcome], object],
 ) -> Iterator[RunningFire]:
-    """Run a block around a fire. ``heartbeat`` renews its claim, ``finish`` stores its outcome."""
+    """Run a block around a fire. ``heartbeat`` renews the fire's claim, ``finish`` stores its outcome."""
 
     def renew(held: FireClaim) -> FireClaim | None:
         try:
@@ -94,7 +94,7 @@ def _finish(fire: RunningFire, finish: Callable[[FireClaim, FireOutcome], object
 
 
 def _finish_failed(fire: RunningFire, error: BaseException, finish: Callable[[FireClaim, FireOutcome], object]) -> None:
-    """Store that the block raised ``error``. If storing fails, only a note on ``error`` tells so."""
+    """Store that the block raised ``error``. If that fails, only add a note to ``error``."""
     try:
         finish(fire.claim, FireOutcome("failed", error=FireError.of(error)))
     except Exception as failure:  # noqa: BLE001 - a note on the block's exception tells
@@ -116,40 +116,40 @@ class Fires(Repository):
     ) -> FireClaim:
         """Begin a fire outside the plan: "run now", a missed instant, or an instant of your own loop.
 
-        ``manual`` fires have no ``scheduled_for``; all other fires need it. An instant has one fire: a second one
+        ``manual`` fires have no ``scheduled_for``; all other fires need it. An instant has only one fire: a second one
         raises `AlreadyExists` with the ``key``, ``status`` and ``owner`` of the first. No schedule is needed. If a
         schedule has this name, the fire copies its target and payload, and the schedule keeps its next instant. If the
-        schedule's fires must not overlap and one is running, raises `Conflict` ``overlap`` naming that fire, and
+        schedule's fires must not overlap and one is running, raises `Conflict` ``overlap`` with that fire's name, and
         nothing is stored.
         """
         fire = transitions.create(cron_name, owner, source, actor, scheduled_for, lease, self._now())
         return self._writing(lambda unit: transitions.begin(unit, fire))
 
     def heartbeat(self, claim: FireClaim, *, lease: timedelta | None = None) -> FireClaim:
-        """Extend the lease from now, by the claim's length or by ``lease``. It never gets shorter.
+        """Extend the lease from now, by the claim's length or by ``lease``. A lease never gets shorter.
 
         Returns the claim with the lease's new end, and with the length for the next heartbeat. An expired lease is
-        extended too, if nobody has taken the fire over. Raises `ClaimLost` after a takeover, `LostRace` for a finished
-        fire, `NotFound`.
+        extended, too, unless another owner has taken over the fire. Raises `ClaimLost` after a takeover, `LostRace` for
+        a finished fire, `NotFound`.
         """
         held, length = transitions.held(claim), claim.lease if lease is None else lease
         (until,) = self._held(sql.HEARTBEAT, held, transitions.until(self._now(), length))
         return claim.model_copy(update={"lease_expires_at": until, "lease": length})
 
     def finish(self, claim: FireClaim, outcome: FireOutcome) -> Fire:
-        """Store how the fire ended. Also stores its error, or None, in the schedule, unless the schedule has fired
-        since.
+        """Store how the fire ended.
 
-        Repeating the same outcome changes nothing; another outcome raises `LostRace` with the stored status in
-        ``found``. Raises `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB
-        as JSON.
+        Store its error, or None, also in the schedule, unless the schedule has fired again since. Storing the same
+        outcome again changes nothing; another outcome raises `LostRace` with the stored status in ``found``. Raises
+        `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB as JSON.
         """
         held, ended, now = transitions.held(claim), transitions.outcome(outcome), self._now()
         return self._writing(lambda unit: transitions.finish(unit, held, ended, now), repeatable=True)
 
     def release(self, claim: FireClaim) -> None:
-        """Give up the claim without finishing the fire, so that the next `take_stale` takes it. Errors as in
-        `heartbeat`.
+        """Give up the claim without finishing the fire, so that the next `take_stale` takes it.
+
+        Raises as `heartbeat` does.
         """
         self._held(sql.RELEASE, transitions.held(claim), transitions.over(self._now()))
 
@@ -210,12 +210,11 @@ class Fires(Repository):
         return self._reading(lambda unit: health.latest(unit, asked)) if asked else {}
 
     def health(self, names: Collection[str]) -> dict[str, CronHealth]:
-        """Return the health of each cron by name: how its last 10 finished fires ended. Includes crons that never
-        fired.
+        """Return the health of each cron by name: how its last 10 finished fires ended.
 
-        ``failure_streak`` counts the fires after the last ``ok``: 0 to 10. ``last_ok_at`` is None if none of the 10
-        ended ``ok``. Only the newest 200 fires of each cron are read; running, skipped and missed fires are passed
-        over. At most 500 names; one round trip.
+        Includes crons that never fired. ``failure_streak`` counts the fires after the last ``ok``: 0 to 10.
+        ``last_ok_at`` is None if none of the 10 ended ``ok``. Only the newest 200 fires of each cron are read; running,
+        skipped and missed fires are not counted. At most 500 names; one round trip.
         """
         asked = transitions.names(names)
         return self._reading(lambda unit: health.health(unit, asked)) if asked else {}
@@ -239,13 +238,13 @@ class Fires(Repository):
         return tuple(FireDay(start=start, counts=counted.get(f"{start:%Y-%m-%d}", {})) for start in starts)
 
     def running(self, claim: FireClaim, *, lease: timedelta | None = None) -> AbstractContextManager[RunningFire]:
-        """Run a block around the work of a fire. It renews the lease meanwhile, and finishes the fire at its end.
+        """Run a block around the work of a fire.
 
-        ``with fires.running(claim) as fire``: the block may set ``fire.outcome``, else the fire ends ``ok``. The block
-        may also finish the fire itself, in a transaction. If the block raises, the fire ends ``failed`` with that
-        exception, which is re-raised unchanged; a note on it tells if the failure could not be stored. A lost claim
-        raises `ClaimLost` before the block or at its end; inside the block ``fire.lost`` is True. Raises `MisuseError`
-        in a transaction.
+        The lease is renewed during the block, and the fire is finished at its end. ``with fires.running(claim) as
+        fire``: the block may set ``fire.outcome``, else the fire ends ``ok``. The block may also finish the fire
+        itself, in a transaction. If the block raises, the fire ends ``failed`` with that exception, which is re-raised
+        unchanged; if the failure could not be stored, a note is added to the exception. A lost claim raises `ClaimLost`
+        before the block or at its end; inside the block ``fire.lost`` is True. Raises `MisuseError` in a transaction.
         """
         if isinstance(self._scope, TransactionScope):
             raise MisuseError("a fire runs longer than a transaction should: call running() on the store")
@@ -254,7 +253,10 @@ class Fires(Repository):
         return running(claim, shared.lease(length), partial(self.heartbeat, lease=length), self.finish)
 
     def _held(self, statement: Statement[RowT], held: transitions.ClaimParameters, until: datetime) -> RowT:
-        """Return the row of a write on a held fire. If the claim no longer holds, raises the reason."""
+        """Return the row that a write to a held fire returned.
+
+        If the claim no longer holds, raise an error with the reason.
+        """
         values = {**held, "lease_expires_at": until}
         row = self._once(lambda unit: unit.row(statement, values), repeatable=True)
         if row is None:

@@ -1,7 +1,7 @@
-"""The health of crons by their newest fires. Few rows are read for each cron, however many fires it has.
+"""The health of crons, derived from their newest fires. Few rows are read for each cron, however many fires it has.
 
-One statement serves any number of names. For each name it walks down the index of the cron's fires and passes over
-fires that are running, skipped or missed. It stops at the tenth finished fire, or after `WALK` rows.
+One statement serves any number of names. For each name it walks the index of the cron's fires from the newest on, and
+skips fires that are running, skipped or missed. It stops at the tenth finished fire, or after `WALK` rows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def health(unit: Unit, names: Sequence[str]) -> dict[str, CronHealth]:
 
 
 def judged(name: str, fires: Sequence[FireSummary]) -> CronHealth:
-    """Return one cron's health, judged by its newest fire, its last finished fires and a running fire."""
+    """Return one cron's health, derived from its newest fire, its last finished fires and a running fire."""
     newest_first = sorted(fires, key=lambda fire: (fire.started_at, fire.id), reverse=True)
     finished = [fire for fire in newest_first if fire.status in FINISHED][:STREAK]
     streak = takewhile(lambda fire: fire.status != "ok", finished)
@@ -70,7 +70,10 @@ def _statement(binds: Binds, *, judging: bool) -> sa.Select[Any]:
 
 
 def _names(binds: Binds) -> sa.CTE:
-    """Return a CTE with a row for each distinct name: `Family` fills a statement up by repeating the last name."""
+    """Return a CTE with one row for each distinct name.
+
+    `Family` repeats the last name to fill the statement's parameters.
+    """
     given = sa.values(sa.column("name", columns.Text), name="given")
     rows = given.data([(sa.bindparam(bind.key, type_=columns.Text),) for bind in binds]).cte("given")
     return sa.select(rows.c.name).distinct().cte("names")
@@ -90,10 +93,10 @@ def _newest(names: sa.CTE, limit: sa.ColumnElement[Any]) -> sa.Subquery:
 
 
 def _finished(names: sa.CTE) -> sa.Subquery:
-    """Return a subquery of the last finished fires of each name.
+    """Return a subquery for the last finished fires of each name.
 
-    The LIMIT of the walk is a subquery: with a literal, Postgres plans for the average cron, and sorts all fires of a
-    large one.
+    The LIMIT of the walk is a subquery. With a literal, Postgres would plan for the average cron, and sort all fires of
+    a large one.
     """
     walked = _newest(names, sa.select(number(WALK)).scalar_subquery())
     chosen = sa.select(walked.c.id).where(among(walked.c.status, FINISHED)).limit(number(STREAK))

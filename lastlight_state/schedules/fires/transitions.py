@@ -1,8 +1,8 @@
-"""The beginning, end and takeover of a fire. Implements calls of `fires`.
+"""The beginning, end and takeover of a fire. Implements methods of `fires`.
 
-A fire begins while its schedule's row, if any, is locked, and once for each instant. Its end is stored with the
-schedule in the same transaction. A write through a claim changes the fire or nothing; if nothing, a second statement
-finds out why.
+A fire begins while its schedule's row, if there is one, is locked, and only once for each instant. Its end is stored in
+the schedule in the same transaction. A write through a claim either changes the fire or changes nothing; in the second
+case, another statement finds the reason.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def create(
 
 
 def held(claim: Any) -> ClaimParameters:
-    """Return the fire id and epoch of a claim, checked."""
+    """Check a claim. Return its fire id and epoch."""
     valid.group("claim", claim, FireClaim)
     return {
         "fire_id": valid.sought("claim.fire_id", claim.fire_id),
@@ -83,7 +83,7 @@ def held(claim: Any) -> ClaimParameters:
 
 
 def outcome(given: Any) -> Outcome:
-    """Return an outcome as checked columns, with its error as JSON text."""
+    """Check an outcome. Return its columns, with the error as JSON text."""
     valid.group("outcome", given, FireOutcome)
     status = valid.word("outcome.status", given.status, models.FIRE_RESULTS)
     if status == "failed" and given.error is None:
@@ -101,7 +101,7 @@ def outcome(given: Any) -> Outcome:
 
 
 def attempts(value: Any) -> int:
-    """Return the given number of owners that a fire may have, checked."""
+    """Check the number of owners that a fire may have, and return it."""
     return valid.number("max_attempts", value, least=1)
 
 
@@ -111,9 +111,9 @@ def until(now: datetime, lease: Any) -> datetime:
 
 
 def over(now: datetime) -> datetime:
-    """Return the end to store for a lease that expires now.
+    """Return the end time to store for a lease that expires now.
 
-    A lease still holds at its very end, so this is a millisecond before now.
+    A lease is still valid at its very end, so this is a millisecond before now.
     """
     return now - timedelta(milliseconds=1)
 
@@ -129,7 +129,7 @@ def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> Row:
 
 
 def names(given: Any) -> list[str]:
-    """Return the given names of crons, each once. At most 500 are allowed."""
+    """Check the names of crons, at most 500. Return them without duplicates."""
     several = valid.several("names", given)
     valid.at_most("names", several, MOST_NAMES)
     return list(dict.fromkeys(shared.name("names", name) for name in several))
@@ -145,9 +145,9 @@ def _statuses(given: Any) -> dict[str, str | None]:
 
 
 def begin(unit: Unit, fire: NewFire) -> FireClaim:
-    """Insert a row of `sql.new_fire`, store the fire in its schedule, and return the claim on the fire.
+    """Insert a row made by `sql.new_fire`, record the fire in its schedule, and return the claim on the fire.
 
-    The schedule's row is locked first, so that concurrently begun fires are seen.
+    The schedule's row is locked first, so that fires which begin concurrently are seen.
     """
     name, now = fire["cron_name"], fire["started_at"]
     overlap = unit.value(sql.TOUCH_SCHEDULE, {"name": name, "fire_id": fire["id"], "now": now})
@@ -216,7 +216,7 @@ def _refused(held: ClaimParameters, status: str, epoch: int, owner: str | None) 
 
 
 def _is_same(stored: Fire, outcome: Values) -> bool:
-    """Return whether the stored outcome equals the given one.
+    """True if the stored outcome equals the given one.
 
     Errors are compared as JSON values, because JSONB on Postgres does not keep their text.
     """
@@ -245,7 +245,7 @@ class LapsedClaim(ClaimParameters):
 
 @dataclass(frozen=True)
 class StaleTaker:
-    """Takes over stale fires for one owner, and abandons fires that had ``max_attempts`` owners."""
+    """Takes over stale fires for one owner. Abandons fires that already had ``max_attempts`` owners."""
 
     owner: str
     now: datetime
@@ -261,7 +261,7 @@ class StaleTaker:
         return checks.claimed(self._stale(reading, limit), lambda row: self._settled(row, once, writing), limit)
 
     def _stale(self, reading: Run, limit: int) -> Iterator[StaleFire | CorruptData]:
-        """Yield stale fires, each once, in batches, so that abandoned fires do not hide later ones."""
+        """Yield stale fires, each once. They are read in batches, so that abandoned fires do not hide later ones."""
         seen, told = set[str](), set[str]()
         statement, given = sql.STALE.of(self.chosen)
         while True:
