@@ -36,9 +36,7 @@ class SchemaEntry(NamedTuple):
 
 
 def differences(backend: Backend) -> tuple[str, ...]:
-    """Return one line for each object of the newest revision that is missing, different or switched off in the
-    database.
-    """
+    """Return one line for each object of the newest revision that the database lacks, or has changed or disabled."""
     return tuple(compared(_shape(backend), promised(backend.name)))
 
 

@@ -190,8 +190,7 @@ def _query_for(product: str, one: Absent) -> sa.Select[Any] | None:
 
 
 def _sharing(table: sa.Table, key: Sequence[Any], among: Any) -> sa.Select[Any]:
-    """Return a query for the primary keys of rows with the same ``key`` as another row, among those that meet
-    ``among``.
+    """Return a query for the primary keys of rows with the same ``key`` as another row, among rows that meet ``among``.
 
     NULL equals no other value.
     """

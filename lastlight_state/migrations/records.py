@@ -134,9 +134,7 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class PlannedRevision:
-    """A revision that would be applied: its description's first line, and the rows it changes (for most revisions
-    none).
-    """
+    """A revision that would be applied: its description's first line, and the rows it changes (mostly none)."""
 
     revision: str
     summary: str
