@@ -1,8 +1,9 @@
-"""Binary deltas between two opaque byte values: compute a change, and apply changes. Pure functions.
+"""Binary deltas between two opaque byte values: computes a change, and applies changes. Pure functions.
 
-A change is a list of pieces: bytes copied from the old value, followed by new bytes. Pieces are searched from the
-front. After each difference, a short probe of the old value is searched nearby in the new value. This suits serialised
-lists: their length changes at the front, they grow at the end, and the bytes between move little or not at all.
+A change is a list of pieces. Each piece is bytes copied from the old value, followed by new bytes. Pieces are searched
+from the front. After each difference, a short sample of the old value is searched nearby in the new value. This suits
+serialised lists: their length changes at the front, they grow at the end, and the bytes between move little or not at
+all.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _MOST_PIECES = 64
 
 
 def change_between(before: bytes, after: bytes) -> bytes:
-    """Return the change that turns ``before`` into ``after``: pieces of ``before``, each followed by new bytes."""
+    """Return the change that converts ``before`` to ``after``: pieces of ``before``, each followed by new bytes."""
     return b"".join(_PIECE.pack(start, taken, len(new)) + new for start, taken, new in _pieces(before, after))
 
 
 def changed(before: bytes, *changes: bytes) -> bytes:
     """Apply changes one after the other, and return the resulting value. Raises ValueError if a change does not fit.
 
-    Only the last value is copied together; the values between are memory views.
+    Only the final value is copied to one buffer; the intermediate values are memory views.
     """
     parts = [memoryview(before)]
     for change in changes:
@@ -39,7 +40,7 @@ def changed(before: bytes, *changes: bytes) -> bytes:
 
 
 def _parts_after(parts: Sequence[memoryview], change: bytes) -> Iterator[memoryview]:
-    """Apply a change to a value in parts, and yield the parts of the new value."""
+    """Apply a change to a value that is given in parts. Yield the parts of the new value."""
     at, ends, new = 0, [*accumulate(map(len, parts))], memoryview(change)
     length = ends[-1] if ends else 0
     try:
@@ -56,7 +57,10 @@ def _parts_after(parts: Sequence[memoryview], change: bytes) -> Iterator[memoryv
 
 
 def _range(parts: Sequence[memoryview], ends: Sequence[int], start: int, stop: int) -> Iterator[memoryview]:
-    """Yield views of the bytes ``start`` to ``stop`` of a value in parts. ``ends`` has each part's end position."""
+    """Yield views of the bytes ``start`` to ``stop`` of a value given in parts.
+
+    ``ends`` has each part's end position.
+    """
     one = bisect_right(ends, start)
     while start < stop:
         begin = ends[one] - len(parts[one])
@@ -84,7 +88,10 @@ def _pieces(before: bytes, after: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _again(before: bytes, i: int, after: bytes, j: int) -> tuple[int, int] | None:
-    """Return the positions after a difference from which both values continue alike, or None if none are found."""
+    """Return the positions in both values from which they are equal again after a difference.
+
+    None if there are none.
+    """
     for step in _STEPS:
         probe = before[i + step : i + step + _PROBE]
         if len(probe) < _PROBE:
@@ -96,7 +103,7 @@ def _again(before: bytes, i: int, after: bytes, j: int) -> tuple[int, int] | Non
 
 
 def _same(a: bytes, i: int, b: bytes, j: int) -> int:
-    """Return how many bytes of ``a`` from ``i`` and of ``b`` from ``j`` are equal."""
+    """Return how many bytes of ``a`` from ``i`` on equal the bytes of ``b`` from ``j`` on."""
     most = min(len(a) - i, len(b) - j)
     same, size, growing = 0, 64, True
     while same < most:
@@ -112,7 +119,7 @@ def _same(a: bytes, i: int, b: bytes, j: int) -> int:
 
 
 def _same_end(a: bytes, i: int, b: bytes, j: int) -> int:
-    """Return how many bytes are equal at the ends of ``a`` and ``b``, without going before ``i`` and ``j``."""
+    """Return how many bytes at the ends of ``a`` and ``b`` are equal, without looking before ``i`` and ``j``."""
     most = min(len(a) - i, len(b) - j)
     low, high = 0, most
     while low < high:

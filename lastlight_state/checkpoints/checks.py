@@ -29,9 +29,10 @@ class Content(NamedTuple):
 class NewCheckpoint:
     """A checkpoint to store.
 
-    ``versions`` names the version of each channel, and ``values`` has the values of new versions. All checkpoints that
-    name a version share its value. A version may have no value. ``run_ref`` is the caller's name for the run that made
-    the checkpoint, by which it can be deleted; ``metadata`` is a JSON object by which lists can be filtered.
+    ``versions`` has the version of each channel, and ``values`` the values of the new versions. All checkpoints with
+    the same version of a channel share its value. A version may have no value. ``run_ref`` is the caller's name for the
+    run that made the checkpoint; checkpoints can be deleted by it. ``metadata`` is a JSON object by which lists can be
+    filtered.
     """
 
     id: str
@@ -59,7 +60,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class Draft(NamedTuple):
-    """A checked checkpoint: its row without thread and number, its versions, and its new values by channel."""
+    """A checked checkpoint: its row (without thread and number), its versions, and its new values by channel."""
 
     row: Row
     versions: Mapping[str, str]
@@ -87,7 +88,7 @@ def user(given: str | None) -> str | None:
 
 
 def end(now: datetime, ttl: Any) -> datetime | None:
-    """Return the time at which a thread with this time to live expires, or None for a ``ttl`` of None."""
+    """Return the time at which a thread with the time to live ``ttl`` expires. Return None if ``ttl`` is None."""
     if ttl is None:
         return None
     lasting = valid.duration("ttl", ttl, least=timedelta(milliseconds=1))
@@ -117,7 +118,7 @@ def draft(given: Any, now: datetime) -> Draft:
 
 
 def writes(given: Any) -> list[Row]:
-    """Check the writes of one call, and return a row for each, without the columns that all share.
+    """Check the writes of one call. Return a row for each, without the columns that all of them share.
 
     Raises `InvalidValue` and `PayloadTooLarge`.
     """
@@ -130,7 +131,7 @@ def writes(given: Any) -> list[Row]:
 
 
 def run_refs(given: Any) -> list[str]:
-    """Check the names of runs whose checkpoints are to be deleted, and return them sorted, without repetitions."""
+    """Check the names of runs whose checkpoints should be deleted. Return them sorted and without duplicates."""
     valid.at_most("run_refs", listed := valid.several("run_refs", given), models.MANY)
     return sorted({valid.identifier("run_refs", one, _CHECKPOINT.run_ref) for one in listed})
 

@@ -1,4 +1,7 @@
-"""Copying threads: rows are copied inside the database, or else read, decrypted, and sealed again for the copy."""
+"""Copies threads.
+
+Rows are copied inside the database, or, if they must be decrypted, read and sealed again for the copy.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _MOST_HEAD = len(sealing.BOUND_BYTES) + 1 + sealing.MOST_ID
 
 
 def thread(unit: Unit, thread_id: str, target_id: str) -> int:
-    """Copy all rows of a locked thread to an empty thread. Returns the number of its checkpoints.
+    """Copy all rows of a locked thread to an empty thread. Return the number of its checkpoints.
 
     Raises `SealedValue` for a value that must be sealed again but cannot be opened.
     """
@@ -63,7 +66,7 @@ class _Kind:
         )
 
     def batches(self, unit: Unit, thread_id: str, target_id: str) -> Iterator[list[Row]]:
-        """Yield the rows of a thread in batches, with the id of the target thread in place of its own."""
+        """Yield the rows of a thread in batches. The target thread's id replaces the thread's own."""
         given: Row = {"thread_id": thread_id}
         while found := unit.rows(self._walks["after_namespace" in given], given):
             yield [{**row, **self._texts(row), "thread_id": target_id} for row in found]
@@ -73,7 +76,7 @@ class _Kind:
         return {name: codec.encode_sound(row[name]).decode() for name in self._json if row[name] is not None}
 
     def refuse_bound(self, unit: Unit, thread_id: str) -> None:
-        """Raise `SealedValue` if a sealed value is bound to its thread, so that it could not be opened in a copy."""
+        """Raise `SealedValue` if a sealed value is bound to its thread, because a copy of it could not be opened."""
         found = unit.row(self._bound, {"thread_id": thread_id, "head": sealing.BOUND_BYTES})
         if found is not None:
             beginning = sealing.envelope(found.pop("beginning"))

@@ -1,7 +1,7 @@
-"""Checkpoints: the successive states of a thread, as opaque bytes that only the caller can read.
+"""Checkpoints: the successive states of a thread, as opaque bytes that only the caller can interpret.
 
-A thread is found by its key within a scope, and created by the first write. Each checkpoint names the version of every
-channel, and has the values of new versions. An unchanged value is not stored again, and a value that changed little is
+A thread is found by its key within a scope, and created by the first write. Each checkpoint has the version of every
+channel, and the values of new versions. An unchanged value is not stored again, and a value that changed little is
 stored as a binary delta against an earlier value.
 """
 
@@ -55,11 +55,12 @@ class Checkpoints(Repository):
     ) -> CheckpointSummary:
         """Store a checkpoint with its new values, all or nothing. The thread is created if it does not exist.
 
-        A checkpoint of the same id in the namespace is replaced, and keeps its number. ``user`` (the thread's owner)
+        A checkpoint with the same id in the namespace is replaced, and keeps its number. ``user`` (the thread's owner)
         and ``ttl`` (its time to live from now on) apply to the thread; if not given, both stay. ``after`` is the id
-        that the latest checkpoint of the namespace must have, None for an empty namespace; otherwise `StaleVersion` is
-        raised. So one of two concurrent continuations is refused. Raises `AlreadyExists` if a version has a different
-        value already (``other="keep"`` keeps that value instead), `InvalidValue` and `PayloadTooLarge`.
+        that the latest checkpoint of the namespace must have (None: the namespace must be empty); otherwise
+        `StaleVersion` is raised. So if two callers continue the same checkpoint concurrently, one is refused. Raises
+        `AlreadyExists` if a version has a different value already (``other="keep"`` keeps that value instead),
+        `InvalidValue` and `PayloadTooLarge`.
         """
         now = self._now()
         draft = checks.draft(checkpoint, now)
@@ -97,9 +98,9 @@ class Checkpoints(Repository):
     ) -> None:
         """Store a task's writes after a checkpoint, all or nothing.
 
-        Of two writes of a task with the same ``idx``, the first is kept, or with ``taken="replace"`` the last. Raises
-        `NotFound` if the checkpoint does not exist, so that a late write does not recreate a deleted thread. Raises
-        `InvalidValue` and `PayloadTooLarge`.
+        If a task writes twice with the same ``idx``, the first write is kept, or with ``taken="replace"`` the last.
+        Raises `NotFound` if the checkpoint does not exist, so that a late write does not recreate a deleted thread.
+        Raises `InvalidValue` and `PayloadTooLarge`.
         """
         own = {
             "namespace": checks.namespace(namespace),
@@ -154,11 +155,11 @@ class Checkpoints(Repository):
         limit: int = 50,
         page_token: str | None = None,
     ) -> Page[CheckpointSummary]:
-        """Return a page of a thread's checkpoints, newest first, of one namespace or all. Empty for an unknown thread.
+        """Return a page of a thread's checkpoints, newest first, of one namespace or all; empty for an unknown thread.
 
-        ``before`` selects checkpoints stored before the checkpoint of this id; its namespace is "" if none is named.
-        ``where`` has keys and values (text, numbers, flags or None) that the metadata must contain; it needs a scan of
-        the list. Raises `NotFound` for an unknown ``before``.
+        ``before`` selects checkpoints stored before the checkpoint with this id, in the namespace "" unless another is
+        named. ``where`` has keys and values (text, numbers, bools or None) that the metadata must contain; it needs a
+        scan of the list. Raises `NotFound` for an unknown ``before``.
         """
         given = self._filters(thread, scope, namespace, before, where)
         return self._page(sql.LIST, given, limit, page_token)
@@ -175,11 +176,11 @@ class Checkpoints(Repository):
         limit: int = 20,
         page_token: str | None = None,
     ) -> Page[Checkpoint]:
-        """Return a page of whole checkpoints, selected as in `list`, in two statements.
+        """Return a page of whole checkpoints, selected as by `list`, in two statements.
 
         A checkpoint that is deleted between the two statements is left out. ``id_before`` selects checkpoints whose ids
         sort before this text, which need not be the id of a checkpoint. A checkpoint with an unreadable part is listed
-        in ``damaged``, with the place of that part.
+        in ``damaged``, with the location of that part.
         """
         given = self._filters(thread, scope, namespace, before, where)
         given["id_before"] = None if id_before is None else valid.sought("id_before", id_before)
@@ -202,8 +203,8 @@ class Checkpoints(Repository):
     ) -> dict[str, ChannelHistory]:
         """Return, for each channel, the writes in a checkpoint's ancestors since the channel's last stored value.
 
-        For channels whose values are built from writes. Without an id, the checkpoint is the latest of the namespace. A
-        checkpoint that does not exist has no ancestors. No other channel is read. Raises `CorruptData`.
+        For channels whose values are built from writes. Without an id, the checkpoint is the latest of the namespace.
+        If it does not exist, it has no ancestors. No other channel is read. Raises `CorruptData`.
         """
         named = checks.channels(channels)
         given = {**checks.sought(thread, scope), "namespace": valid.sought("namespace", namespace)}
@@ -254,7 +255,7 @@ class Checkpoints(Repository):
     def delete_runs(self, run_refs: Collection[str], *, scope: str | None = None) -> int:
         """Delete the checkpoints that these runs made, with their writes, in all threads or in those of a scope.
 
-        Returns the number of deleted checkpoints. Values that other checkpoints need stay.
+        Returns the number of deleted checkpoints. Values needed by others are kept.
         """
         refs = checks.run_refs(run_refs)
         if not refs:
@@ -288,7 +289,7 @@ class Checkpoints(Repository):
         return self._writing(work, repeatable=True)
 
     def expire(self, thread: str, at: datetime | None, *, scope: str = "") -> CheckpointThread:
-        """Set when a prune may remove a thread, None for never. Until then it stays readable. Raises `NotFound`."""
+        """Set the time after which a prune may remove a thread (None: never). Raises `NotFound`."""
         given = {**checks.sought(thread, scope), "expires_at": None if at is None else aware_utc("at", at)}
         found = self._changed(sql.EXPIRE, given, repeatable=True)
         if found is None:
@@ -301,7 +302,7 @@ class Checkpoints(Repository):
         return self._one(sql.GET_THREAD, given, kind=models.THREAD, key=(scope, thread))
 
     def thread_of(self, thread_id: str) -> CheckpointThread:
-        """Return the thread with this internal id, which receipts and plans of prunes name. Raises `NotFound`."""
+        """Return the thread with this internal id, which receipts and prune plans name. Raises `NotFound`."""
         given = {"thread_id": valid.sought("thread_id", thread_id)}
         return self._one(sql.THREAD_OF, given, kind=models.THREAD, key=thread_id)
 
@@ -321,7 +322,7 @@ class Checkpoints(Repository):
         return self._page(sql.THREAD_LIST, given, limit, page_token)
 
     def _place(self, thread: str, scope: str, now: datetime, user: str | None, ttl: timedelta | None) -> Row:
-        """Return the row to insert for a thread if it does not exist yet."""
+        """Return the row that is inserted for a thread if the thread does not exist yet."""
         return {
             **checks.place(thread, scope),
             "id": new_id(),
@@ -354,6 +355,6 @@ class Checkpoints(Repository):
         return given
 
     def _is_one(self, rows: Sequence[Row]) -> bool:
-        """True if these rows can be stored by the same statement as the change of their thread."""
+        """True if one statement can both store these rows and change their thread."""
         # A sealed value is bound to its thread's id, which such a statement would learn only after sealing.
         return self._backend.writes_in_ctes and self._backend.sealing is None and len(rows) <= _MOST_AT_ONCE

@@ -1,4 +1,4 @@
-"""Channel histories: the writes to each channel since its last stored value, along the ancestors of a checkpoint.
+"""Channel histories: the writes to each channel since its last stored value, in the ancestors of a checkpoint.
 
 The database walks the ancestors in one recursive query, and reads only the requested channels.
 """
@@ -35,7 +35,7 @@ class Ancestor(NamedTuple):
 def histories(
     unit: Unit, thread_id: str, namespace: str, parent: str, channels: Collection[str]
 ) -> dict[str, ChannelHistory]:
-    """Return, for each channel, the writes in checkpoint ``parent`` and its ancestors, and the value that they follow.
+    """Return, for each channel, the writes in checkpoint ``parent`` and its ancestors, and the value before them.
 
     Raises `CorruptData` if a write or value cannot be read.
     """
@@ -104,7 +104,7 @@ def _walk() -> sa.CTE:
 
 
 def _seen(ancestor: NamedFromClause, channel: sa.ColumnElement[str]) -> list[sa.ColumnElement[Any]]:
-    """Return the columns to read of an ancestor: id, parent, its version of the channel, and if a value is stored."""
+    """Return the columns to read of an ancestor: id, parent, the channel's version, and whether a value is stored."""
     versions = members_of(ancestor.c.versions).table_valued("key", "value", name=f"versions_of_{ancestor.name}")
     version = sa.select(versions.c.value).where(versions.c.key == channel).correlate_except(versions).scalar_subquery()
     stored = VALUES.alias(f"stored_of_{ancestor.name}")

@@ -64,7 +64,10 @@ def _namespace() -> MappedColumn[str]:
 
 
 def _bound(name: str, *keys: str) -> Binding:
-    """Return the columns that a sealed value of a thread is bound to. A copy of the thread is sealed again."""
+    """Return the columns to which a sealed value of a thread is bound.
+
+    In a copy of the thread, it must be sealed again.
+    """
     return Binding(name, ("thread_id", "namespace", *keys))
 
 
@@ -120,7 +123,7 @@ class CheckpointModel(Base):
 
 
 class CheckpointValueModel(Base):
-    """The value of a channel at a version: stored whole, as a change against an earlier value, or as equal to one."""
+    """The value of a channel at a version: stored whole, as a change of an earlier value, or as equal to one."""
 
     __tablename__ = "checkpoint_values"
     __table_args__ = described(

@@ -13,7 +13,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class CheckpointThread(Record):
-    """A thread: a series of checkpoints. A prune may remove it after ``expires_at``; None means never."""
+    """A thread: a series of checkpoints. After ``expires_at`` a prune may remove it; None means never."""
 
     id: str
     scope: str
@@ -27,7 +27,7 @@ class CheckpointThread(Record):
 class CheckpointSummary(Record):
     """A checkpoint as lists show it, without its content, values and writes.
 
-    ``seq`` is its number, which rises with each checkpoint of a thread. ``thread_id`` is the ``id`` of the
+    ``seq`` is its number, which increases with each checkpoint of a thread. ``thread_id`` is the ``id`` of the
     `CheckpointThread`.
     """
 
@@ -89,7 +89,10 @@ class Checkpoint(CheckpointSummary):
 
 
 class ChannelHistory(Record):
-    """The writes to a channel since its stored ``value``, oldest first: all writes if ``value`` is None."""
+    """The writes to a channel after its stored ``value``, oldest first.
+
+    If ``value`` is None, all writes to the channel.
+    """
 
     model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 

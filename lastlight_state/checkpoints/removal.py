@@ -1,6 +1,7 @@
-"""Removing checkpoints of a thread. A value stays while a checkpoint names it, or another kept value needs it.
+"""Removes checkpoints of a thread.
 
-The database selects the rows to remove and none are fetched, so memory does not grow with the length of the thread.
+A value is kept while a checkpoint names it or another kept value is rebuilt from it. The database itself selects the
+rows to remove and none are fetched, so the needed memory does not grow with the thread.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ from lastlight_state.errors import CorruptData
 
 
 def thread(unit: Unit, thread_id: str) -> Counter[str]:
-    """Remove a locked thread with all its rows. Returns the number of removed rows by table."""
+    """Remove a locked thread with all its rows. Return the numbers of removed rows by table."""
     given = {"thread_id": thread_id}
     return Counter({table: unit.change(statement, given) for table, statement in sql.REMOVE_ALL.items()})
 
 
 def of_runs(unit: Unit, thread_id: str, runs: str) -> int:
-    """Remove the checkpoints that these runs made in a locked thread. Returns how many were removed.
+    """Remove the checkpoints that these runs made in a locked thread. Return how many were removed.
 
-    ``runs`` is a JSON list for the statements. The checkpoints' writes are removed too, and values that are no longer
+    ``runs`` is a JSON list for the statements. The checkpoints' writes are removed, too, and values that are no longer
     needed. Raises `CorruptData` as `superseded` does.
     """
     return _removed(unit, _OF_RUNS, {"thread_id": thread_id, "runs": runs})
 
 
 def superseded(unit: Unit, thread_id: str, keep: int, from_ancestors: Collection[str]) -> int:
-    """Remove all checkpoints of a locked thread except the last ``keep`` of each namespace. Returns how many.
+    """Remove all checkpoints of a locked thread except the last ``keep`` of each namespace.
 
-    For each channel of ``from_ancestors``, ancestors are kept back to the nearest one with a value of the channel.
-    Raises `CorruptData` if it is unreadable which values a checkpoint names.
+    Return how many were removed. For each channel in ``from_ancestors``, ancestors are kept back to the nearest one
+    that has a value of the channel. Raises `CorruptData` if it cannot be read which values a checkpoint names.
     """
     channels = as_list([{"name": one} for one in sorted(from_ancestors)])
     return _removed(unit, _SUPERSEDED, {"thread_id": thread_id, "keep": keep, "channels": channels})
@@ -51,7 +52,7 @@ _c, _v = CHECKPOINTS.alias("c"), VALUES.alias("v")
 
 
 class _Removal(NamedTuple):
-    """The statements that remove some checkpoints of a thread: first their writes, then the checkpoints."""
+    """The statements that remove some checkpoints of a thread: first the writes, then the checkpoints."""
 
     writes: Statement
     checkpoints: Statement
@@ -102,14 +103,14 @@ def _but_the_latest() -> sa.SelectBase:
 
 
 def _within(gone: sa.CompoundSelect[Any], *ctes: sa.CTE) -> sa.Select[Any]:
-    """Return the query with its CTEs nested inside. SQLite's driver would count no rows for ``WITH … DELETE``."""
+    """Move the query's CTEs into a subquery, because SQLite's driver does not count the rows of ``WITH … DELETE``."""
     return sa.select(*gone.subquery("gone").c).add_cte(*ctes, nest_here=True)
 
 
 def _needed_ancestors(latest: sa.CTE) -> sa.CTE:
-    """Return a recursive query: for each of ``channels``, ancestors of the latest, up to one with a value of it.
+    """Return a recursive query: for each of ``channels``, ancestors of the latest checkpoint, back to one with a value.
 
-    A cycle of parents ends the recursion, because UNION follows no row twice.
+    If the parents form a cycle, the recursion ends, because UNION follows no row twice.
     """
     channels = listed("channels")
     channel = member_of(channels.c.value, "name").label("channel")
@@ -138,8 +139,8 @@ _SUPERSEDED = _removal(_but_the_latest())
 def _sweep() -> Statement:
     """Return the statement that removes the values of a thread that are no longer needed.
 
-    Outer joins fix SQLite's order of the tables: another order takes a minute for 6,000 values if SQLite has no
-    statistics. The NULL rows that outer joins add match no key.
+    Outer joins force SQLite's order of the tables: without statistics, another order takes a minute for 6,000 values.
+    The NULL rows that outer joins add match no key.
     """
     versions = members_of(_c.c.versions).table_valued("key", "value", name="versions")
     named = (

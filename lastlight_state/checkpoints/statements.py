@@ -169,7 +169,7 @@ def _names(name: str) -> sa.ColumnElement[str]:
 def wanted(*members: str) -> Any:
     """Return the JSON list in the parameter ``wanted`` as a table, with the named members as text columns.
 
-    Each item names the thread, for joins with tables. With a separate condition on the thread, SQLite would scan all
+    Each item names the thread, so that joins compare it. With a separate condition on the thread, SQLite would scan all
     rows of the thread, and search for each among the wanted items.
     """
     each = listed("wanted")
@@ -208,7 +208,7 @@ def _of_new(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 def _is_base() -> sa.ColumnElement[bool]:
-    """Return the condition for the rows that a new value's change would be based on (`values.chain`)."""
+    """Return the condition for the rows from which a new value's change would be computed (`values.chain`)."""
     size, last = WHOLE_INTERVAL // 2, _last.c
     behind = last.number + number(1) - last.anchor
     numbers: list[sa.ColumnElement[int]] = [last.anchor]
@@ -287,7 +287,7 @@ def _of_value(name: str, at: int) -> str:
 
 
 def values_numbered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the rows of values as numbered parameters of `put_with_values`."""
+    """Return the columns of values as numbered parameters of `put_with_values`."""
     return {_of_value(name, at): value for at, row in enumerate(rows) for name, value in row.items()}
 
 
@@ -295,7 +295,7 @@ def values_numbered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _or(row: Insert, *, replace: bool) -> Insert:
-    """Add a conflict clause to an INSERT of writes: replace the stored write with the same key, or keep it."""
+    """Add a conflict clause to an INSERT of writes. On a conflict, it replaces the stored write or keeps it."""
     if not replace:
         return row.on_conflict_do_nothing()
     changed = {name: row.excluded[name] for name in ("path", "channel", "format", "body")}

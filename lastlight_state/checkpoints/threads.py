@@ -1,4 +1,4 @@
-"""Helpers that find, create and lock a thread, and check its latest checkpoint."""
+"""Helpers that find, create and lock a thread, and that check its latest checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def locked(unit: Unit, place: Row) -> str:
 
 
 def refuse_stale(unit: Unit, row: Row, key: tuple[str, str, str], after: str | None) -> None:
-    """Raise `StaleVersion` unless the latest checkpoint of the namespace has the id ``after``."""
+    """Raise `StaleVersion` unless ``after`` is the id of the latest checkpoint of the namespace."""
     found = unit.value(sql.LATEST_ID, row)
     if found != after:
         raise StaleVersion(models.CHECKPOINT, key, expected=after, found=found)

@@ -1,10 +1,10 @@
-"""Storing and rebuilding channels' values: whole, as changes against earlier values, or as equal to the last value.
+"""Stores and rebuilds channels' values: whole, as changes of earlier values, or as equal to the last value.
 
-The values of a channel are numbered, and ``anchor`` is the number of the whole value that a value is rebuilt from. The
-k-th value after the anchor is a change against the value whose k has the lowest bit cleared: 7 against 6, 6 against 4,
-4 against 0. So rebuilding a value reads at most seven rows, whose numbers are known, and at most about twice its bytes.
-For a value that grows a little with each step, storage grows with the logarithm of the interval, not with its length. A
-value that equals the channel's last value has a row without bytes.
+The values of a channel are numbered. ``anchor`` is the number of the whole value from which a value is rebuilt. The
+k-th value after the anchor is stored as a change of the value whose k has the lowest bit cleared: 7 against 6, 6
+against 4, 4 against 0. So rebuilding a value reads at most seven rows, whose numbers are known, and at most about twice
+its bytes. For a value that grows a little with each step, storage grows with the logarithm of the interval, not with
+its length. A value that equals the channel's last value has a row without bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Last(NamedTuple):
 
 
 class Before(NamedTuple):
-    """The stored facts of a channel before a put: format and digest of the new version, last value, and base rows."""
+    """Stored data of a channel before a put: format and digest of the new version, last value, and base rows."""
 
     known: tuple[str, str] | None
     last: Last | None
@@ -64,7 +64,10 @@ def digest(data: bytes) -> str:
 
 
 def chain(anchor: int, number: int) -> list[int]:
-    """Return the numbers of the values from which value ``number`` is rebuilt: the whole one first, itself last."""
+    """Return the numbers of the values from which value ``number`` is rebuilt.
+
+    The whole value comes first, ``number`` last.
+    """
     found = [number]
     while (behind := found[-1] - anchor) > 0:
         found.append(anchor + (behind & (behind - 1)))
@@ -80,9 +83,9 @@ def new_rows(
     *,
     keep: bool = False,
 ) -> list[Row]:
-    """Return the rows to insert for new values of channels, in a locked thread.
+    """Return the rows to insert for new values of channels in a locked thread.
 
-    A version that has a value already gets no row. Raises `AlreadyExists` if that value differs, unless ``keep``.
+    A version that already has a value gets no row. If that value differs, raises `AlreadyExists` unless ``keep``.
     """
     digests = {channel: digest(value.data) for channel, value in values.items()}
     place = {"thread": thread_id, "namespace": namespace}
@@ -112,7 +115,7 @@ def add(unit: Unit, rows: Sequence[Row]) -> None:
 
 
 def read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
-    """Read the values of the named versions. Returns the values, and the errors of those that cannot be rebuilt.
+    """Read the values of the named versions. Return the values, and the errors of values that cannot be rebuilt.
 
     A version without a value is left out.
     """
@@ -127,7 +130,7 @@ def read(unit: Unit, thread_id: str, names: Collection[Name]) -> tuple[dict[Name
 def rebuilt(
     rows: Iterable[NamedValue], stored: Mapping[Line, Stored]
 ) -> tuple[dict[Name, Content], dict[Name, CorruptData]]:
-    """Rebuild values from stored rows. Returns the values, and the errors of those that cannot be rebuilt."""
+    """Rebuild values from stored rows. Return the values, and the errors of values that cannot be rebuilt."""
     made: dict[tuple[Line, int], bytes | CorruptData] = {}
     found, damaged = {}, {}
     for row in rows:
@@ -155,7 +158,7 @@ def _line(row: NamedValue | StoredValue) -> Line:
 
 
 def _before(unit: Unit, given: Row) -> dict[str, Before]:
-    """Read the stored facts of the channels of new values, by channel."""
+    """Read the stored data of the channels that get new values. Return it by channel."""
     found: dict[str, Before] = {}
     try:
         for row in unit.rows(sql.BEFORE, given):
@@ -214,7 +217,7 @@ def _stored(unit: Unit, thread_id: str, numbers: Mapping[Line, Iterable[int]]) -
 
 
 def _encoded(channel: str, data: bytes, sha256: str, before: Before) -> Row:
-    """Return number, anchor, encoding and body of a new value, which follows the channel's last value."""
+    """Return number, anchor, encoding and body for a new value that follows the channel's last value."""
     last = before.last
     if last is None:
         return {"number": 0, "anchor": 0, "encoding": "whole", "body": data}
@@ -237,9 +240,9 @@ def _size(row: StoredValue | CorruptData) -> int:
 
 
 def _rebuilt(stored: Stored, numbers: Sequence[int]) -> bytes | CorruptData | None:
-    """Rebuild the value of the last of these numbers. Returns None if rows are missing or do not fit together.
+    """Rebuild the value that has the last of these numbers. Return None if rows are missing or do not fit together.
 
-    Returns the error of an unreadable row.
+    If a row cannot be read, returns its error.
     """
     found: list[bytes] = []
     for number in numbers:

@@ -1,7 +1,8 @@
-"""Reading whole checkpoints, with their values and writes, by one statement and so from one snapshot.
+"""Reads whole checkpoints, with their values and writes, by one statement and therefore from one snapshot.
 
 The statement returns rows of four kinds: checkpoints; the values that they name, without bytes; the stored rows from
-which these values are rebuilt, each once; and writes. Every row has the columns of all tables, NULL for other kinds.
+which these values are rebuilt, each once; and writes. Every row has the columns of all tables. Columns that belong to
+other kinds are NULL.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ _of_stored = itemgetter(*(f"v_{name}" for name in StoredValue._fields))
 
 
 def _of_kind(kind: str, letter: str, table: sa.FromClause, without: Sequence[str] = ()) -> sa.Select[Any]:
-    """Return a SELECT for rows of one kind: with one table's columns except ``without``, and NULL for all others."""
+    """Return a SELECT of rows of one kind.
+
+    Columns of its table are selected except ``without``; all other columns are NULL.
+    """
     shown = [
         (table.c[name] if one == letter and name not in without else sa.null()).label(f"{one}_{name}")
         for one, names in _SHOWN.items()
@@ -55,14 +59,14 @@ def _of_kind(kind: str, letter: str, table: sa.FromClause, without: Sequence[str
 
 
 def _no_rows() -> sa.Select[Any]:
-    """Return a SELECT without rows. As the first of the UNION, it gives the columns their types."""
+    """Return a SELECT that finds no rows. As the first part of the UNION, it sets the types of the columns."""
     tables = {"c": CHECKPOINTS.alias("c"), "v": VALUES.alias("v"), "w": WRITES.alias("w")}
     shown = [tables[one].c[name].label(f"{one}_{name}") for one, names in _SHOWN.items() for name in names]
     return sa.select(constant("none").label("kind"), *shown).where(sa.false())
 
 
 def _reading(checkpoints: sa.Select[Any]) -> Statement:
-    """Return the statement that reads whole the checkpoints that the query ``checkpoints`` selects."""
+    """Return the statement that reads all parts of the checkpoints that the query ``checkpoints`` selects."""
     asked = checkpoints.cte("asked")
     named = _named(asked)
     one, stored, write = CHECKPOINTS.alias("one"), VALUES.alias("stored"), WRITES.alias("write")
@@ -89,7 +93,7 @@ def _is_of(table: sa.FromClause, asked: sa.FromClause, column: str) -> sa.Column
 
 
 def _named(asked: sa.CTE) -> sa.CTE:
-    """Return a query for the values of the versions that checkpoints name, each once, without their bytes."""
+    """Return a query for the values that checkpoints name by their versions, each once, without the values' bytes."""
     value = VALUES.alias("value")
     versions = members_of(asked.c.versions).table_valued("key", "value", name="version")
     pairs = (
@@ -109,7 +113,7 @@ def _named(asked: sa.CTE) -> sa.CTE:
 
 
 def _numbers(named: sa.CTE) -> sa.Subquery:
-    """Return a query for the numbers of the rows from which values are rebuilt (as in `values.chain`), each once."""
+    """Return a query for the numbers of the rows from which values are rebuilt (see `values.chain`), each once."""
     sizes = [2**power for power in range(models.WHOLE_INTERVAL.bit_length())]
     cut = sa.union_all(*(sa.select(number(size).label("size")) for size in sizes)).subquery("cut")
     behind = (named.c.number - named.c.anchor) // cut.c.size * cut.c.size
@@ -123,7 +127,7 @@ def _versions(checkpoints: sa.FromClause) -> sa.Select[Any]:
 
 
 def _these() -> sa.Select[Any]:
-    """Return a query for the checkpoints that are listed in the parameter ``wanted``."""
+    """Return a query for the checkpoints listed in the parameter ``wanted``."""
     named, found = sql.wanted("thread_id", "namespace", "id"), CHECKPOINTS.alias("found")
     return _versions(found).select_from(LookedUp(named, found, _is_of(found, named, "id")))
 
@@ -137,7 +141,7 @@ GET, LATEST, THESE = map(_reading, (_versions(CHECKPOINTS).where(*sql.IS_THIS), 
 
 
 class _Parts(NamedTuple):
-    """The rows of some checkpoints, by kind. An unreadable row is represented by its error."""
+    """The rows of some checkpoints, by kind. In place of an unreadable row there is its error."""
 
     checkpoints: dict[Place, Row | CorruptData]
     named: list[NamedValue]
@@ -156,7 +160,10 @@ def page(unit: Unit, found: Page[CheckpointSummary]) -> Page[Checkpoint]:
 
 
 def read(unit: Unit, statement: Statement, given: Row) -> dict[Place, Checkpoint | CorruptData]:
-    """Run a statement of this module, and return its checkpoints by namespace and id, or an error in place of one."""
+    """Run a statement of this module.
+
+    Return its checkpoints by namespace and id, with errors for those that cannot be read.
+    """
     parts = _parts(unit, statement, given)
     found, damaged = values.rebuilt(parts.named, parts.stored)
     made: dict[Place, Checkpoint | CorruptData] = {}
@@ -200,7 +207,7 @@ def _only(letter: str, row: Row) -> Row:
 
 
 def _sort_damaged(parts: _Parts, error: CorruptData, columns: Any) -> None:
-    """Record the error of an unreadable row under the row's key. Raises the error if the key is unreadable too."""
+    """Record the error of an unreadable row under the row's key. If the key cannot be read, raise the error."""
     [kind] = columns("kind")
     if kind == _STORED and (place := columns("v_namespace", "v_channel", "v_number")) is not None:
         parts.stored[place[0], place[1]][place[2]] = error
