@@ -1,8 +1,8 @@
-"""Appending messages that a platform may deliver twice: a message that is already stored is returned, not stored again.
+"""Appends messages that a platform may deliver twice. A message that is already stored is returned, not stored again.
 
 Two messages of a session are the same delivery if their role and platform id are equal. A separate statement locks the
-session's row before duplicates are searched: on Postgres a statement that waits for a lock keeps its snapshot from
-before the wait, and would miss a message that the lock's holder stored.
+session's row before duplicates are searched. Otherwise, on Postgres, a statement that waits for the lock would use a
+snapshot from before the wait, and miss a message that the lock's holder stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _session_id = bind("session_id", MESSAGES.c.session_id)
 
 
 def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """Return one INSERT for many drafts, which skips stored ones. It sees only rows committed before it began."""
+    """Return one INSERT for many drafts.
+
+    It skips stored ones, but sees only rows that were committed before it began.
+    """
     columns = [MESSAGES.c[name] for name in DRAFT]
     drafts = (
         sa.values(sa.column("position", sa.Integer), *(sa.column(c.name, c.type) for c in columns), name="drafts")
@@ -62,7 +65,7 @@ def _insert_unless_there(positions: Sequence[sa.BindParameter[Any]]) -> Any:
 
 
 def _insert_and_count_statement(positions: Sequence[sa.BindParameter[Any]]) -> Any:
-    """Return the INSERT combined with the UPDATE of the message count, for databases that allow writes in CTEs."""
+    """Return the INSERT combined with the UPDATE of the message count. For databases that allow writes in CTEs."""
     made = _insert_unless_there(positions).cte("made")
     many = sa.select(sa.func.count()).select_from(made).scalar_subquery()
     counted = counting(many, THIS_SESSION, sa.exists(sa.select(made.c.id))).returning(SESSIONS.c.id).cte("counted")
@@ -87,7 +90,7 @@ def insert_unless_there(drafts: Sequence[Draft], *, counted: bool = False) -> tu
 
 
 def _insert_one_unless_there() -> Any:
-    """Return an INSERT of one draft, which does nothing if the session is missing or the message is stored."""
+    """Return an INSERT of one draft. It does nothing if the session is missing or the message is already stored."""
     stored = MESSAGES.alias("stored")
     is_stored = sa.exists(sa.literal_column("1")).where(
         stored.c.session_id == _session_id,
@@ -117,7 +120,7 @@ Delivery = tuple[str, str]
 
 
 def append_one(unit: Unit, session_id: str, draft: Draft, now: datetime) -> Appended:
-    """Append one draft as `append` does. On databases with one writer at a time, a new message takes two statements."""
+    """Append one draft as `append` does. On databases with one writer at a time, storing it takes two statements."""
     if not unit.backend.writes_in_ctes:
         values = {**draft, "session_id": session_id, "at": now}
         made = unit.value(_INSERT_ONE, values)
@@ -128,7 +131,7 @@ def append_one(unit: Unit, session_id: str, draft: Draft, now: datetime) -> Appe
 
 
 def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
-    """Append drafts in order. A draft with a platform id is stored only once. Raises `NotFound`."""
+    """Append drafts in order. If a draft has a platform id, it is stored only once. Raises `NotFound`."""
     if any(_delivery(draft) for draft in drafts):
         if unit.row(LOCK, {"session_id": session_id}) is None:
             raise NotFound(SESSION, session_id)
@@ -141,7 +144,7 @@ def append(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) 
 
 
 def append_locked(unit: Unit, session_id: str, drafts: Sequence[Draft], now: datetime) -> list[Appended]:
-    """Append drafts to a session whose row this transaction has locked: insert new messages, and count them."""
+    """Append drafts to a session whose row this transaction has locked: insert the new messages and count them."""
     made = _insert_and_count(unit, session_id, _once_each(drafts), now)
     new = {(message.role, message.platform_message_id): message for message in made if message.platform_message_id}
     redelivered = [key for key in map(_delivery, drafts) if key is not None and key not in new]
@@ -182,7 +185,7 @@ def _count(unit: Unit, session_id: str, added: int, now: datetime) -> bool:
 
 
 def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict[Delivery, MessagingMessage]:
-    """Return stored messages by delivery. If an older version stored a delivery twice, return the older message."""
+    """Return stored messages by delivery. If an older version stored a delivery twice, return the first message."""
     platform_ids = list(dict.fromkeys(platform_id for _, platform_id in deliveries))
     if not platform_ids:
         return {}
@@ -194,7 +197,7 @@ def _stored(unit: Unit, session_id: str, deliveries: Iterable[Delivery]) -> dict
 
 
 def _once_each(drafts: Iterable[Draft]) -> list[Draft]:
-    """Return the drafts without those that repeat an earlier delivery of the batch."""
+    """Return the drafts, but leave out those that repeat an earlier delivery of the batch."""
     seen: set[Delivery] = set()
     kept = []
     for draft in drafts:

@@ -48,10 +48,10 @@ def units(text: str) -> int:
 
 
 def clip_tail(text: str, limit: int) -> str:
-    """Return ``text`` if it has at most ``limit`` UTF-16 units, else its tail behind ``…(truncated)…`` and a newline.
+    """Return ``text`` if it has at most ``limit`` UTF-16 units; else its end, after ``…(truncated)…`` and a newline.
 
-    The result then has exactly ``limit`` units, or one less where the cut would split a surrogate pair. Raises
-    `InvalidValue` for a limit below 15, which has no room for a tail.
+    The result then has exactly ``limit`` units, or one less if the cut would split a surrogate pair. Raises
+    `InvalidValue` for a limit below 15, which leaves no room for text.
     """
     if limit < LEAST:
         raise InvalidValue("limit", f"must be at least {LEAST}, got {limit}", least=LEAST)
@@ -84,7 +84,7 @@ class Draft(TypedDict):
 def message(
     role: Any, content: Any, platform_id: Any, timestamp: Any, *, now: datetime, max_bytes: int, where: str = ""
 ) -> Draft:
-    """Check the fields of a message and return its columns. A platform id of ``""`` means None.
+    """Check the fields of a message and return its columns. A platform id of ``""`` counts as None.
 
     Raises `InvalidValue`, and `PayloadTooLarge` for content above ``max_bytes``.
     """
@@ -121,7 +121,10 @@ def drafts(given: Any, now: datetime, max_bytes: int) -> list[Draft]:
 
 
 def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft | None:
-    """Check a message posted into a thread, and return its columns. Content is stripped and clipped; None if blank."""
+    """Check a message posted into a thread, and return its columns. Return None if its content is blank.
+
+    White space around the content is removed, and long content is cut.
+    """
     one = valid.group("draft", given, MessageDraft)
     if clip is not None:
         valid.number("clip", clip, least=LEAST)
@@ -135,7 +138,7 @@ COLUMNS = tuple(MESSAGES.c)
 
 
 def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:
-    """Return an UPDATE that adds to a session's message count and sets its last activity. It locks the row.
+    """Return an UPDATE that increases a session's message count and sets its last activity. It locks the row.
 
     It changes nothing if no session matches the conditions.
     """
@@ -187,10 +190,10 @@ GET = prepared(sa.select(*COLUMNS).where(MESSAGES.c.id == bind("message_id", MES
 def _window(
     columns: Iterable[Any], condition: sa.ColumnElement[bool], *, newest_first: bool, index: str | None = None
 ) -> sa.Executable:
-    """Return a query for a limited number of a session's messages, by id. Other sessions do not add to its cost.
+    """Return a query for a limited number of a session's messages, by id. Its cost does not depend on other sessions.
 
-    The limit is a parameter: with a literal, Postgres would plan once for a session of average length, and for a limit
-    beyond that length read and sort all messages of a long session.
+    The limit is a parameter. With a literal, Postgres would plan once for a session of average length. If the limit
+    exceeds that length, it would read and sort all messages of a long session.
     """
     order = (MESSAGES.c.session_id, MESSAGES.c.id)
     shown = sa.select(*columns) if index is None else through(sa.select(*columns), MESSAGES, index)
@@ -218,9 +221,9 @@ _BY_LARGE = "ix_messaging_messages_large"
 
 
 def _beside_large() -> sa.Select[Any]:
-    """Return a query for summaries on SQLite, which reads large messages from an index, not from their rows.
+    """Return a query for summaries on SQLite. It reads large messages from an index instead of from their rows.
 
-    Whether a message is large is also read from that index, without reading its content.
+    The index also tells which messages are large, so that their content need not be read.
     """
     of_session = MESSAGES.c.session_id == bind("session_id", MESSAGES.c.session_id)
     window = through(sa.select(MESSAGES.c.id), MESSAGES, "ix_messaging_messages_order").where(of_session, _before)

@@ -1,7 +1,7 @@
-"""Messages of chat sessions: appended, counted, and read in the order of their ids. A message never changes.
+"""Messages of chat sessions: they are appended, counted, and read in the order of their ids. A message never changes.
 
 A message is stored together with the session's count and last activity. Appends to one session lock its row, so a
-message with a smaller id was committed earlier; nothing is ordered by ``timestamp``. Content is stored verbatim.
+message with a smaller id was committed earlier; nothing is ordered by ``timestamp``. Content is stored unchanged.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Messages(Repository):
     ) -> Appended:
         """Store one message and count it. The session may be active, idle or ended; its last activity becomes now.
 
-        If this session already holds a message with the same role and ``platform_message_id``, that message is
-        returned with ``created=False``, whatever its content. Pass the id if the platform has one: only then is the
-        write retried if the connection is lost during the commit; without an id this raises `BackendUnavailable`.
-        Raises `NotFound`, and `PayloadTooLarge` for content past 1 MiB.
+        If this session already has a message with the same role and ``platform_message_id``, that message is returned
+        with ``created=False``, whatever its content. Pass the id if the platform has one. Only then is the write
+        retried if the connection is lost during the commit; without an id this raises `BackendUnavailable`. Raises
+        `NotFound`, and `PayloadTooLarge` for content past 1 MiB.
         """
         now = self._now()
         most = self._settings.limits.message_content
@@ -74,9 +74,10 @@ class Messages(Repository):
         return appended
 
     def append_many(self, session_id: str, drafts: Sequence[MessageDraft]) -> builtins.list[Appended]:
-        """Append 1 to 500 messages in order, all or none. Messages delivered before have ``created=False``.
+        """Append 1 to 500 messages in order, all or none. Messages that were stored before have ``created=False``.
 
-        Raises `InvalidValue` with the position of a bad draft; then nothing is stored. Otherwise as `append`.
+        Raises `InvalidValue` with the position of a bad draft; then nothing is stored. Otherwise it behaves as `append`
+        does.
         """
         now = self._now()
         rows = message_statements.drafts(drafts, now, self._settings.limits.message_content)
@@ -89,9 +90,9 @@ class Messages(Repository):
     ) -> Appended | None:
         """Append a message that a service posted into a thread to the thread's newest active session.
 
-        Returns None if the thread has no active session; the session may be idle. Content is stripped; blank content
-        stores nothing and returns None. Content longer than ``clip`` UTF-16 units is cut to its tail, after a line that
-        says so; ``clip=None`` keeps all. Other failures raise.
+        Returns None if the thread has no active session; the session may be idle. White space around the content is
+        removed; blank content stores nothing and returns None. Content longer than ``clip`` UTF-16 units is cut to its
+        end, after a line that says so; ``clip=None`` keeps all. Other failures raise.
         """
         now = self._now()
         where = session_statements.place("place", place)
@@ -106,7 +107,7 @@ class Messages(Repository):
         """Return the newest ``limit`` messages (1 to 500) of a session, oldest first.
 
         ``before`` selects only messages with a smaller id. An unknown session has no messages. Messages that cannot be
-        read are logged and left out; `list` names them.
+        read are logged and left out; `list` reports them.
         """
         values = {
             "session_id": valid.sought("session_id", session_id),
@@ -165,7 +166,7 @@ class Messages(Repository):
         return self._reading(lambda unit: unit.first_sound(statement, values, limit))
 
     def _append_here(self, where: Place, row: Draft, now: datetime) -> Appended | None:
-        """Append to the newest active session of a channel or thread, in one transaction. Returns None without one.
+        """Append to the newest active session of a channel or thread, in one transaction. Return None if there is none.
 
         Raises `LostRace` if the session was retired before it was locked.
         """

@@ -1,4 +1,4 @@
-"""Tables of the messaging domain. Columns and indexes added after revision 0001 follow a comment that says so."""
+"""Tables of the messaging domain. A comment marks the columns and indexes that were added after revision 0001."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def oldest_fresh(now: datetime, idle_timeout: timedelta | None) -> datetime:
-    """Return the cutoff at ``now``: a session with an earlier last activity is idle. A timeout of None means never."""
+    """Return the time before which a last activity makes a session idle at ``now``. A timeout of None means never."""
     if idle_timeout is None:
         return NEVER
     try:
@@ -43,7 +43,7 @@ def checked(idle_timeout: Any) -> timedelta | None:
 
 @dataclass(frozen=True)
 class ThreadPlace:
-    """A thread, or with ``thread_id=None`` the channel outside any thread. ``""`` means None."""
+    """A thread, or with ``thread_id=None`` the channel outside any thread. ``""`` counts as None."""
 
     platform: str
     channel_id: str
@@ -52,7 +52,7 @@ class ThreadPlace:
 
 @dataclass(frozen=True)
 class ConversationKey:
-    """One user in one place: the key of a session. Ids are compared exactly; ``thread_id=""`` means None."""
+    """One user in one place: the key of a session. Ids are compared exactly; ``thread_id=""`` counts as None."""
 
     platform: str
     channel_id: str
@@ -78,9 +78,9 @@ class MessageDraft:
 class MessagingSessionSummary(Record):
     """A chat session as lists show it: one stretch of conversation of one user in one place.
 
-    ``deactivated_reason`` is ``timeout``, ``closed``, ``replaced`` or ``duplicate``; None while the session is active,
-    and for sessions that ended before reasons were stored. ``version`` counts changes of the title, the metadata, the
-    agent session and the active flag.
+    ``deactivated_reason`` is ``timeout``, ``closed``, ``replaced`` or ``duplicate``. It is None while the session is
+    active, and for sessions that ended before reasons were stored. ``version`` counts changes of the title, the
+    metadata, the agent session and the active flag.
     """
 
     id: str
@@ -110,7 +110,7 @@ class MessagingSessionSummary(Record):
         return ConversationKey(self.platform, self.channel_id, self.user_id, self.thread_id or None)
 
     def is_idle(self, now: datetime, idle_timeout: timedelta | None) -> bool:
-        """Return True if the last activity is more than ``idle_timeout`` before ``now``. With None, return False."""
+        """True if the last activity is more than ``idle_timeout`` before ``now``. False if ``idle_timeout`` is None."""
         return self.last_activity_at < oldest_fresh(now, idle_timeout)
 
 
@@ -144,7 +144,7 @@ class MessagingMessageSummary(Record):
 
 
 class ResumedSession(Record):
-    """The result of `resume`: the key's active session, and if this call created it.
+    """The result of `resume`: the key's active session, and ``created``: true if this call created it.
 
     ``replaced`` is the id of the idle session that this call retired, or None.
     """
@@ -155,7 +155,7 @@ class ResumedSession(Record):
 
 
 class Appended(Record):
-    """The result of an append: the message, and ``created``, which is False if it had been delivered before."""
+    """The result of an append: the message, and ``created``, which is False if the message was stored before."""
 
     message: MessagingMessage
     created: bool

@@ -260,7 +260,7 @@ def settled(attempt: Callable[[], T]) -> T:
 
 
 def replace_idle(unit: Unit, row: NewSession) -> ResumedSession:
-    """End the session of a conversation key if it is still idle, and insert a new one unless an active one exists.
+    """End the session of a conversation key if it is still idle. Insert a new one unless an active one exists.
 
     Raises `LostRace` if the active session was retired before it could be read.
     """
@@ -289,9 +289,9 @@ def replace(unit: Unit, row: NewSession) -> MessagingSession:
 
 
 def replace_in_turn(unit: Unit, row: NewSession) -> MessagingSession:
-    """Run `replace` under a named lock for the key, for callers that have lost a race once.
+    """Run `replace` while holding a named lock for the key. For callers that have lost a race once.
 
-    Such callers queue on the lock, so that they cannot lose to each other again. The first try takes no lock, because
+    Such callers queue for the lock, so that they cannot lose to each other again. The first try takes no lock, because
     races are rare.
     """
     unit.named_lock(f"messaging_key:{digest([row['platform'], row['channel_id'], row['thread'], row['user_id']])}")
@@ -299,7 +299,7 @@ def replace_in_turn(unit: Unit, row: NewSession) -> MessagingSession:
 
 
 def refusal(unit: Unit, row: NewSession) -> StateError:
-    """Return the error to raise after an insert of a session that returned no row."""
+    """Return the error for an INSERT of a session that returned no row."""
     if _is_taken(unit, row):
         return AlreadyExists(SESSION, row["id"])
     active = unit.row(FIND_KEY, row)

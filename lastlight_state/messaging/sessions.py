@@ -1,4 +1,4 @@
-"""Chat sessions: each is one stretch of conversation of one user in one place. At most one is active per key.
+"""Chat sessions: each is one stretch of conversation of one user in one place. Each key has at most one active session.
 
 A session is found by its key. After a silence longer than the idle timeout, the next `resume` starts a new session; the
 old row stays as history and never becomes active again. A unique index over active rows, and row locks, guarantee this
@@ -38,8 +38,8 @@ class Sessions(Repository):
         """Return the active session of the key, or create one. Simultaneous calls return the same session.
 
         A session whose last activity is at most ``idle_timeout`` ago is returned unchanged: a resume does not count as
-        activity. An older session is retired (reason ``timeout``) in the transaction that creates the new one, and
-        named in ``replaced``. Exactly one caller gets ``created=True``. ``idle_timeout`` defaults to the setting
+        activity. An older session is retired (reason ``timeout``) in the same transaction that creates the new one, and
+        its id is in ``replaced``. Only one caller gets ``created=True``. ``idle_timeout`` defaults to the setting
         ``messaging_idle_timeout``; None means never idle. Raises `LostRace` if other callers retire the found session a
         hundred times in a row.
         """
@@ -88,7 +88,7 @@ class Sessions(Repository):
         user_id: str | None = None,
         idle_timeout: timedelta | UnsetType | None = UNSET,
     ) -> MessagingSession | None:
-        """Return the active session of the place with the newest activity: of any user, or of ``user_id``.
+        """Return the active session of a place with the newest activity: of any user, or of ``user_id``.
 
         Idle sessions are skipped unless ``idle_timeout`` is None. A place without a thread means the channel outside
         any thread.
@@ -102,7 +102,10 @@ class Sessions(Repository):
         return found if found is not None and found.last_activity_at >= cutoff else None
 
     def find_by_agent_session(self, agent_session_id: str) -> MessagingSession | None:
-        """Return the last created session, active or not, that has this agent session, or None."""
+        """Return the last created session that has this agent session, whether active or not.
+
+        Return None if there is none.
+        """
         values = {"agent_session_id": valid.sought("agent_session_id", agent_session_id)}
         return self._find(sql.FIND_AGENT, values)
 
@@ -118,8 +121,8 @@ class Sessions(Repository):
     ) -> Page[MessagingSessionSummary]:
         """Return a page of sessions, newest activity first, without their metadata. All filters are optional.
 
-        No session appears twice while paging. A session that is used in the meantime moves to the front and may be
-        missed. The filters scan sessions from the newest activity on, so a rare match may need a scan of all sessions.
+        No session appears twice while paging. A session that is used meanwhile moves to the front and may be missed.
+        The filters scan sessions from the newest activity on, so a rare match may need a scan of all sessions.
         """
         given = session_statements.list_filters(platform, channel_id, user_id, active)
         return self._page(sql.LIST, given, limit, page_token)
@@ -194,9 +197,9 @@ class Sessions(Repository):
         return self._changed(sql.CLOSE, values) or self.get(session_id)
 
     def close_idle(self, *, idle_timeout: timedelta | UnsetType | None = UNSET, limit: int = 500) -> int:
-        """End at most ``limit`` active sessions that are idle, the longest idle first. Returns how many were ended.
+        """End at most ``limit`` active sessions that are idle, the longest idle first. Return how many were ended.
 
-        A session that is used in the meantime is left alone.
+        A session that is used meanwhile is not ended.
         """
         now = self._now()
         values = {
