@@ -1,8 +1,8 @@
 """States: a key-value store within scopes, for data that a program keeps and changes in place.
 
 A scope is the caller's name for a group of keys: an application, a user, a session, a namespace. A value is JSON or
-bytes. Each write gives the value a new version. So a reader can write on the condition that nobody else has changed the
-value in the meantime. An expired value counts as missing.
+bytes. Each write gives the value a new version. So a reader can write on the condition that no other writer has changed
+the value in between. An expired value counts as missing.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class States(Repository):
     ) -> StateSummary:
         """Store a value, JSON or bytes, under a key. A stored value is replaced.
 
-        ``expected`` is the version that the stored state must have, None if there must be none; otherwise
-        `StaleVersion` is raised. ``ttl`` is the time to live from now on, ``user`` the owner, for erasure; if not
-        given, both stay. Raises `InvalidValue` and `PayloadTooLarge`.
+        ``expected`` is the version that the stored state must have (None: no state may exist); otherwise `StaleVersion`
+        is raised. ``ttl`` is the time to live from now on, ``user`` the owner, for erasure; if not given, both stay.
+        Raises `InvalidValue` and `PayloadTooLarge`.
         """
         common = self._common(scope, ttl, user)
         change = _change(common, key, value, expected)
@@ -80,10 +80,11 @@ class States(Repository):
         ttl: timedelta | None = None,
         user: str | None = None,
     ) -> dict[str, str]:
-        """Store many values, and remove the keys whose value is ``REMOVED``, all or nothing. Other keys stay.
+        """Store many values, and remove the keys whose value is ``REMOVED``, all or nothing.
 
-        Returns the version of each stored key; all keys of a call get the same version. ``expected`` maps keys to
-        required versions, as in `put`; a key to remove may be missing already. Raises the errors of `put`.
+        Other keys are not changed. Returns the version of each stored key; all keys of a call get the same version.
+        ``expected`` maps keys to required versions, as in `put`; a key to remove need not exist. Raises the errors of
+        `put`.
         """
         common = self._common(scope, ttl, user)
         drafts = _changes(common, changes, expected)
@@ -137,7 +138,7 @@ class States(Repository):
         """Return a page of states without their values, ordered by scope and key.
 
         ``scope`` selects one scope, ``under`` all scopes with this prefix, ``prefix`` all keys with this prefix.
-        ``where`` has keys and values (text, numbers, flags or None) that a JSON value must contain. ``where``,
+        ``where`` has keys and values (text, numbers, bools or None) that a JSON value must contain. ``where``,
         ``user``, and ``prefix`` without a scope need a scan of the list. A store with a codec refuses ``where``; a
         store without one leaves out sealed values.
         """
@@ -167,7 +168,7 @@ class States(Repository):
     def expire(
         self, key: str, at: datetime | None, *, scope: str = "", expected: str | UnsetType = UNSET
     ) -> StateSummary:
-        """Set when a state expires, None for never. The state keeps its version.
+        """Set the time at which a state expires (None: never). The state keeps its version.
 
         Raises `NotFound`, and `StaleVersion` if the state does not have the version ``expected``.
         """
@@ -184,10 +185,10 @@ class States(Repository):
         raise StaleVersion(STATE, (scope, key), expected=version, found=other.version)
 
     def remove(self, key: str, *, scope: str = "", expected: str | UnsetType = UNSET) -> bool:
-        """Remove a state. Returns True if it existed.
+        """Remove a state. Return True if it existed.
 
-        Raises `StaleVersion` if the state does not have the version ``expected``. Also returns False if this call
-        removed the state, but was retried because the answer to its commit was lost.
+        Raises `StaleVersion` if the state does not have the version ``expected``. If the answer to the commit is lost,
+        the call is retried and then returns False although it removed the state.
         """
         sought = self._sought(key, scope)
         common = {**self._common("", None, None), **sought}
@@ -197,7 +198,8 @@ class States(Repository):
     def clear(self, scope: str, *, prefix: str = "") -> int:
         """Remove all states of a scope, or those whose keys have this prefix, in one statement.
 
-        Returns the number of removed rows, expired states included. Returns 0 after a retry, as `remove` returns False.
+        Returns the number of removed rows, expired states included. Returns 0 after a retry, for the reason given at
+        `remove`.
         """
         given = {"scope": valid.sought("scope", scope), **_range("prefix", prefix)}
         return self._once(lambda unit: unit.change(sql.CLEAR[bool(prefix)], given), repeatable=True)
@@ -240,7 +242,7 @@ class States(Repository):
         }
 
     def _common(self, scope: Any, ttl: Any, user: Any) -> Row:
-        """Return the columns that all rows of one call share."""
+        """Return the columns that are the same in all rows of one call."""
         now = self._now()
         return {
             "scope": valid.content("scope", scope, _MOST.scope),

@@ -1,4 +1,4 @@
-"""Records of states, and the marker `REMOVED` for a removal among changes."""
+"""Records of states, and the marker `REMOVED`, which stands for the removal of a key among changes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ RemovedType = Literal[_Removed.REMOVED]
 class StateSummary(Record):
     """A state without its value.
 
-    ``version`` is a text that each write changes; compare versions only for equality. After ``expires_at`` the state
-    counts as missing, and a prune may remove it; None means never.
+    ``version`` is a text that changes with each write; compare versions only for equality. After ``expires_at`` the
+    state counts as missing, and a prune may remove it; None means never.
     """
 
     id: str

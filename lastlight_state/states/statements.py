@@ -1,4 +1,4 @@
-"""The SQL statements of states. An expired state is not returned, and is replaced as if it did not exist."""
+"""The SQL statements of states. Expired states are never returned, and are replaced as if they did not exist."""
 
 from __future__ import annotations
 
