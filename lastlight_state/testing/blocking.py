@@ -1,4 +1,4 @@
-"""An `AsyncStateStore` that is called like the sync store, so that one test covers both."""
+"""An `AsyncStateStore` with the calls of the sync store, so that one test covers both."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Loop:
 
 
 class Blocking:
-    """Wraps an async face so that each call blocks until it is done."""
+    """Wraps the async form of a store so that each call blocks until it is done."""
 
     def __init__(self, target: Any, loop: Loop) -> None:
         self._target = target
@@ -87,7 +87,7 @@ class Blocking:
 
 @contextmanager
 def blocking_store(store: StateStore) -> Iterator[StateStore]:
-    """Yield a store's async face in the form of a sync store."""
+    """Yield the async form of a store, called like a sync store."""
     loop = Loop()
     try:
         yield cast(StateStore, Blocking(AsyncStateStore(store), loop))

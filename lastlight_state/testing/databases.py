@@ -1,4 +1,7 @@
-"""Migrated databases for tests: created once, then copied or emptied, so that each test takes a few milliseconds."""
+"""Migrated databases for tests.
+
+They are created once, then copied or emptied, so that each test takes a few milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ class SqliteTemplate:
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """Yield a database for this test alone."""
+        """Yield a database that no other test uses."""
         file = folder / "lastlight.db"
         shutil.copyfile(self._file, file)
         file.chmod(0o600)
@@ -79,7 +82,7 @@ class SqliteTemplate:
 
 
 class PostgresTemplate:
-    """A migrated Postgres database: copied for tests that need their own, and emptied between all other tests."""
+    """A migrated Postgres database. It is copied for tests that need their own, and emptied between all other tests."""
 
     name = "postgresql"
 
@@ -95,7 +98,7 @@ class PostgresTemplate:
 
     @contextmanager
     def fresh(self, folder: Path, clock: FrozenClock) -> Iterator[Database]:
-        """Yield a database for this test alone. This takes 40 to 170 ms."""
+        """Yield a database that no other test uses. This takes 40 to 170 ms."""
         with self._server.database(template=self._template) as url:
             database = Database(url, self.name, clock, folder)
             try:
@@ -123,8 +126,8 @@ class PostgresTemplate:
     def _clean(self) -> None:
         """Empty the shared database, or replace it.
 
-        It is replaced after ANALYZE, whose statistics would change the next test's plans, and after many tests, because
-        no vacuum frees deleted rows.
+        It is replaced after ANALYZE, because the statistics would change the next test's plans, and after many tests,
+        because no vacuum frees deleted rows.
         """
         self._uses += 1
         if self._uses > MOST_USES or self._cleaner.execute(_ANALYZED).fetchone()[0]:

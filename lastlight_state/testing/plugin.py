@@ -1,8 +1,8 @@
 """The pytest plugin of an installed library: databases and directories for tests.
 
-Nothing starts before a test asks for it. With the setting ``lastlight_postgres_at_start = true``, one server is started
-before the tests and shared by all xdist workers. Otherwise each process that needs a server starts its own. Fixtures
-have the prefix ``lastlight_``. With ``lastlight_short_names = true`` they also have short names.
+Nothing is started before a test requests it. With the setting ``lastlight_postgres_at_start = true``, one server is
+started before the tests and shared by all xdist workers. Otherwise each process that needs a server starts its own.
+Fixtures have the prefix ``lastlight_``. With ``lastlight_short_names = true`` they also have short names.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def lastlight_postgres_server(request: pytest.FixtureRequest) -> Iterator[testing.ThrowawayPostgres]:
     """Return a real Postgres server that is started once (0.3 to 0.9 s).
 
-    If no way of starting one works, the test fails with the reason of each way.
+    If it cannot be started in any way, the test fails with the reason for each way.
     """
     shared = shared_server(request.config)
     if shared:
@@ -64,7 +64,7 @@ def lastlight_postgres_url(lastlight_postgres_server: testing.ThrowawayPostgres)
 
 @pytest.fixture
 def lastlight_state_dir(tmp_path: Path) -> Path:
-    """Return an empty directory for this test, with access for the owner only."""
+    """Return an empty directory for this test. Only its owner has access."""
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     return folder
@@ -78,9 +78,10 @@ def lastlight_clock() -> testing.FrozenClock:
 
 @pytest.fixture(scope="session")
 def lastlight_migrations() -> Migrations:
-    """Return None. Override this fixture with a function that creates a service's tables, given a database URL.
+    """Return None.
 
-    Then each test on Postgres gets a database of its own, because only the service knows which tables to empty.
+    Override this fixture with a function that creates a service's tables in the database with a given URL. Then each
+    test on Postgres gets its own database, because only the service knows which tables to empty.
     """
     return None
 
@@ -105,7 +106,7 @@ def lastlight_postgres_template(
 
 @pytest.fixture(params=BACKENDS)
 def lastlight_template(request: pytest.FixtureRequest) -> testing.SqliteTemplate | testing.PostgresTemplate:
-    """Return the migrated database of SQLite in one run of the test, and of Postgres in another."""
+    """Return the migrated database. The test runs once with SQLite's and once with Postgres'."""
     made: testing.SqliteTemplate | testing.PostgresTemplate
     made = request.getfixturevalue(f"lastlight_{request.param}_template")
     return made
@@ -117,7 +118,7 @@ def lastlight_database(
     lastlight_state_dir: Path,
     lastlight_clock: testing.FrozenClock,
 ) -> Iterator[testing.Database]:
-    """Return an empty, migrated database on each backend (2 ms): its ``url``, ``name``, ``open()`` and ``raw()``."""
+    """Return an empty, migrated database, once per backend (2 ms): ``url``, ``name``, ``open()``, ``raw()``."""
     with lastlight_template.shared(lastlight_state_dir, lastlight_clock) as database:
         yield database
 
@@ -141,7 +142,7 @@ def lastlight_store(lastlight_database: testing.Database) -> lastlight_state.Sta
 
 @pytest.fixture
 def lastlight_async_store(lastlight_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
-    """Return the async face of `lastlight_store`, which works in any event loop."""
+    """Return the async form of `lastlight_store`, which works in any event loop."""
     return lastlight_state.AsyncStateStore(lastlight_store)
 
 
@@ -149,7 +150,7 @@ def lastlight_async_store(lastlight_store: lastlight_state.StateStore) -> lastli
 def lastlight_every_store(
     request: pytest.FixtureRequest, lastlight_database: testing.Database
 ) -> Iterator[lastlight_state.StateStore]:
-    """Yield a store four times: on each backend, and there both directly and through its async face."""
+    """Yield a store. The test runs four times: on each backend, with the sync store and with its async form."""
     opened = lastlight_database.open()
     if request.param == "sync":
         yield opened

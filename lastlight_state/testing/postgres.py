@@ -1,9 +1,9 @@
-"""A real Postgres for tests, from whatever source this machine has. No test is skipped for want of one.
+"""A real Postgres for tests, from any source that this machine has. No test is skipped because there is none.
 
 The sources are tried in this order: ``url`` (the server that ``LASTLIGHT_TEST_POSTGRES_URL`` names), ``docker``,
 ``local`` (installed binaries), ``wheel`` (binaries of the ``test`` extra). ``LASTLIGHT_TEST_POSTGRES=wheel`` forces one
-source. Several are separated by commas. The absolute path of a folder with ``initdb`` and ``postgres`` is a source too.
-If none works, the error lists every reason.
+source. Several are separated by commas. The absolute path of a folder with ``initdb`` and ``postgres`` is a source,
+too. If none works, the error lists every reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORKER_KEY = "lastlight_postgres_url"
 
 
 class SharedPostgres:
-    """Pytest hooks of a run's main process. The run ends at once, with every reason, if its server cannot start."""
+    """Pytest hooks of a run's main process. If its server cannot start, the run ends at once, with every reason."""
 
     def __init__(self) -> None:
         self.server: testing.ThrowawayPostgres | None = None
@@ -60,7 +60,7 @@ class SharedPostgres:
 
 
 def shared_server(config: pytest.Config) -> testing.ThrowawayPostgres | None:
-    """Return the server of the whole run, in its main process or a worker. None if each process starts its own."""
+    """Return the server of the whole test run, in its main process or a worker. None if each process starts its own."""
     worker_input: dict[str, Any] = getattr(config, "workerinput", {})
     if WORKER_KEY in worker_input:
         return testing.ThrowawayPostgres(worker_input[WORKER_KEY])
@@ -156,7 +156,7 @@ class ThrowawayPostgres:
 
     @cached_property
     def _strategy(self) -> str:
-        """Return the clause that makes copies fastest: by files, if checkpoints need not reach the disk."""
+        """Return the clause that makes copies fastest: copying files, if checkpoints need not reach the disk."""
         with connect(self.url) as connection:
             (copies_files,) = connection.execute(_COPIES_FILES).fetchone() or (False,)
         return "STRATEGY FILE_COPY" if copies_files else ""

@@ -1,6 +1,6 @@
 """Arranged race conditions for tests: another action happens between two statements of one call.
 
-A call that reads, decides and then writes is wrong if the rows it read may change in between. With `racing` a test
+A call that reads, decides and then writes is wrong if the rows that it read may change in between. With `racing` a test
 makes that change once, at an exact statement, instead of hoping that threads collide there.
 """
 
@@ -32,11 +32,11 @@ class Race:
         self._acting = threading.local()
 
     def before(self, statement: int | str, act: Callable[[], object]) -> None:
-        """Plan one call of ``act``, just before a statement is sent.
+        """Plan one call of ``act`` just before a statement is sent.
 
-        ``statement`` is the statement's number in the block, from 1, or its first characters: then the next match
-        counts. ``act`` runs in the thread that sends the statement, and must use another store or connection. On SQLite
-        it cannot write while the call holds the file's write lock.
+        ``statement`` is the statement's number in the block, from 1, or its first characters. In the second case,
+        ``act`` is called before the next statement that matches. ``act`` runs in the thread that sends the statement,
+        and must use another store or connection. On SQLite it cannot write while the call holds the file's write lock.
         """
         self._planned.append((statement, act))
 
@@ -50,7 +50,10 @@ class Race:
 
     @property
     def left(self) -> int:
-        """Return the number of planned actions that have not run. A test must assert 0, or else it proves nothing."""
+        """Return the number of planned actions that have not run.
+
+        A test must assert that it is 0, or it proves nothing.
+        """
         return len(self._planned) + len(self._units_planned)
 
     def _beginning(self) -> None:
@@ -118,7 +121,7 @@ def racing(store: StateStore | AsyncStateStore) -> Iterator[Race]:
 
 
 def _sync(store: Any) -> StateStore:
-    """Return the sync store behind an async face or behind a `Blocking` wrapper."""
+    """Return the sync store below an async store or a `Blocking` wrapper."""
     if isinstance(store, StateStore):
         return store
     if isinstance(store, AsyncStateStore):

@@ -1,4 +1,4 @@
-"""A private Postgres server from a directory of binaries: it listens on a unix socket and ends with its owner.
+"""A private Postgres server from a directory of binaries. It listens on a unix socket and ends when its owner ends.
 
 It works as root and as any other user. As root, the server runs as ``nobody``, because Postgres refuses to run as root.
 For that, nothing outside the server's own directory is created, changed or made readable.
@@ -66,7 +66,7 @@ class Binaries:
         return found.group() if found else told.stdout.strip()
 
     def below(self, place: Path) -> Binaries:
-        """Return the wheel's programs at their new place, once `copies` was carried out."""
+        """Return the wheel's programs at their new place, after the `copies` were made."""
         assert self.package
         package = place / self.package.name
         return Binaries(package / self.folder.relative_to(self.package), package)
@@ -208,7 +208,7 @@ def _version(binaries: Binaries) -> str:
 
 
 def _server_user() -> tuple[int, int] | None:
-    """Return the uid and gid that the server must run as. None if it can run as this process's user."""
+    """Return the uid and gid as which the server must run. Return None if it can run as this process's user."""
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         return nobody.pw_uid, nobody.pw_gid
@@ -232,7 +232,7 @@ def _can_run(binaries: Binaries, uid: int) -> bool:
 
 
 def fastest_place(*, runs_programs: bool) -> str:
-    """Return the first usable place of `PLACES`. Containers often have little memory and forbid programs there."""
+    """Return the first usable place in `PLACES`. Containers often have little memory, or forbid programs in it."""
     *others, last = PLACES
     return next((place for place in others if _will_do(place, runs_programs=runs_programs)), last)
 
@@ -247,7 +247,7 @@ def _will_do(place: str, *, runs_programs: bool) -> bool:
 
 
 def _watch(plan: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Start the watchdog process for a plan, and return it once its server answers."""
+    """Start the watchdog process for a plan. Return it once its server accepts connections."""
     script = Path(__file__).with_name("watchdog.py")
     process = subprocess.Popen(
         [sys.executable, "-I", str(script), json.dumps(plan)],

@@ -1,4 +1,4 @@
-"""The sources of a Postgres for tests. Each function returns a running server, or raises with the reason."""
+"""The sources of a Postgres for tests. Each function returns a running server, or raises an error with the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENGINE_SECONDS = 2
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A running server: its ``url``, ``where`` it runs in words without a password, and how to ``stop`` it."""
+    """A running server: its ``url``, a description ``where`` it runs without a password, and how to ``stop`` it."""
 
     url: str
     where: str
@@ -33,7 +33,7 @@ class RunningServer:
 
 
 def from_url() -> RunningServer:
-    """Return the server that the environment names. It is left running afterwards."""
+    """Return the server that the environment names. It is not stopped afterwards."""
     given = _given_url()
     url = urls.parse(given)
     if urls.scheme(url) != "postgresql":
@@ -43,7 +43,7 @@ def from_url() -> RunningServer:
 
 
 def _given_url() -> str:
-    """Return the URL from the variable, or from the file that the other variable names."""
+    """Return the URL from one environment variable, or from the file that another variable names."""
     given, file = os.environ.get(URL_VARIABLE), os.environ.get(FILE_VARIABLE)
     if given and file:
         raise BackendUnavailable(f"{URL_VARIABLE} and {FILE_VARIABLE} are both set")
@@ -55,7 +55,7 @@ def _given_url() -> str:
 def from_docker() -> RunningServer:
     """Start a server in a container, if a container engine answers within two seconds.
 
-    No client is looked for on PATH: a client proves nothing about an engine.
+    PATH is not searched for a client, because a client does not prove that an engine runs.
     """
     if "DOCKER_HOST" not in os.environ and not ENGINE_SOCKET.exists():
         raise BackendUnavailable(f"DOCKER_HOST is not set and {ENGINE_SOCKET} does not exist")
@@ -102,7 +102,7 @@ def _container() -> RunningServer:
 
 
 def _without_leaks(provide: Callable[[], RunningServer]) -> RunningServer:
-    """Return the server that ``provide`` returns. If it fails, close the sockets that Docker's client leaves open."""
+    """Return the server that ``provide`` returns. If it fails, close the sockets that Docker's client left open."""
     reason = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

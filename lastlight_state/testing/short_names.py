@@ -86,5 +86,5 @@ def state_store(lastlight_sqlite_store: lastlight_state.StateStore) -> lastlight
 
 @pytest.fixture
 def async_state_store(lastlight_sqlite_store: lastlight_state.StateStore) -> lastlight_state.AsyncStateStore:
-    """Return the async face of the store of `state_store`."""
+    """Return the async form of the store of `state_store`."""
     return lastlight_state.AsyncStateStore(lastlight_sqlite_store)

@@ -1,8 +1,8 @@
-"""Runs one Postgres server, and ends it when its owner ends. A separate script that uses the standard library only.
+"""Runs one Postgres server, and ends it when its owner ends. A separate script that uses only the standard library.
 
-Its argument is the plan, as JSON. On standard output it prints ``ready`` once the server answers, or else the reason
-why it never will. Standard input is a pipe from the owner. One byte, or its end because the owner is gone, stops the
-server at once and removes its directory.
+Its argument is the plan, as JSON. On standard output it prints ``ready`` once the server accepts connections, or else
+the reason why it never will. Standard input is a pipe from the owner. If one byte arrives, or the pipe ends because the
+owner has ended, the server is stopped at once and its directory is removed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ FOLLOWING = ("--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf"
 
 
 class Refused(Exception):
-    """The server cannot run. The text is the reason."""
+    """The server cannot run. The error's text states the reason."""
 
 
 class Watchdog:
-    """The one server of a plan: ``folder``, ``binaries``, ``copies``, ``user`` (uid and gid, or null), ``settings``.
+    """The server of a plan: ``folder``, ``binaries``, ``copies``, ``user`` (uid and gid, or null), ``settings``.
 
-    ``primary`` is the libpq address of the server that this one follows, or null.
+    ``primary`` is the libpq address of the server that this one replicates, or null.
     """
 
     def __init__(self, plan: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class Watchdog:
         self.server: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Create the cluster and start its server inside ``folder``. Returns once the server answers."""
+        """Create the cluster and start its server inside ``folder``. Return once the server accepts connections."""
         for source, target in self.copies:
             shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
         (self.folder / "s").mkdir()
@@ -72,7 +72,7 @@ class Watchdog:
         self._await(self.server)
 
     def stop(self) -> None:
-        """Kill the server, since no data is worth keeping, and remove its directory."""
+        """Kill the server, because none of its data need be kept, and remove its directory."""
         if self.server is not None:
             self.server.send_signal(signal.SIGQUIT)
             try:

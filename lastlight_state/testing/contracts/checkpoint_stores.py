@@ -26,7 +26,7 @@ BYTES = bytes(range(256))
 
 
 class KeptCheckpoint(NamedTuple):
-    """A checkpoint as it is read: the values of all its channels, and the tasks' writes after it."""
+    """A checkpoint as it is read: the values of all its channels, and the tasks' writes made after it."""
 
     id: str
     parent: str | None
@@ -53,7 +53,10 @@ Checkpoints = Callable[[], CheckpointStore]
 
 
 class CheckpointsContract:
-    """Tests of a checkpoint store, opened anew for each call as by another process, and used by concurrent threads."""
+    """Tests of a checkpoint store.
+
+    It is opened again for each call, as by another process, and used by concurrent threads.
+    """
 
     def test_a_checkpoint_comes_back_equal(self, checkpoints: Checkpoints) -> None:
         thread = fresh("thread")
@@ -62,7 +65,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread, "1") == KeptCheckpoint("1", None, values, [])
 
     def test_without_an_id_it_is_the_last_that_was_stored(self, checkpoints: Checkpoints) -> None:
-        """Store ids in an order that is not theirs."""
+        """Store checkpoints whose ids are not in the order of storing."""
         thread = fresh("thread")
         for name in ("b", "c", "a"):
             checkpoints().put(thread, name, {"n": name.encode()})
@@ -110,7 +113,7 @@ class CheckpointsContract:
         assert found == KeptCheckpoint("1", None, {"whose": other.encode()}, [("task", "whose", other.encode())])
 
     def test_a_deleted_thread_begins_anew(self, checkpoints: Checkpoints) -> None:
-        """See neither a value nor a write of the thread that was deleted."""
+        """Read neither a value nor a write of the thread that was deleted."""
         thread = fresh("thread")
         checkpoints().put(thread, "1", {"n": b"old"})
         checkpoints().put_writes(thread, "1", "task", [("n", b"old")])
@@ -119,7 +122,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread) == KeptCheckpoint("1", None, {"n": b"new"}, [])
 
     def test_what_tasks_wrote_comes_with_its_checkpoint(self, checkpoints: Checkpoints) -> None:
-        """See each task's writes in their order, also to one channel."""
+        """Read each task's writes in their order, also several writes to one channel."""
         thread = fresh("thread")
         checkpoints().put(thread, "1", {"n": b"1"})
         checkpoints().put_writes(thread, "1", "first", [("a", b"1"), ("b", b""), ("a", BYTES)])
@@ -134,7 +137,7 @@ class CheckpointsContract:
         assert list(last.writes) == []
 
     def test_a_call_that_is_made_again_changes_nothing(self, checkpoints: Checkpoints) -> None:
-        """Repeat each call, as a program does that did not learn the outcome."""
+        """Repeat each call, as a program does if it does not know the outcome."""
         thread = fresh("thread")
         for _ in range(2):
             checkpoints().put(thread, "1", {"n": b"1"})
@@ -144,7 +147,7 @@ class CheckpointsContract:
         assert checkpoints().get(thread) == KeptCheckpoint("1", None, {"n": b"1"}, wrote)
 
     def test_writers_at_once_lose_nothing(self, checkpoints: Checkpoints) -> None:
-        """Write with four threads of Python to two threads of checkpoints."""
+        """Write from four Python threads to two threads of checkpoints."""
         threads = [fresh("thread"), fresh("thread")]
 
         def write(writer: int) -> None:

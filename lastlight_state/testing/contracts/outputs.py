@@ -15,7 +15,7 @@ from lastlight_state.testing.contracts.steps import fresh, started
 
 
 class ContractFinding(BaseModel):
-    """A model with values of types that databases store in different ways."""
+    """A model that has values of types which databases store in different ways."""
 
     summary: str
     severity: Literal["low", "high"] = "low"

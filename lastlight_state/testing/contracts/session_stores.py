@@ -24,7 +24,7 @@ from lastlight_state.testing.contracts.steps import fresh
 
 
 class History(Protocol):
-    """A session: a history of JSON items that changes at its end."""
+    """A session: a history of JSON items to which items are added, and from which they are removed, at its end."""
 
     async def get_items(self, limit: int | None = None) -> list[Any]: ...
 
@@ -39,12 +39,12 @@ Histories = Callable[[str], History]
 
 
 def said(*texts: str) -> list[dict[str, Any]]:
-    """Return messages of a user with these texts."""
+    """Return user messages with these texts."""
     return [{"role": "user", "content": text} for text in texts]
 
 
 class HistoryContract:
-    """Tests of a session as an agent framework uses it, from successive processes and from concurrent tasks."""
+    """Tests of a session as an agent framework uses it: from successive processes and from concurrent tasks."""
 
     def test_what_was_added_comes_back_in_its_order(self, history: Histories) -> None:
         name = fresh("session")
@@ -119,7 +119,7 @@ class HistoryContract:
         asyncio.run(story())
 
     def test_every_json_comes_back_equal(self, history: Histories) -> None:
-        """Store calls of tools, and texts that some databases cannot hold."""
+        """Store tool calls, and texts that some databases cannot store."""
         items = [
             {"type": "function_call", "call_id": "1", "name": "f", "arguments": '{"n": 1}'},
             {"type": "reasoning", "summary": [], "encrypted_content": None},
@@ -162,7 +162,7 @@ class HistoryContract:
         asyncio.run(story())
 
     def test_writers_at_once_lose_nothing(self, history: Histories) -> None:
-        """Add items at once, also the first ones of a session."""
+        """Add items concurrently, including the first items of a session."""
         name = fresh("session")
         texts = [[f"{writer} {turn}" for turn in range(5)] for writer in range(8)]
 
@@ -192,7 +192,7 @@ class HistoryContract:
         asyncio.run(story())
 
     def test_a_call_that_is_cancelled_is_done_or_not_begun(self, history: Histories) -> None:
-        """Keep what the caller sees next: nothing is written behind its back."""
+        """Check that nothing is written any more after a cancelled call has returned."""
 
         async def story() -> None:
             session = history(fresh("session"))

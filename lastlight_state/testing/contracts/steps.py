@@ -1,4 +1,4 @@
-"""Helpers that contract tests begin with."""
+"""Helpers with which contract tests begin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fresh(word: str) -> str:
 
 
 def started(store: StateStore, **given: Any) -> WorkflowRun:
-    """Create a run that its own id triggered, and return it."""
+    """Create a run whose trigger is its own id, and return it."""
     name = given.pop("workflow_name", "contract")
     return store.workflows.runs.create(name, trigger=Trigger(fresh("t"), type="api"), phase="plan", **given)
 
