@@ -1,7 +1,7 @@
-"""The mapped classes of the library's tables, for queries of your own in your own SQLAlchemy sessions.
+"""The mapped classes of the library's tables, for your own queries in your own SQLAlchemy sessions.
 
-Relationships are loaded only on request, with ``selectinload`` or ``joinedload``. A session that would write a row
-through an object raises `MisuseError`, which names the call to use instead.
+Relationships are loaded only on request, with ``selectinload`` or ``joinedload``. If a session would write a row
+through an object, it raises `MisuseError`, which names the call to use instead.
 """
 
 from __future__ import annotations

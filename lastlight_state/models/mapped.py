@@ -1,7 +1,7 @@
-"""The public models, with their relationships, and with writes refused.
+"""The public models, with their relationships. Writes through them are refused.
 
-The domains declare tables and do not import each other. Relationships between their models are added here, when a
-program asks for a model; a store works without them.
+The domains declare tables and do not import each other. So relationships between their models are added here, when a
+program first uses a model; a store works without them.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _CALLS: dict[type[Base], dict[Deed, tuple[str, ...]]] = {}
 
 
 def only_read(model: type[Base], add: str, change: str | None, remove: str | None) -> None:
-    """Make sessions refuse writes of a model.
+    """Make sessions refuse to write rows of a model.
 
-    The other arguments are paths of calls that write it, or None without any.
+    The other arguments are paths of the calls that write it, or None if there are none.
     """
     _CALLS[model] = {"add": _paths(add), "change": _paths(change), "remove": _paths(remove)}
     event.listen(model, "before_insert", _refusing("add"))
@@ -83,7 +83,7 @@ def _refusing(deed: Deed) -> Callable[[Mapper[Any], object, Base], None]:
 
 
 def _refuse_changes(mapper: Mapper[Any], _connection: object, row: Base) -> None:
-    """Raise for an object that differs from its row. Unchanged objects of the session are passed over."""
+    """Raise an error for an object that differs from its row. Unchanged objects of the session are ignored."""
     state: Any = inspect(row)
     changed = [name for name in mapper.column_attrs.keys() if state.attrs[name].history.has_changes()]  # noqa: SIM118
     if changed:
@@ -114,9 +114,9 @@ def owns(
     refers: InstrumentedAttribute[Any],
     order: InstrumentedAttribute[Any] | None = None,
 ) -> None:
-    """Add two relationships: from the owner that ``key`` names to its sorted children, and from a child to its owner.
+    """Add two relationships: from an owner to its sorted children, and from a child to its owner.
 
-    They are sorted by ``order``, then by the child's key.
+    ``key`` refers to the owner. The children are sorted by ``order``, then by their key.
     """
     condition = key == foreign(refers)
     ordered = [*([] if order is None else [order]), *table_of(child).primary_key]
@@ -125,13 +125,13 @@ def owns(
 
 
 def leads_to(name: str, found: type[Base], condition: ColumnElement[bool], *, at: type[Base]) -> None:
-    """Add a relationship from a model to the single row of another that a condition finds."""
+    """Add a relationship from a model to the one row of another model that a condition finds."""
     key = table_of(found).primary_key
     setattr(at, name, relationship(found, primaryjoin=condition, foreign_keys=[*key], uselist=False, **_READ))
 
 
 def ordered_by(many: str, holder: Any, message: Any, link: Any) -> None:
-    """Add a relationship from a session or branch to its messages, in the order of their links."""
+    """Add a relationship from a session or branch to its messages, in the order of the links to them."""
     setattr(
         holder,
         many,
