@@ -1,7 +1,7 @@
-"""Receipts: records of maintenance work, its policy and its progress.
+"""Receipts: records of maintenance work, with its policy and its progress.
 
-Only one piece of work of a kind and scope runs at a time. Its owner stores each step in the transaction of the step's
-work, so that a receipt's counts are exact even if the owner dies.
+Only one piece of work of a kind and scope runs at a time. Its owner stores the progress of each step in the same
+transaction as the step itself, so that a receipt's counts are exact even if the owner dies.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class Receipts(Repository):
         scope: str = "",
         actor: str | None = None,
     ) -> Receipt:
-        """Begin a piece of work. Raises `Conflict` ``already_running`` if work of this kind and scope runs.
+        """Begin a piece of work. Raises `Conflict` ``already_running`` if work of this kind and scope is running.
 
-        Work is set to ``interrupted`` and does not block new work, if its owner was a process of this machine that has
-        ended, or if it has been silent for ten minutes.
+        Running work is set to ``interrupted``, and does not block new work, if its owner was a process of this machine
+        that has ended, or if it has reported nothing for ten minutes.
         """
         now = self._now()
         row: ReceiptDraft = {
@@ -117,27 +117,27 @@ class Receipts(Repository):
         return self._writing(work)
 
     def resume(self, receipt_id: str, *, owner: str) -> Receipt:
-        """Continue work that was interrupted, or whose owner has ended or has been silent for ten minutes.
+        """Continue work that was interrupted, or whose owner has ended or has reported nothing for ten minutes.
 
-        The receipt's epoch rises, so that the earlier owner can store nothing more. Raises `NotFound`, and `Conflict`
-        ``receipt_finished`` for work that has ended. Raises `Conflict` ``already_running`` if its owner is at work, or
-        if other work of this kind and scope runs.
+        The receipt's epoch increases, so that the earlier owner can store nothing more. Raises `NotFound`, and
+        `Conflict` ``receipt_finished`` for work that has ended. Raises `Conflict` ``already_running`` if its owner is
+        still working, or if other work of this kind and scope is running.
         """
         key = valid.sought("receipt_id", receipt_id)
         valid.identifier("owner", owner, _MOST.owner)
         return self._writing(lambda unit: steps.take(unit, key, owner=owner, at=self._now()))
 
     def step(self, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any = None) -> Receipt:
-        """Store the progress of the work. Call this in the transaction of the work itself.
+        """Store the progress of the work. Call this in the same transaction as the work itself.
 
-        Raises `ClaimLost` if another owner has taken the work over: then roll back.
+        Raises `ClaimLost` if another owner has taken over the work: then roll back.
         """
         valid.group("receipt", receipt, Receipt)
         given = _mapping("counts", counts)
         return self._writing(lambda unit: steps.step(unit, receipt, counts=given, cursor=cursor, at=self._now()))
 
     def finish(self, receipt: Receipt, state: models.End = "done", *, error: str | None = None) -> Receipt:
-        """End the work: ``done`` and ``failed`` are final, ``interrupted`` lasts until `resume`. Raises `ClaimLost`."""
+        """End the work. ``done`` and ``failed`` are final, ``interrupted`` lasts until `resume`. Raises `ClaimLost`."""
         valid.group("receipt", receipt, Receipt)
         valid.word("state", state, models.ENDS)
         said = valid.optional_content("error", error, _MOST.error)
@@ -152,5 +152,5 @@ def _mapping(where: str, value: Any) -> dict[str, Any]:
 
 @cache
 def _version() -> str:
-    """Return the version of this library from its metadata, because its package may not be imported from here."""
+    """Return this library's version from its metadata, because this module may not import the package."""
     return version("lastlight-state")

@@ -73,7 +73,7 @@ class LastlightMetaModel(Base):
 class MaintenancePermitModel(Base):
     """A permit to delete, for the transaction that inserts and removes it. No committed row ever exists.
 
-    ``probe`` is for the guards of SQLite: its default is stored only by a statement that replaces rows.
+    ``probe`` is for the guards of SQLite: only a statement that replaces rows stores its default.
     """
 
     __tablename__ = "maintenance_permits"
@@ -86,7 +86,7 @@ class MaintenancePermitModel(Base):
 
 
 class TombstoneModel(Base):
-    """A marker of a pruned record, so that an import does not bring the record back."""
+    """A marker of a pruned record, so that an import does not restore the record."""
 
     __tablename__ = "tombstones"
     __table_args__ = described(

@@ -11,8 +11,8 @@ from lastlight_state.db.rows.records import Record
 class ReceiptSummary(Record):
     """A piece of maintenance work as lists show it.
 
-    ``state`` is ``running``, ``done``, ``failed`` or ``interrupted``. ``counts`` holds how many rows were handled, by
-    table. ``epoch`` rises whenever another owner continues the work.
+    ``state`` is ``running``, ``done``, ``failed`` or ``interrupted``. ``counts`` has the number of rows handled, by
+    table. ``epoch`` increases whenever another owner continues the work.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Steps of a receipt's owner inside a unit, for maintenance that does other work in the same transaction."""
+"""Steps of a receipt's owner inside a unit. For maintenance that does other work in the same transaction."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ _GONE = ("Z", "X")  # killed, and not yet collected by its parent
 
 
 def this_process() -> str:
-    """Return the name of this process: host and process id, on Linux also a digest of the kernel and the start time."""
+    """Return a name of this process: host and process id; on Linux also a digest of kernel boot and start time."""
     pid = os.getpid()
     name = f"{socket.gethostname()[:200]}:{pid}"
     kernel, began = _kernel(), _began(pid)
@@ -113,7 +113,7 @@ def this_process() -> str:
 
 
 def has_ended(owner: str) -> bool:
-    """Return True if the owner is a process that certainly has ended. False means that this is unknown."""
+    """True if the owner is a process that has certainly ended. False means that this is unknown."""
     host, *rest = owner.rsplit(":", 3)
     if len(rest) != 3 or host != socket.gethostname()[:200] or rest[1] != _kernel() or not rest[0].isdecimal():
         return False
@@ -129,8 +129,9 @@ def has_ended(owner: str) -> bool:
 
 
 def _kernel() -> str | None:
-    """Return a digest that identifies this boot of the machine and this namespace of process ids, or None if
-    unreadable.
+    """Return a digest that identifies this boot of the machine and this namespace of process ids.
+
+    Return None if unreadable.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text()
@@ -140,7 +141,7 @@ def _kernel() -> str | None:
 
 
 def _began(pid: int) -> str | None:
-    """Return when a process began, as text; an empty text for a killed process, None if it cannot be read."""
+    """Return a process's start time as text: empty for a killed process, None if it cannot be read."""
     try:
         told = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return "" if told[_STATE] in _GONE else told[_BEGAN]
@@ -159,7 +160,10 @@ def confirm(unit: Unit, receipt: Receipt) -> None:
 
 
 def step(unit: Unit, receipt: Receipt, *, counts: Mapping[str, int], cursor: Any, at: datetime) -> Receipt:
-    """Store the progress of the work. Raises `ClaimLost` if another owner has taken it over, or it has ended."""
+    """Store the progress of the work.
+
+    Raises `ClaimLost` if another owner has taken over the work, or if it has ended.
+    """
     progress.tell(receipt.kind, sum(counts.values()))
     values = {
         "counts": codec.encode("counts", dict(counts), max_bytes=_MOST.counts),
@@ -175,9 +179,9 @@ def finish(unit: Unit, receipt: Receipt, state: str, *, error: str | None, at: d
 
 
 def take(unit: Unit, receipt_id: str, *, owner: str, at: datetime) -> Receipt:
-    """Continue work that was interrupted, or whose owner has ended or has been silent for ten minutes.
+    """Continue work that was interrupted, or whose owner has ended or has reported nothing for ten minutes.
 
-    Raises `NotFound`, and `Conflict` for work that has ended or is being done.
+    Raises `NotFound`, and `Conflict` for work that has ended or is still being done.
     """
     found = unit.row(LOCK, {"receipt_id": receipt_id})
     if found is None:
