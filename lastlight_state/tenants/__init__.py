@@ -1,4 +1,4 @@
-"""Tenants: one store per schema of a Postgres database, all over one connection pool."""
+"""Tenants: each has a store in its own schema of a Postgres database. All stores share one connection pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Erases a tenant: what this library created in its schema, and its files."""
+"""Erases a tenant: the objects that this library created in its schema, and its files."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ _OUTPUTS = "SELECT table_name FROM output_tables WHERE kind <> 'custom'"
 
 
 def erase(backend: Backend, settings: Settings, lock_timeout: float) -> int:
-    """Drop the backend's schema and delete the tenant's files. Returns the number of files.
+    """Drop the backend's schema and delete the tenant's files. Return the number of files.
 
-    The files are deleted before the commit. A call that is interrupted in between leaves a tenant that can be erased
-    again.
+    The files are deleted before the commit. If the call is interrupted in between, the tenant can be erased again.
     """
     with of_driver(backend), backend.migration(lock_timeout) as connection:
         if not _has(connection, VERSION_TABLE):  # erased by another caller; taking the lock has created an empty schema
@@ -46,7 +45,7 @@ def _has(connection: Connection, table: str) -> bool:
 
 
 def _kinds(backend: Backend, connection: Connection) -> Mapping[str, Collection[str]]:
-    """Return the names of everything this library creates in a schema, by kind. Output tables are included."""
+    """Return the names of all objects that this library creates in a schema, by kind. Output tables are included."""
     made: dict[str, set[str]] = {"table": {VERSION_TABLE}}
     if _has(connection, "output_tables"):
         made["table"].update(connection.scalars(text(_OUTPUTS)))
@@ -57,7 +56,7 @@ def _kinds(backend: Backend, connection: Connection) -> Mapping[str, Collection[
 
 
 def _refuse_columns_of_others(backend: Backend, connection: Connection) -> None:
-    """Raise `Conflict` ``not_ours`` if this library's tables have columns that others added."""
+    """Raise `Conflict` ``not_ours`` if this library's tables have columns that other programs added."""
     known = {*drift.promised(backend.name), ("table", VERSION_TABLE, ""), ("column", VERSION_TABLE, "version_num")}
     tables = {table for kind, table, _ in known if kind == "table"}
     added = [entry for entry in backend.shape(connection) if entry[0] == "column" and entry[1] in tables]

@@ -72,11 +72,11 @@ class Tenants:
     ) -> Self:
         """Open the tenants of a Postgres database, whether or not their schemas are migrated.
 
-        The settings apply to each tenant's store, except the schema and ``migrate``: opening a store creates no tenant.
-        ``pool_size`` is the most connections of all stores together. The files of a tenant are in a folder
-        ``_tenants/<name>`` below ``state_dir``, and below every other directory of the settings. Raises `NotSupported`
-        for a database without schemas and for a worker of Citus, `InvalidValue` for a replica, and `BackendUnavailable`
-        if the server cannot be reached.
+        The settings apply to each tenant's store, except for the schema and ``migrate``, because opening a store
+        creates no tenant. ``pool_size`` is the most connections of all stores together. The files of a tenant are in a
+        folder ``_tenants/<name>`` below ``state_dir``, and below every other directory of the settings. Raises
+        `NotSupported` for a database without schemas and for a worker of Citus, `InvalidValue` for a replica, and
+        `BackendUnavailable` if the server cannot be reached.
         """
         in_force = load_settings(
             settings, url=None if url is None else str(url), url_file=url_file, state_dir=state_dir, read_only=read_only
@@ -94,10 +94,10 @@ class Tenants:
         return cls(backend, in_force, clock)
 
     def store(self, name: str, *, codec: Codec | ContextCodec | None = None, plain: Plain = "read") -> StateStore:
-        """Open a tenant's store. This costs one query of its schema, and closing the store closes no connection.
+        """Open a tenant's store. This costs one query of the tenant's schema. Closing the store closes no connection.
 
-        ``codec`` and ``plain`` are as in `StateStore.open`. Raises the same errors, above all `NotMigrated` if the
-        tenant is behind or does not exist, and `InvalidValue` for an invalid tenant name.
+        ``codec`` and ``plain`` have the same meaning as in `StateStore.open`. Raises the same errors, especially
+        `NotMigrated` if the tenant is behind or does not exist, and `InvalidValue` for an invalid tenant name.
         """
         settings, sealing = self._settings_of(name), sealing_of(codec, plain)
         opened = self._look(lambda: StateStore._on(self.backend.beside(name), settings, self._clock, sealing))
@@ -121,9 +121,10 @@ class Tenants:
         return migrations.migrate(backend, lock_timeout=lock_timeout)
 
     def list(self, *, sizes: bool = False) -> tuple[Tenant, ...]:
-        """Return all tenants by name, with their revisions. With ``sizes``, also their bytes, which are read from disk.
+        """Return all tenants by name, with their revisions.
 
-        A schema of this library whose name no tenant may have, such as ``public``, is left out.
+        With ``sizes``, also return their bytes, which are read from disk. A schema of this library is left out if no
+        tenant may have its name, such as ``public``.
         """
         valid.flag("sizes", sizes)
         found: list[Tenant] = []
@@ -140,12 +141,12 @@ class Tenants:
         workers: int = WORKERS,
         lock_timeout: float = LOCK_SECONDS,
     ) -> MigratedTenants:
-        """Migrate all tenants, or only those named, to the newest revision. If a tenant fails, go on with the others.
+        """Migrate all tenants, or only the named ones, to the newest revision.
 
-        At most ``workers`` tenants are migrated at a time, and never more than there are connections. Each tenant is
-        migrated in a transaction of its own, so an interrupted call may simply be repeated: a current tenant costs one
-        query. A failed tenant is unchanged, and is returned with its error. So is a name that no tenant has. Progress
-        is reported through `lastlight_state.progress`.
+        If a tenant fails, continue with the others. At most ``workers`` tenants are migrated at a time, and never more
+        than there are connections. Each tenant is migrated in its own transaction, so an interrupted call may simply be
+        repeated: a current tenant costs one query. A tenant that fails is unchanged, and is returned with its error. So
+        is a name that no tenant has. Progress is reported through `lastlight_state.progress`.
         """
         there = self._names_of(None)
         asked = there if only is None else [names.checked(name) for name in dict.fromkeys(only)]
@@ -166,12 +167,13 @@ class Tenants:
         return _summary(sorted(results.items()))
 
     def due(self, workflow_names: Sequence[str] | None = None, *, only: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return the tenants in which a worker of these workflows, or of all, may find work at this moment.
+        """Return the tenants in which a worker of these workflows, or of all, may find work now.
 
         Work is a run that may be taken or admitted, a timer, an overdue question, a due cron or a stale fire. With
-        ``only``, just these tenants are asked. A few statements cover all tenants, and each connection plans them once.
-        The run found may be at its limit of restarts, or wait for a place below a cap: this shows when a worker takes
-        it. Looks use one connection beyond the pool, because the server keeps half a megabyte per tenant in it.
+        ``only``, just these tenants are queried. A few statements cover all tenants, and each connection plans them
+        once. The run found may be at its limit of restarts, or wait for a place below a cap; a worker only notices that
+        when it takes the run. These queries use one connection in addition to the pool, because the server keeps half a
+        megabyte per tenant in it.
 
         A tenant that cannot be queried, for instance because it is behind, is left out, and a warning is logged once.
         So is a tenant with a table that is locked for more than a quarter of a second. Behind a pooler the role's
@@ -189,7 +191,7 @@ class Tenants:
         return tuple(self._look(lambda: self._looks.due(asked, ask, lambda: self._names_of(wanted), filtered=filtered)))
 
     def export(self, name: str, folder: str | Path, *, with_logs: bool = True) -> Manifest:
-        """Write everything of a tenant into a new folder, as `Backup.create` does, and return its manifest.
+        """Write all data of a tenant to a new folder, as `Backup.create` does, and return its manifest.
 
         ``store.maintenance.backup.restore`` restores it as a tenant of another database, or as an SQLite file. Raises
         `NotFound` if the tenant does not exist, and the errors of `Backup.create`.
@@ -199,14 +201,14 @@ class Tenants:
             return store.maintenance.backup.create(folder, with_logs=with_logs)
 
     def erase(self, name: str, *, confirm: str | None = None, lock_timeout: float = LOCK_SECONDS) -> ErasedTenant:
-        """Erase a tenant's schema and files for good, if ``confirm`` is its name. Else return what would be erased.
+        """Erase a tenant's schema and files permanently, if ``confirm`` is its name. Else return what would be erased.
 
         Raises `Conflict` ``not_ours``, and erases nothing, if the schema holds a table, column, view, function or type
-        that is not this library's, or if something elsewhere refers to the schema. The error names it. A table that was
-        attached as an output table is not this library's. Additions of others to a table that hold no data are erased
-        with it: indexes, triggers, entries in publications. So are columns added to an output table. Running calls in
-        the schema are waited for, some seconds at most, and later calls fail. Raises `NotFound` if the tenant does not
-        exist, and `InvalidValue` if ``confirm`` is another name.
+        that is not this library's, or if an object elsewhere refers to the schema. The error names it. A table that was
+        attached as an output table is not this library's. Other programs' additions to a table that hold no data are
+        erased with the table: indexes, triggers, entries in publications. So are columns added to an output table.
+        Running calls in the schema are waited for, some seconds at most, and later calls fail. Raises `NotFound` if the
+        tenant does not exist, and `InvalidValue` if ``confirm`` is another name.
         """
         revision = self._expect(name)
         if confirm not in (None, name):
@@ -252,7 +254,7 @@ class Tenants:
         self.close()
 
     def _looker(self) -> Backend:
-        """Return the backend for looks for work, which has a connection of its own."""
+        """Return the backend for queries that look for work. It has its own connection."""
         with self._opening:
             self._scope.refuse_closed()  # a backend opened after `close` would stay open
             if self._looking is None:
@@ -291,7 +293,10 @@ class Tenants:
         return revisions[name]
 
     def _revisions(self, some: Sequence[str]) -> dict[str, str | None]:
-        """Return the revisions of these tenants, queried by one statement. A tenant erased meanwhile is left out."""
+        """Return the revisions of these tenants, read by one statement.
+
+        A tenant that was erased meanwhile is left out.
+        """
         selects = (
             f"SELECT {literal(name)}, (SELECT min(version_num::text) FROM {quoted(name)}.{quoted(VERSION_TABLE)})"
             for name in some

@@ -8,10 +8,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant: its name, its revision, and its bytes with indexes if they were asked for.
+    """A tenant: its name, its revision, and its bytes (with indexes) if they were requested.
 
-    ``state`` compares the revision with the newest that this version knows. ``foreign`` means that the schema
-    has no revision of this library.
+    ``state`` compares the revision with the newest that this version knows. ``foreign`` means that the schema has no
+    revision of this library.
     """
 
     name: str
@@ -40,7 +40,7 @@ class MigratedTenants:
 
 @dataclass(frozen=True)
 class ErasedTenant:
-    """An erased tenant, or one to be erased: revision, bytes of its tables, number of its files on this machine."""
+    """An erased tenant, or one that would be: revision, bytes of its tables, number of its files on this machine."""
 
     name: str
     revision: str | None

@@ -1,7 +1,7 @@
-"""Finds tenants with work for a worker: one statement covers many tenants, and reads only indexes of open rows.
+"""Finds tenants with work for a worker. One statement covers many tenants, and reads only indexes of open rows.
 
 Planning a statement costs the server milliseconds per tenant, and running it a tenth of that. So the statements stay
-the same from look to look, and a new tenant changes only one of them.
+the same from poll to poll, and a new tenant changes only one of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DUE = (
 
 
 class Looks:
-    """Looks for work. Remembers tenants that could not be queried, and queries each of those by itself."""
+    """Polls tenants for work. It remembers tenants that could not be queried, and queries each of those separately."""
 
     def __init__(self) -> None:
         self._odd: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ class Looks:
 
 
 def statements(names: Sequence[str], *, filtered: bool) -> dict[str, Sequence[str]]:
-    """Return the statements that select the tenants with work due at ``:at``. Maps each to the tenants it covers.
+    """Return statements that select the tenants with work due at ``:at``, and for each the tenants that it covers.
 
     If ``filtered``, only the workflows in ``:workflows`` count.
     """
