@@ -8,7 +8,7 @@ from lastlight_state.db.rows.records import Record
 
 
 class Sent(Record):
-    """The result of sending a message: the owners that got it by this call, and in ``skipped`` those that had it."""
+    """The result of sending a message: ``delivered`` has the owners that got it now, ``skipped`` those that had it."""
 
     message_id: str
     delivered: tuple[str, ...]
