@@ -1,7 +1,7 @@
 """The only source of times in this library, so that tests can fix the clock.
 
-Every time in this library is an aware UTC `datetime` of millisecond precision, because both databases store that. So a
-time that a call returns equals the time that a later read returns.
+Every time in this library is an aware UTC `datetime` with a precision of milliseconds, because both databases store
+that. So a time that a call returns equals the time that a later read returns.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from lastlight_state.errors import InvalidValue
 
 
 class Clock(Protocol):
-    """A source of the present time. Any object with this method can be used."""
+    """A source of the current time. Any object with this method can be used."""
 
     def now(self) -> datetime:
-        """Return the present time, aware, in any time zone."""
+        """Return the current time as an aware datetime in any time zone."""
         ...
 
 
@@ -28,7 +28,7 @@ _MILLIS = tuple(timedelta(milliseconds=number) for number in range(1000))
 class SystemClock:
     """The machine's clock, in whole milliseconds.
 
-    It caches the current second: adding to it takes a third of the time of building a datetime.
+    It caches the current second, because adding to a cached datetime takes a third of the time of building a new one.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ SYSTEM_CLOCK = SystemClock()
 
 
 def nanoseconds() -> int:
-    """Return the time in nanoseconds, from the clock that also stamps files."""
+    """Return the time in nanoseconds, from the clock that the system also uses for times of files."""
     return time.time_ns()
 
 
@@ -55,10 +55,10 @@ FIRST_YEAR, LAST_YEAR = 1000, 8999
 
 
 class KeptClock:
-    """A caller's clock, with its times checked and cut to milliseconds.
+    """A caller's clock. Its times are checked and cut to milliseconds.
 
     Raises `InvalidValue` for naive times and for years outside 1000 to 8999. Leases, windows and timeouts are added to
-    the present and subtracted from it, and must not leave the calendar.
+    the current time and subtracted from it, and the result must still be a valid date.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -72,7 +72,7 @@ class KeptClock:
 
 
 def kept(clock: Clock) -> Clock:
-    """Return a clock with checked times. The system clock needs no check, so it is returned as it is."""
+    """Wrap a clock so that its times are checked. The system clock is returned unchanged, because it needs no check."""
     return clock if clock is SYSTEM_CLOCK or isinstance(clock, KeptClock) else KeptClock(clock)
 
 
@@ -82,10 +82,10 @@ _LAST = datetime(LAST_YEAR, 12, 31, tzinfo=UTC)
 
 
 def of_file(nanoseconds: int) -> datetime:
-    """Return the time of a file's change in whole milliseconds, from nanoseconds since 1970.
+    """Convert the time of a file's change from nanoseconds since 1970 to a datetime in whole milliseconds.
 
-    A file's owner can set its time, on some file systems far outside the calendar. Such a time becomes the first day of
-    the year 1000, or the last one of 8999.
+    A file's owner can set its time, on some file systems to years that no datetime has. Such a time becomes the first
+    day of the year 1000, or the last day of 8999.
     """
     try:
         moment = _EPOCH + timedelta(milliseconds=nanoseconds // 1_000_000)
@@ -103,7 +103,7 @@ def to_millis(moment: datetime) -> datetime:
 def aware_utc(where: str, moment: datetime) -> datetime:
     """Return a caller's time in UTC, cut to milliseconds.
 
-    Raises `InvalidValue` for a naive time: its zone is unknown.
+    Raises `InvalidValue` for a naive time, because its zone is unknown.
     """
     if not isinstance(moment, datetime):
         raise InvalidValue(where, f"expected a datetime, got {type(moment).__name__}")
@@ -118,7 +118,7 @@ def aware_utc(where: str, moment: datetime) -> datetime:
 
 
 def iso_text(moment: datetime) -> str:
-    """Return an aware UTC time as 24 characters, ``2026-02-03T12:34:56.789Z``, which sort in order of time."""
+    """Return an aware UTC time as 24 characters, ``2026-02-03T12:34:56.789Z``. Sorting these texts sorts the times."""
     day = moment.toordinal()
     text = _day_texts.get(day) or _day_text(day, moment)
     return (
@@ -150,17 +150,17 @@ _HOUR_24 = re.compile(r"\d{4}-?(?:\d\d-?\d\d|W\d\d(?:-?\d)?).24", re.DOTALL)
 
 
 def iso_time(text: str) -> datetime:
-    """Return the time of an ISO 8601 text. Raises ValueError for other texts, and for the hour 24 of a day."""
+    """Parse an ISO 8601 text and return its time. Raises ValueError for other texts, and for the hour 24."""
     if _HOUR_24.match(text):
         raise ValueError("hour must be in 0..23")
     return datetime.fromisoformat(text)
 
 
 def spelled(text: object) -> datetime | None:
-    """Return a time that another program wrote, in UTC and whole milliseconds; None if it is not such a time.
+    """Parse a time that another program wrote, in UTC and whole milliseconds; None if it is not such a time.
 
-    Accepts ``T`` or a blank between day and time, which must be given at least to the minute. Without a zone it is UTC.
-    Digits below a millisecond are cut off.
+    Accepts ``T`` or a blank between day and time. The time must have at least hours and minutes. Without a zone it is
+    in UTC. Digits below a millisecond are cut off.
     """
     if not isinstance(text, str) or not _SPELLED.fullmatch(text):
         return None
@@ -179,19 +179,19 @@ def _day_text(day: int, moment: datetime) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """Return the distance of a time from ``now``, past or future: ``5 min ago``, ``in 2 h``."""
+    """Describe how far a time is from ``now``, past or future: ``5 min ago``, ``in 2 h``."""
     past = now >= moment
     length = lasted(abs(now - moment))
     return f"{length} ago" if past else f"in {length}"
 
 
 def lasted(length: timedelta) -> str:
-    """Return a duration in its largest unit; below five hours, in the two largest units."""
+    """Describe a duration in its largest unit. Below five hours, use the two largest units."""
     return lasted_seconds(length.total_seconds())
 
 
 def lasted_seconds(length: float) -> str:
-    """Return a number of seconds in the form of `lasted`."""
+    """Describe a number of seconds as `lasted` does."""
     seconds = int(length)
     if seconds < 100:
         return f"{seconds} s"

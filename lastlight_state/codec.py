@@ -1,7 +1,7 @@
 """The library's JSON codec: what may be stored as JSON, its text, its canonical form and its digest.
 
 Both databases must return equal values. So a value that one of them would change or refuse is refused here, before
-either sees it, with its path in the error: NaN and infinities, NUL characters, lone surrogates, keys that are not text,
+either gets it, with its path in the error: NaN and infinities, NUL characters, lone surrogates, keys that are not text,
 integers beyond 64 bits, cycles, and Python types that JSON does not have.
 
 Lines of log files (`dump_line`, `load_line`) refuse as little as possible: they record what has already happened.
@@ -74,9 +74,9 @@ def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes
 
 
 def encode_sound(value: Any, *, indented: bool = False) -> bytes:
-    """Return the JSON bytes of a value whose parts were all checked, or come from the database.
+    """Return the JSON bytes of a value whose parts were checked or come from the database.
 
-    A value from the database may hold integers of any size, which another program stored.
+    A value from the database may contain integers of any size, which another program stored.
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indented else None)
@@ -85,7 +85,7 @@ def encode_sound(value: Any, *, indented: bool = False) -> bytes:
 
 
 def encode_merged(where: str, value: Any, *, max_bytes: int) -> str:
-    """Return the JSON text of a stored value into which a checked one was merged. Raises `PayloadTooLarge`.
+    """Return the JSON text of a stored value after a checked value was merged into it. Raises `PayloadTooLarge`.
 
     Parts that another program stored stay unchanged, even integers beyond 64 bits.
     """
@@ -96,7 +96,7 @@ def encode_merged(where: str, value: Any, *, max_bytes: int) -> str:
 
 
 def canonical(value: Any) -> bytes:
-    """Return the canonical JSON in UTF-8: sorted keys, no blanks, and equal numbers written alike.
+    """Return the canonical JSON in UTF-8: keys sorted, no blanks, and equal numbers written in the same way.
 
     ``1.0`` is written ``1``, and ``-0.0`` is written ``0``.
     """
@@ -113,7 +113,7 @@ def digest(value: Any) -> str:
 
 
 def in_one_order(value: Any, written: Any) -> Any:
-    """Return ``written``, the JSON of ``value``, with the members of each set in a fixed order."""
+    """Return ``written``, the JSON of ``value``, but with the members of each set in a fixed order."""
     if isinstance(value, AbstractSet) and isinstance(written, list):
         return sorted(written, key=canonical)
     if isinstance(value, Mapping) and isinstance(written, dict) and len(value) == len(written):
@@ -142,14 +142,14 @@ def is_deeper(value: Any, levels: int) -> bool:
 
 
 def check_text(where: str, text: str) -> None:
-    """Raise for a text that one of the databases cannot store: with NUL characters or lone surrogates."""
+    """Raise an error for a text that one of the databases cannot store: with NUL characters or lone surrogates."""
     problem = _text_problem(text)
     if problem:
         raise InvalidValue(where, problem)
 
 
 def _is_sound(root: Any, max_depth: int) -> bool:
-    """True if all values, keys and nesting levels may be stored unchanged. Texts are checked in the encoded bytes."""
+    """True if all values, keys and nesting levels can be stored unchanged. Texts are checked once encoded."""
     stack: list[tuple[Any, int]] = [(root, 0)]
     while stack:
         value, depth = stack.pop()
@@ -183,7 +183,7 @@ def _is_sound(root: Any, max_depth: int) -> bool:
 
 
 def _are_sound_numbers(numbers: Collection[Any], kind: type) -> bool:
-    """True if all of these integers, or of these floats, may be stored."""
+    """True if all of these integers (or all of these floats) can be stored."""
     is_finite = kind is int or all(map(isfinite, numbers))
     return is_finite and all(_is_sound_scalar(number, kind) for number in (min(numbers), max(numbers)))
 
@@ -204,7 +204,7 @@ def _raise_for(where: str, value: Any, max_depth: int, *, only_if_found: bool = 
 
 
 def _problems(value: Any, path: str, room: int) -> Iterator[tuple[str, str]]:
-    """Yield the path and reason of each value that cannot be stored, in document order."""
+    """Yield, in document order, the path of each value that cannot be stored, and the reason."""
     kind = type(value)
     if kind is str:
         problem = _text_problem(value)
@@ -274,7 +274,7 @@ def dump_line(value: Any, *, where: str = "line") -> bytes:
 
 
 def load_line(raw: bytes, *, keep_halves: bool = False) -> Any:
-    """Return the value of one line, with or without its newline. Raises ValueError if it is not JSON.
+    """Parse one line, with or without its newline. Raises ValueError if it is not JSON.
 
     Integers of any size are exact. If a writer cut a text inside an emoji, half of a surrogate pair remains. It is read
     as U+FFFD, or unchanged with ``keep_halves``.
@@ -290,7 +290,7 @@ def load_line(raw: bytes, *, keep_halves: bool = False) -> Any:
 
 
 def _has_whole_float(root: Any) -> bool:
-    """True if the value, which has no cycles, contains a float that must be written as an integer."""
+    """True if the value, which must have no cycles, contains a float that must be written as an integer."""
     if type(root) is not dict:
         return True
     containers: list[Any] = [root]
@@ -319,7 +319,7 @@ def _dump_with_care(where: str, value: Any) -> bytes:
 
 
 def _line_value(value: Any, path: str, room: int) -> Any:
-    """Return ``value`` with the parts replaced that a line writes differently. Recurses by one frame for each level."""
+    """Return ``value`` with those parts replaced that a line writes differently. Each level is one call deeper."""
     if not isinstance(value, dict | list | tuple):
         return _line_scalar(value, path)
     if room <= 0:

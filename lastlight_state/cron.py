@@ -61,9 +61,9 @@ def available() -> bool:
 
 
 def trimmed(pattern: str) -> str:
-    """Return the pattern without needless blanks, not yet parsed.
+    """Remove needless blanks from a pattern, without parsing it.
 
-    Raises `InvalidValue` for a blank or too long one.
+    Raises `InvalidValue` for a blank pattern or one that is too long.
     """
     if not isinstance(pattern, str):
         raise InvalidValue("pattern", f"expected text, got {type(pattern).__name__}")
@@ -78,10 +78,10 @@ def trimmed(pattern: str) -> str:
 
 
 def validate(pattern: str, timezone: str = "UTC") -> str:
-    """Return the pattern in the form to store: without needless blanks.
+    """Check a pattern and return it in its stored form, without needless blanks.
 
-    Raises `InvalidValue`, which names the field, for a pattern that cannot be parsed or never matches, and for a zone
-    that this machine does not know.
+    Raises `InvalidValue`, which names the field, for a pattern that cannot be parsed or never matches, and for a time
+    zone that this machine does not know.
     """
     kept = trimmed(pattern)
     _zone(timezone)
@@ -91,13 +91,16 @@ def validate(pattern: str, timezone: str = "UTC") -> str:
 
 
 def next_after(pattern: str, timezone: str, after: datetime) -> datetime | None:
-    """Return the first time strictly after ``after``; None if there is none. Raises the errors of `validate`."""
+    """Return the first time strictly after ``after``, or None if there is none. Raises the errors of `validate`."""
     start = aware_utc("after", after)
     return next(_after(trimmed(pattern), _zone(timezone), start), None)
 
 
 def upcoming(pattern: str, timezone: str, after: datetime, count: int) -> list[datetime]:
-    """Return the next ``count`` (1 to 100) times strictly after ``after``, ascending; fewer if there are no more."""
+    """Return the next ``count`` (1 to 100) times strictly after ``after``, ascending.
+
+    Return fewer if there are no more.
+    """
     if type(count) is not int or not 1 <= count <= MOST:
         raise InvalidValue("count", f"must be a whole number from 1 to {MOST}")
     start = aware_utc("after", after)
@@ -121,7 +124,7 @@ def _after(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
 
 
 def _stands_for_a_day(pattern: str, zone: tzinfo, instant: datetime) -> bool:
-    """True if a time stands for a skipped day although the pattern matches later that day."""
+    """True if a time replaces a skipped day although the pattern also matches later on the same day."""
     distance = _distance(zone, instant)
     if distance - _distance(zone, instant - _SECOND) < _DAY:
         return False
@@ -131,11 +134,10 @@ def _stands_for_a_day(pattern: str, zone: tzinfo, instant: datetime) -> bool:
 
 
 def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """Yield the times at which the zone's clocks match.
+    """Yield the times at which the zone's wall clock matches the pattern.
 
-    Between two changes the clocks are a fixed distance from UTC.
-
-    cronsim itself steps by whole hours, so it is wrong after a change by half an hour (Lord Howe).
+    Between two changes of the clock, the zone has a fixed offset from UTC, and the times are computed with that offset.
+    cronsim itself steps by whole hours, so its times are wrong after a change by half an hour (Lord Howe).
     """
     asked, reached, distance = after, after, _distance(zone, after)
     while True:
@@ -152,7 +154,7 @@ def _by_the_wall(pattern: str, zone: tzinfo, after: datetime) -> Iterator[dateti
 
 
 def _change(zone: tzinfo, after: datetime, last: datetime) -> datetime | None:
-    """Return the first second after ``after``, up to ``last``, at which the zone's clocks change; else None."""
+    """Return the first second after ``after``, up to ``last``, at which the zone's clocks change; None without one."""
     before, end = _distance(zone, after), after
     while end < last and _distance(zone, end) == before:
         after, end = end, min(end + _WEEK, last)

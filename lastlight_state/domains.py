@@ -1,4 +1,4 @@
-"""The domains of the database, and the groups of calls to them: `Transaction` and `View`."""
+"""The domains stored in the database, and the groups of calls to them: `Transaction` and `View`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Domains(Face):
-    """The domains in the database. Each is imported and created at its first use."""
+    """The domains stored in the database. Each is imported and created at its first use."""
 
     #: Running workflows, and their next steps.
     workflows: Part[Workflows] = Part("lastlight_state.workflows.Workflows")
@@ -58,7 +58,10 @@ class Domains(Face):
 
 
 class Transaction(Domains):
-    """A transaction of several calls, which commits all their writes or none. Use it in the thread that opened it."""
+    """A transaction of several calls: either all their writes are committed or none.
+
+    Use it in the thread that opened it.
+    """
 
     def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object], claim: Claim | None):
         super().__init__(context.within(scope))
@@ -74,24 +77,22 @@ class Transaction(Domains):
         """Return a SQLAlchemy connection inside this transaction, for your own statements and sessions.
 
         ``Session(bind=tx.connection)`` joins the transaction: the block commits what the session has written. A
-        rollback undoes the whole block. Any other way to end the transaction, such as ``commit()`` or the statement
+        rollback rolls back the whole block. Any other way to end the transaction, such as ``commit()`` or the statement
         COMMIT, raises `MisuseError`.
         """
         return lend(self._scope, self._undo)
 
     def after_commit(self, hook: Callable[[], object]) -> None:
-        """Register a callback to run once after the commit, never after a rollback.
+        """Register a callback that is called once after the commit, never after a rollback.
 
-        Callbacks run in order of registration.
-
-        An exception in it is logged and counted, because the commit stands. The callback is lost if the process dies
-        first.
+        Callbacks are called in the order of their registration. An exception in one is logged and counted, because the
+        commit is valid. If the process dies first, the callback is not called.
         """
         self._scope.unit.after_commit(hook)
 
 
 class View(Domains):
-    """A read-only view of one snapshot, which later commits do not change. Writing raises `ReadOnlyTransaction`."""
+    """A read-only view of one snapshot: later commits do not appear in it. Writing raises `ReadOnlyTransaction`."""
 
     def __init__(self, context: Context, scope: TransactionScope, undo: Callable[[], object]) -> None:
         super().__init__(context.within(scope))

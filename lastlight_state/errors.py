@@ -84,7 +84,7 @@ class NotFound(StateError):
 
 
 class Conflict(StateError):
-    """A valid request that the stored state does not allow, or no longer allows. ``code`` names the violated rule."""
+    """A valid request that the stored state does not allow. ``code`` names the violated rule."""
 
     code = "conflict"
 
@@ -101,13 +101,13 @@ class AlreadyExists(Conflict):
 
 
 class LostRace(Conflict):
-    """Another caller changed the row first."""
+    """Another caller changed the row before this call could."""
 
     code = "lost_race"
 
 
 class AlreadyAnswered(Conflict):
-    """The question has been answered already; ``winner`` is the answered record."""
+    """The question has already been answered. ``winner`` is the record with that answer."""
 
     code = "already_answered"
     winner: Any
@@ -141,7 +141,7 @@ class ClaimLost(Conflict):
 
 
 class StaleVersion(Conflict):
-    """The stored state differs from the one that the caller expected: ``expected`` against ``found``."""
+    """The stored state ``found`` differs from the state ``expected``, which the caller expected."""
 
     code = "stale_version"
     expected: Any
@@ -153,7 +153,7 @@ class StaleVersion(Conflict):
 
 
 class InvalidValue(StateError):
-    """The value of ``where`` may not be stored; ``problem`` says why."""
+    """The value of ``where`` may not be stored. ``problem`` states why."""
 
     code = "invalid_value"
     where: str
@@ -168,7 +168,7 @@ class InvalidValue(StateError):
 
 
 class PayloadTooLarge(InvalidValue):
-    """``where`` has ``actual`` bytes (or entries), more than its ``limit``."""
+    """The value of ``where`` has ``actual`` bytes (or entries), which is more than its ``limit``."""
 
     code = "payload_too_large"
     limit: int
@@ -180,25 +180,25 @@ class PayloadTooLarge(InvalidValue):
 
 
 class ReservedName(InvalidValue):
-    """The name is kept for the library's own use."""
+    """A name that only the library itself may use."""
 
     code = "reserved_name"
 
 
 class UnsafePath(InvalidValue):
-    """The name would leave its directory, or is not a safe file name."""
+    """A name that would lead out of its directory, or that is not a safe file name."""
 
     code = "unsafe_path"
 
 
 class SchemaError(StateError):
-    """The library cannot work on the schema of the database."""
+    """The library cannot work with the schema of the database."""
 
     code = "schema"
 
 
 class NotMigrated(SchemaError):
-    """The schema is behind (``found`` is None if there is none); ``command`` upgrades it.
+    """The schema is older than needed (``found`` is None if there is none). ``command`` upgrades it.
 
     If only output tables or their columns are missing, ``missing`` lists them.
     """
@@ -218,7 +218,7 @@ class NotMigrated(SchemaError):
 
 
 class NewerSchema(SchemaError):
-    """The schema was made by a newer library, and this one may not read it. Files have schema versions, too."""
+    """The schema was made by a newer library, and this version may not read it. Files have schema versions, too."""
 
     code = "newer_schema"
     found: str
@@ -246,7 +246,7 @@ class SchemaMismatch(SchemaError):
 
 
 class CorruptData(StateError):
-    """The stored value of ``column`` cannot be read. The library does not guess another value."""
+    """The stored value of ``column`` cannot be read. The library does not replace it by a guess."""
 
     code = "corrupt_data"
     table: str
@@ -258,7 +258,7 @@ class CorruptData(StateError):
 
 
 class FrameChainBroken(CorruptData):
-    """The frame cannot be rebuilt as it was stored. ``frame_no`` is the number of the faulty row.
+    """The frame cannot be rebuilt as it was stored. ``frame_no`` is the number of the damaged row.
 
     ``reason`` is ``no_anchor``, ``missing_frame``, ``bad_delta``, ``hash_mismatch`` or ``unreadable``.
     """
@@ -283,9 +283,9 @@ class UnsavedEvents(StateError):
 
 
 class SealedValue(CorruptData):
-    """The stored value of ``column`` cannot be opened, for lack of the right codec or by this version.
+    """The stored value of ``column`` cannot be opened: the right codec is missing, or this version cannot open it.
 
-    ``key_id`` is the id of its key. It is empty if the value is stored in plain and the store refuses that.
+    ``key_id`` is the id of its key. It is empty if the value is not sealed and the store refuses such values.
     """
 
     code = "sealed_value"
@@ -309,7 +309,7 @@ class BackendError(StateError):
 
 
 class BackendBusy(BackendError):
-    """Others held the locks for longer than all retries lasted."""
+    """Other connections held the locks for longer than all retries lasted."""
 
     code = "backend_busy"
 
@@ -330,7 +330,7 @@ class NotSupported(BackendError):
 
 
 class MisuseError(StateError):
-    """A call in the wrong place, or a call that needs an extra which is not installed."""
+    """A call that is not allowed here, or that needs an extra which is not installed."""
 
     code = "misuse"
 
@@ -341,13 +341,13 @@ class MisuseError(StateError):
 
 
 class NestedTransaction(MisuseError):
-    """A transaction, or a call on the store, inside a transaction of the same thread or task."""
+    """A transaction or a call on the store was begun inside a transaction of the same thread or task."""
 
     code = "nested_transaction"
 
 
 class ReadOnlyTransaction(MisuseError):
-    """A write through a store, view or transaction that may only read."""
+    """A write was tried through a store, view or transaction that may only read."""
 
     code = "read_only"
 

@@ -1,8 +1,8 @@
 """Reads JSON without changing a number.
 
-orjson silently reads an integer beyond 64 bits as the nearest float. This module reads it exactly. A number beyond the
-largest float, such as ``1e400``, is refused. A number with a fraction or an exponent becomes the nearest float, as
-everywhere in Python.
+orjson silently reads an integer beyond 64 bits as the nearest float; this module reads it exactly. It refuses a number
+beyond the largest float, such as ``1e400``. A number with a fraction or an exponent becomes the nearest float, as usual
+in Python.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STAND_IN = os.urandom(16).hex()
 
 
 def decode(text: str | bytes, number: Callable[[int], Any] = int) -> Any:
-    """Return the value of JSON text, with exact integers of any size. Raises ValueError for text that is not JSON.
+    """Parse JSON text, with exact integers of any size. Raises ValueError for text that is not JSON.
 
     A number that no float can hold, such as ``1e400``, is refused. ``number`` converts each integer beyond 64 bits.
     """
@@ -40,16 +40,16 @@ def decode(text: str | bytes, number: Callable[[int], Any] = int) -> Any:
 
 
 def decode_jsonb(text: str | bytes) -> Any:
-    """Return the value of text that Postgres made from JSONB. There, a large float is written like an integer."""
+    """Parse the text that Postgres made from JSONB. In such text, a large float looks like an integer."""
     return decode(text, _as_stored)
 
 
 def may_hold_long_integers(data: bytes) -> bool:
-    """Return False if JSON text has no integer of 19 digits or more, so none beyond 64 bits. True may be wrong.
+    """Return False if JSON text surely has no integer of 19 digits or more, and so none beyond 64 bits.
 
-    First checks every fourth byte, then every second one: times and ids have no long runs of digits there. Both halves
-    are checked, because in a list of small integers one of them is all digits. A full search for the digits would take
-    ten times as long as parsing.
+    True may be wrong. It looks for digits at every fourth byte, then at every second one, because times and ids have no
+    long runs of digits. Both halves of the text are checked, because in a list of small integers one of them is all
+    digits. A full search for the digits would take ten times as long as parsing.
     """
     return (
         b"0" * 4 in data[::4].translate(_DIGITS)
@@ -59,7 +59,7 @@ def may_hold_long_integers(data: bytes) -> bool:
 
 
 def _exact(data: bytes, number: Callable[[int], Any]) -> Any:
-    """Return the value of JSON text, with each integer beyond 64 bits converted by ``number``."""
+    """Parse JSON text. ``number`` converts each integer beyond 64 bits."""
     long: list[int] = []
 
     def stand_in(found: re.Match[bytes]) -> bytes:
@@ -80,7 +80,10 @@ def _exact(data: bytes, number: Callable[[int], Any]) -> Any:
 
 
 def _as_stored(whole: int) -> Any:
-    """Return the float that has these shortest digits, or else the integer, which another program stored."""
+    """Return the float whose shortest digits these are.
+
+    If there is none, return the integer, which another program stored.
+    """
     try:
         number = float(whole)
     except OverflowError:
@@ -89,7 +92,7 @@ def _as_stored(whole: int) -> Any:
 
 
 def by_value(value: Any, least: float = 0.0) -> Any:
-    """Return ``value`` with whole floats from ``least`` on replaced by equal integers, if they fit 64 bits."""
+    """Return ``value`` with whole floats from ``least`` on replaced by equal integers, if the integers fit 64 bits."""
     kind = type(value)
     if kind is float and value.is_integer() and abs(value) >= least and SMALLEST <= value <= GREATEST:
         return int(value)
@@ -103,7 +106,7 @@ def by_value(value: Any, least: float = 0.0) -> Any:
 def dumped_with_long_integers(
     value: Any, refusal: TypeError, *, sort_keys: bool = False, indent: int | None = None
 ) -> bytes:
-    """Return the JSON text of a value whose long integers orjson refuses. Raises orjson's other errors."""
+    """Return the JSON text of a value with integers that are too long for orjson. Raises orjson's other errors."""
     if "64-bit" not in str(refusal):
         raise refusal
     separators = (",", ":" if indent is None else ": ")

@@ -1,7 +1,7 @@
-"""The only source of new ids: UUIDv7 text, strictly increasing within a process.
+"""The only source of new ids: UUIDv7 as text, strictly increasing within a process.
 
 The layout is that of RFC 9562 with its monotonic counter: 48 bits of Unix milliseconds, then 12 + 62 bits that count up
-while the millisecond does not increase. If the clock steps back, ids still increase.
+while the millisecond does not increase. If the clock is set back, ids still increase.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FRESH_BITS = 72  # a new millisecond starts at a value with room for counting u
 
 
 class IdSource:
-    """A source of ids that returns each id once, to any thread."""
+    """A source of ids. It returns each id only once, even to concurrent threads."""
 
     def __init__(self, millis: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._millis = millis
@@ -31,7 +31,7 @@ class IdSource:
         self._tail = 0
 
     def fresh(self) -> str:
-        """Return a new id, greater as text than every id that this object returned before."""
+        """Return a new id that sorts as text after every id that this object returned before."""
         with self._lock:
             now = self._millis()
             if now > self._last_millis:
@@ -45,13 +45,13 @@ class IdSource:
             return _as_text(self._last_millis, self._tail)
 
     def after_fork(self) -> None:
-        """Start a new series in a forked child, because the parent goes on with the same counter."""
+        """Start a new series of ids in a forked child, because the parent continues with the same counter."""
         self._lock = Lock()
         self._last_millis = -1
 
 
 def series(seed: str) -> Iterator[str]:
-    """Yield increasing ids with the millisecond of the id ``seed``. Each call yields the same ids."""
+    """Yield increasing ids that have the millisecond of the id ``seed``. The same seed always yields the same ids."""
     millis = int(seed[:8] + seed[9:13], 16)
     tail = int.from_bytes(hashlib.sha256(seed.encode()).digest()[: _FRESH_BITS // 8], "big")
     while True:

@@ -1,9 +1,9 @@
 """Modules and attributes that are loaded at their first use.
 
-A package's ``__init__`` lists the modules of its names, and a `Face` lists the classes of its parts; importing either
-loads none of them.
+A package's ``__init__`` lists the modules of its names, and a `Face` lists the classes of its parts. Importing either
+of them loads none of these modules.
 
-Threads import one after the other: if two threads import a package's modules in different orders, CPython may give one
+Only one thread imports at a time. If two threads import a package's modules in different orders, CPython may give one
 of them a half-initialised module. The main thread never imports, because signal handlers raise there: an exception
 inside CPython's import machinery leaves a lock held, and all other threads would wait for it for ever.
 """
@@ -36,8 +36,9 @@ def load(name: str) -> ModuleType:
 def run_imports(call: Callable[[], T]) -> T:
     """Return the result of ``call``, which may import modules.
 
-    The main thread has another thread make the call, and waits. A signal's exception ends the wait, but not the call.
-    Inside an import, the call is made at once, because this thread holds locks that another thread may need.
+    If called in the main thread, another thread makes the call, and the main thread waits. A signal handler's exception
+    ends the wait, but not the call. Inside an import, the call is made at once, because this thread holds locks that
+    another thread may need.
     """
     if _is_importing():
         return call()
@@ -99,7 +100,7 @@ os.register_at_fork(after_in_child=_renew)
 
 
 def public(package: dict[str, Any], homes: Mapping[str, str], *own: str) -> None:
-    """Give a package its public names: ``__all__``, and each name at its first use.
+    """Give a package its public names: ``__all__``, and attributes that are loaded at their first use.
 
     ``package`` is its ``globals()``. ``homes`` maps modules, relative to the package, to the names that they define,
     separated by spaces. ``own`` are the public names that the package defines itself.
@@ -120,7 +121,7 @@ def public(package: dict[str, Any], homes: Mapping[str, str], *own: str) -> None
 
 
 class Module:
-    """A stand-in for a module, which is imported when one of its attributes is first used."""
+    """A stand-in for a module. The module is imported when one of its attributes is first used."""
 
     def __init__(self, name: str) -> None:
         self._path = name
@@ -130,10 +131,10 @@ class Module:
 
 
 class Part(Generic[T]):
-    """An attribute that is imported and created at its first use, and then kept.
+    """An attribute whose value is imported and created at its first use, and then kept.
 
-    ``home`` is the dotted path of its class. ``make`` creates it from the owning object and the class. Without
-    ``make``, the owner's method ``_made`` creates it from the class and the name.
+    ``home`` is the dotted path of the value's class. ``make`` creates the value from the owning object and the class.
+    Without ``make``, the owner's method ``_made`` creates it from the class and the name.
     """
 
     def __init__(self, home: str, make: Callable[[Any, type[Any]], T] | None = None) -> None:

@@ -1,8 +1,8 @@
 """Locks that a ``with`` statement always releases, also on CPython 3.14.
 
-That version may run a signal handler between a lock's ``__enter__`` and the body of the statement (CPython issue
+CPython 3.14 may run a signal handler between a lock's ``__enter__`` and the body of the statement (CPython issue
 148874; 3.13 and before, and 3.15, do not). If the handler raises there, the lock is never released, and every thread
-that asks for it waits for ever.
+that requests it waits for ever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING or sys.version_info[:2] != (3, 14):
 else:
 
     class Lock:
-        """A lock whose ``__enter__`` is a Python function, so that no handler runs between it and the body."""
+        """A lock whose ``__enter__`` is a Python function, so that no signal handler runs between it and the body."""
 
         _make: Any = staticmethod(threading.Lock)
 
@@ -40,6 +40,6 @@ else:
             return getattr(self._lock, name)
 
     class RLock(Lock):
-        """A reentrant lock with the same guarantee."""
+        """A reentrant lock with the same property as `Lock`."""
 
         _make = staticmethod(threading.RLock)

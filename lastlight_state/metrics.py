@@ -1,7 +1,7 @@
 """Counters of a store's events: retries, calls that gave up, failed hooks, unreadable rows, and more.
 
-Each counter is an attribute that only grows. If OpenTelemetry is installed, the same numbers are added to its counters
-``lastlight_state.<name>``. Without it nothing is imported and nothing is lost.
+Each counter is an attribute that only grows. If OpenTelemetry is installed, its counters ``lastlight_state.<name>`` get
+the same numbers. Without it nothing is imported, and the attributes still count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Awaited = Literal["pool", "file", "named"]
 
 
 class Observer(Protocol):
-    """A function that makes a repository call given to it, and returns the call's result."""
+    """A function that gets a repository call, makes it, and returns its result."""
 
     def __call__(self, method: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any: ...
 
@@ -38,9 +38,9 @@ waits: Callable[[Awaited, float], None] | None = None
 
 
 def timed(awaited: Awaited, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Make a call that may wait, and report how long it took, also if it failed.
+    """Make a call that may wait, and report how long it took, even if it fails.
 
-    Units check `waits` first, so a store without telemetry never calls this.
+    Units check `waits` first, so a store without telemetry never calls this function.
     """
     told = waits
     if told is None:
@@ -58,7 +58,7 @@ MOST_LABELS = 1_000
 
 
 class Metrics:
-    """The counters of one store. An attribute's value is the count so far."""
+    """The counters of one store. The value of each attribute is its count so far."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -84,7 +84,7 @@ class Metrics:
         return f"Metrics({counts})"
 
     def count(self, name: str, amount: int = 1, *, label: str | None = None) -> None:
-        """Add to a counter, from any thread. ``label`` names the transaction in which the event happened."""
+        """Add to a counter, from any thread. ``label`` is the label of the transaction in which the event happened."""
         with self._lock:
             setattr(self, name, getattr(self, name) + amount)
             if label is not None and (label in self._by_label or len(self._by_label) < MOST_LABELS):
@@ -95,7 +95,7 @@ class Metrics:
             counter.add(amount, {} if label is None else {"label": label})
 
     def of(self, label: str) -> dict[str, int]:
-        """Return the counts of transactions with this label, by the counter's name."""
+        """Return the counts of transactions with this label, by counter name."""
         with self._lock:
             return dict(self._by_label.get(label, {}))
 

@@ -1,4 +1,4 @@
-"""Output of commands and pages: values as JSON types, and texts that are harmless to terminals and browsers.
+"""Output of commands and pages: values as JSON types, and texts that cannot harm terminals and browsers.
 
 Records and all other values are shown as their JSON. Times are the stored 24-character text, exact amounts are text.
 """
@@ -38,12 +38,12 @@ def plain(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters, and characters that change its direction, escaped."""
+    """Escape control characters, and characters that change the direction of writing, in a text."""
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def printable_json(text: str) -> str:
-    """Return JSON text of the same value, with these characters escaped in JSON's way."""
+    """Return JSON text of the same value in which these characters are written as JSON escapes."""
     return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -1,4 +1,4 @@
-"""Progress of long work: maintenance reports it, and a listener in the same context shows it."""
+"""Progress of long work. Maintenance reports it, and a listener in the same context can show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """How much of a piece of work is done. ``total`` is None if it is unknown before the end."""
+    """How much of a task is done. ``total`` is None if it is unknown before the end."""
 
     what: str
     done: int
@@ -22,7 +22,7 @@ _listener: ContextVar[Listener | None] = ContextVar("lastlight_state_progress", 
 
 
 def tell(what: str, done: int, total: int | None = None, *, unit: str = "rows") -> None:
-    """Report how much of ``what`` is done. Costs almost nothing without a listener."""
+    """Report how much of ``what`` is done. Costs almost nothing if there is no listener."""
     listener = _listener.get()
     if listener is not None:
         listener(Progress(what, done, total, unit))
@@ -30,7 +30,7 @@ def tell(what: str, done: int, total: int | None = None, *, unit: str = "rows") 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Report progress to this listener inside the block."""
+    """Pass all progress that is reported inside the block to this listener."""
     token = _listener.set(listener)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Removes passwords from texts that are printed."""
+"""Removes passwords from texts before they are printed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Secrets:
         self._known: set[str] = set()
 
     def learn(self, password: str) -> None:
-        """Add a password in each of its URL encodings. Very short passwords are only hidden inside URLs."""
+        """Add a password, with each of its URL encodings. A very short password is only hidden inside URLs."""
         if len(password) >= LEAST_LENGTH:
             self._known |= {password, quote(password), quote(password, safe=""), quote_plus(password)}
 
     def hidden(self, text: str) -> str:
-        """Return the text without known passwords, and without the password of any URL in it."""
+        """Return the text without known passwords, and without the passwords of URLs in it."""
         for password in sorted(self._known, key=len, reverse=True):
             text = text.replace(password, HIDDEN)
         if "://" not in text:

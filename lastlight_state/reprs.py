@@ -1,4 +1,4 @@
-"""Values of callers in error messages, whatever their type."""
+"""Texts for callers' values in error messages, whatever their type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _LONGEST = 300
 
 
 def shown(value: Any, most: int = _LONGEST) -> str:
-    """Return a caller's value for an error message, cut off if too long. Never raises, whatever the value is."""
+    """Return the text of a caller's value for an error message, cut off if it is too long.
+
+    Never raises, whatever the value.
+    """
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - an integer of too many digits, a cycle, a repr that raises
@@ -19,5 +22,5 @@ def shown(value: Any, most: int = _LONGEST) -> str:
 
 
 def listed(values: Iterable[object]) -> str:
-    """Return several values for an error message, each on its own line after the message's first line."""
+    """Return the text of several values for an error message, each on its own line after the message's first line."""
     return "".join(f"\n  {value}" for value in values)

@@ -1,4 +1,4 @@
-"""Settings by name: from arguments, from environment variables ``LASTLIGHT_STATE_<NAME>``, else defaults.
+"""Settings by name: from arguments, from environment variables ``LASTLIGHT_STATE_<NAME>``, or else defaults.
 
 An argument of `lastlight_state.StateStore.open` overrides a `Settings` object, which overrides the environment.
 """
@@ -47,7 +47,7 @@ _MOST_BYTES = 64 * 1024
 def url_in(file: Path, where: str) -> str:
     """Return the URL in a file, without the white space around it.
 
-    ``where`` is the argument or variable that named the file. Raises `InvalidValue` naming both, but never showing the
+    ``where`` is the argument or variable that named the file. Raises `InvalidValue` with both names, but never with the
     file's content.
     """
     url = secret_in(file, where)
@@ -59,8 +59,8 @@ def url_in(file: Path, where: str) -> str:
 def secret_in(file: Path, where: str) -> str:
     """Return the text in a regular file, without the white space around it.
 
-    ``where`` is the argument or variable that named the file. Raises `InvalidValue` naming both, also for a FIFO, which
-    might never be written.
+    ``where`` is the argument or variable that named the file. Raises `InvalidValue` with both names, also for a FIFO,
+    to which no program may ever write.
     """
     try:
         with open_binary(Path(file)) as opened:
@@ -85,7 +85,7 @@ _LONGEST_SCHEMA = 63
 
 
 def _seconds(value: Any) -> Any:
-    """Return a number, or a text of a number, as seconds. Other values are left to pydantic, which reads ISO 8601."""
+    """Convert a number, or its text, to seconds. Other values are left to pydantic, which reads ISO 8601."""
     with suppress(TypeError, ValueError):
         return float(value)
     return value
@@ -95,9 +95,9 @@ Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 
 
 class Limits(BaseModel):
-    """Limits of what callers may store, in bytes of UTF-8 unless stated otherwise.
+    """Limits on what callers may store, in bytes of UTF-8 unless stated otherwise.
 
-    Larger stored values stay readable.
+    Values that were stored under a larger limit can still be read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -118,12 +118,12 @@ class Limits(BaseModel):
 
 
 def _says_anything(source: PydanticBaseSettingsSource) -> bool:
-    """True if an environment or a file contains variables of these settings."""
+    """True if an environment or a file has any variable of these settings."""
     return not isinstance(source, EnvSettingsSource) or bool(source.env_vars)
 
 
 class Settings(BaseSettings):
-    """All settings, each with its meaning; `docs/promises.md` has the limits."""
+    """All settings, each with a description. `docs/promises.md` has the limits."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -211,10 +211,10 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the usual sources, without the environment variable ``SCHEMA``, which belongs to other programs.
+        """Return the usual sources, but without the environment variable ``SCHEMA``, which belongs to other programs.
 
-        If an argument chooses the database, the variables that choose one are not read either. A source without
-        variables is left out, because asking pydantic's sources for each setting takes as long as opening the database.
+        If an argument chooses the database, variables that choose a database are not read. A source without variables
+        is left out, because querying pydantic's sources for each setting takes as long as opening the database.
         """
         hidden = {"schema"}
         if any(name in init_settings() for name in DATABASE):
@@ -231,7 +231,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _behind_a_pooler(cls, given: Any) -> Any:
-        """Leave session timeouts without a default if a transaction pooler is used, because it would not keep them."""
+        """Give session timeouts no default if a transaction pooler is used, because the pooler would not keep them."""
         if isinstance(given, dict) and given.get("pooler") is not None:
             return {"statement_timeout": None, "lock_timeout": None, **given}
         return given
@@ -258,20 +258,20 @@ class Settings(BaseSettings):
         return self
 
     def anchored(self) -> Self:
-        """Return the same settings with absolute paths, so that ``os.chdir`` does not change their meaning."""
+        """Return the same settings with absolute paths, so that a later ``os.chdir`` does not change their meaning."""
         paths = {
             name: value.absolute() for name in type(self).model_fields if isinstance(value := getattr(self, name), Path)
         }
         return self.model_copy(update=paths)
 
     def held_in(self, file: Path, url: str) -> Self:
-        """Return the same settings with a URL that was read from a file."""
+        """Return the same settings with the URL that was read from a file."""
         found = self.model_copy(update={"url": url, "url_file": None})
         found._read = (url, file.absolute())
         return found
 
     def named_by(self) -> str:
-        """Return the shell words that give a command this URL without showing it; empty if the URL was an argument.
+        """Return shell words that pass this URL to a command without showing it; none if it was an argument.
 
         They name the URL's file or environment variable. If the variable is not set, the command is refused.
         """
@@ -287,12 +287,12 @@ class Settings(BaseSettings):
 
     @property
     def run_logs(self) -> Path:
-        """Return the directory whose ``sessions`` holds the logs of runs and the states of sessions."""
+        """Return the directory whose ``sessions`` folder has the logs of runs and the states of sessions."""
         return self.run_log_root or self.state_dir
 
     @property
     def mailboxes(self) -> Path:
-        """Return the directory of the mailboxes: a folder per agent group, and in it one per session."""
+        """Return the directory of the mailboxes: a folder for each agent group, and in it one for each session."""
         return self.mailbox_root or self.state_dir / "v2-sessions"
 
     @property
@@ -302,9 +302,9 @@ class Settings(BaseSettings):
 
 
 def load_settings(base: Settings | None, **arguments: Any) -> Settings:
-    """Return the effective settings: ``base`` or the environment, overridden by the arguments that are not None.
+    """Return the effective settings: ``base`` or the environment, overridden by all arguments that are not None.
 
-    Reads a file that holds the URL, once. Raises `InvalidValue` for the first wrong setting. Logs a warning for
+    If a file holds the URL, reads it once. Raises `InvalidValue` for the first wrong setting. Logs a warning for
     environment variables that begin with ``LASTLIGHT_STATE_`` and are not settings.
     """
     if base is None:
@@ -324,7 +324,7 @@ def load_settings(base: Settings | None, **arguments: Any) -> Settings:
 
 @cache
 def _warn_of(variables: tuple[str, ...]) -> None:
-    """Log a warning for each variable that is not a setting, once per process."""
+    """Log a warning for each variable that is not a setting, only once per process."""
     known = [PREFIX + ("SCHEMA" if name == "schema_name" else name.upper()) for name in Settings.model_fields]
     for variable in variables:
         name, nested, _ = variable.upper().partition("__")
@@ -335,18 +335,18 @@ def _warn_of(variables: tuple[str, ...]) -> None:
 
 
 def stated_for_all(setting: str, value: str) -> bool:
-    """True if the environment variable of this setting, which applies to all stores of the process, has this value."""
+    """True if the environment variable of this setting has this value. It applies to all stores of the process."""
     return any(name.upper() == PREFIX + setting and text == value for name, text in os.environ.items())
 
 
 def _kept(base: Settings, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of ``base`` that the arguments leave in force."""
+    """Return the settings of ``base`` that the arguments do not override."""
     replaced = DATABASE if any(name in given for name in DATABASE) else ()
     return {name: value for name, value in base.model_dump().items() if name not in replaced}
 
 
 def _with_url(settings: Settings) -> Settings:
-    """Return the same settings, with the URL read from their file."""
+    """Return the same settings, with the URL read from the file that the settings name."""
     if settings.url_file is None:
         return settings
     return settings.held_in(settings.url_file, url_in(settings.url_file, "url_file"))

@@ -1,7 +1,7 @@
-"""Detects special files at a path, and opens regular files without waiting at a FIFO.
+"""Detects special files at a path, and opens regular files without blocking on a FIFO.
 
-Opening a FIFO waits until somebody opens its other end, and reading a device may never end. So files of callers and of
-other programs are opened here: the result is a regular file, or an error that says what was found.
+Opening a FIFO waits until another process opens its other end, and reading a device may never end. So files of callers
+and of other programs are opened here: the result is a regular file, or an error that states what was found.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def refusal(path: Path, mode: int, wanted: str = REGULAR) -> OSError:
 
 
 def mismatch_at(path: Path, wanted: str = REGULAR) -> str | None:
-    """Return the error text if a file of another kind is at the path; None if the kind is right or no file exists."""
+    """Return the error text if a file of another kind is at the path.
+
+    Return None if the kind is right or there is no file.
+    """
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
@@ -45,7 +48,7 @@ def mismatch_at(path: Path, wanted: str = REGULAR) -> str | None:
 
 
 def opened(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o777, *, folder: int | None = None) -> int:
-    """Return a descriptor of a regular file; ``folder`` is a descriptor of the file's directory.
+    """Return a descriptor of a regular file. ``folder`` is a descriptor of the file's directory.
 
     Raises OSError, ``EINVAL`` with the text of `mismatch`, if the file is not regular.
     """

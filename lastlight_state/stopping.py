@@ -1,8 +1,8 @@
-"""Ends a process in good order when a supervisor sends SIGTERM.
+"""Ends a process in an orderly way when a supervisor sends SIGTERM.
 
-By default Python ends at once on SIGTERM: no block is left, so a held claim stays held until its lease expires. This
-module turns the signal into an exception, but only for a block that asks for it: the handlers of a process belong to
-its author.
+By default Python ends immediately on SIGTERM: no block is exited, so a held claim stays held until its lease expires.
+This module turns the signal into an exception, but only for a block that requests it, because a process's signal
+handlers belong to its author.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def stop_on_sigterm() -> Iterator[None]:
 
 
 def _raising() -> Iterator[None]:
-    """Run the block of a thread, which the signal ends by an exception.
+    """Run a block in a thread. The signal ends the block by an exception.
 
-    Python drops an exception that a handler raises inside a finalizer or a weak reference's callback, and only tells
-    `sys.unraisablehook`. In that case the signal is sent again.
+    Python drops an exception that a handler raises inside a finalizer or a weak reference's callback, and only reports
+    it to `sys.unraisablehook`. In that case the signal is sent again.
     """
     stop: SystemExit | None = None
     told = sys.unraisablehook
@@ -81,7 +81,7 @@ def _send_soon(thread: int) -> None:
 
 
 def _cancelling(task: asyncio.Task[object]) -> Iterator[None]:
-    """Run the block of a task, which the signal cancels."""
+    """Run a block in a task. The signal cancels the task."""
     came = False
     loop = task.get_loop()
 

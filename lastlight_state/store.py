@@ -1,7 +1,7 @@
 """`StateStore`: all domains, over one database.
 
 ``store.workflows.runs.get(...)`` is a unit of its own. ``with store.transaction() as tx`` groups calls, all or nothing.
-``with store.view() as view`` reads one snapshot. All three offer the same repositories.
+``with store.view() as view`` reads one snapshot. All three have the same repositories.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _log = logging.getLogger("lastlight_state.store")
 
 
 class StateStore(Domains):
-    """The store. Open one per process and share it between threads."""
+    """The store. Open one per process and share it between the process's threads."""
 
     def __init__(self, backend: Backend, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
         self.backend = backend
@@ -87,11 +87,12 @@ class StateStore(Domains):
 
         ``url`` is a path, ``sqlite:///…``, or ``postgresql://…``; ``url_file`` is a file that contains it. SQLite is
         migrated unless ``migrate=False``; Postgres is only verified unless ``migrate=True``. ``replica`` is the URL of
-        a server to read from, see `StateStore.replica`. An ``engine`` of yours is used and never disposed. ``codec``
-        seals contents of messages, states and checkpoints, see `lastlight_state.Codec`; with ``plain="refuse"``,
-        reading an unsealed content raises `SealedValue`. Raises `NotMigrated` or `NewerSchema` for a schema that does
-        not fit, `SchemaMismatch` for one that lost a part or is an unfinished copy, `InvalidValue` for a wrong URL or
-        setting, and `BackendUnavailable` if the database cannot be reached. Then nothing was created.
+        a server to read from, see `StateStore.replica`. If you pass an ``engine``, it is used and never disposed.
+        ``codec`` seals the contents of messages, states and checkpoints, see `lastlight_state.Codec`; with
+        ``plain="refuse"``, reading an unsealed content raises `SealedValue`. Raises `NotMigrated` or `NewerSchema` for
+        a schema that does not fit, `SchemaMismatch` for one that lost a part or is an unfinished copy, `InvalidValue`
+        for a wrong URL or setting, and `BackendUnavailable` if the database cannot be reached. Then nothing was
+        created.
         """
         in_force = load_settings(
             settings,
@@ -112,7 +113,7 @@ class StateStore(Domains):
 
     @classmethod
     def _on(cls, backend: Backend, settings: Settings, clock: Clock, sealing: Sealing | None) -> Self:
-        """Open a store on a backend. If that fails, the backend is closed."""
+        """Open a store on a backend. If that fails, close the backend."""
         backend.sealing = sealing
         try:
             replica_url(settings, backend)
@@ -154,12 +155,13 @@ class StateStore(Domains):
 
     @property
     def replica(self) -> StateStore:
-        """Return a read-only store on the replica of the settings, for lists, reports, followers and exports.
+        """Return a read-only store on the replica that the settings name, for lists, reports, followers and exports.
 
-        It shows everything that this store has committed before, and what anybody had committed ``max_staleness``
-        seconds ago. If it cannot within ``pool_timeout``, a call raises `BackendUnavailable` ``replica_behind``.
-        Without a replica it reads the store's own database. No other call of this store reads from the replica. It is
-        closed with this store.
+        It shows everything that this store committed before, and everything that any client had committed
+        ``max_staleness`` seconds ago. If the replica does not reach that state within ``pool_timeout``, a call raises
+        `BackendUnavailable` ``replica_behind``. If the settings name no replica, the returned store reads from this
+        store's own database. No other call of this store reads from the replica. The returned store is closed with this
+        store.
         """
         self._scope.refuse_closed()
         if self.settings.read_only and self.settings.replica is None:
@@ -177,13 +179,13 @@ class StateStore(Domains):
     def transaction(
         self, *, connection: Connection | Session | None = None, claim: Claim | None = None, label: str | None = None
     ) -> Iterator[Transaction]:
-        """Group calls in a transaction: commit on leaving, and roll back on any exception.
+        """Group calls in a transaction: commit at the end of the block, and roll back on any exception.
 
         ``connection``, which may be a session, joins your own transaction instead, which you commit. ``claim`` is
         confirmed first: either the run's holder writes all of the block, or `ClaimLost` is raised and nothing is
-        written. Engine writes to that run present the claim by themselves. ``label`` names the transaction in errors,
-        in logs and in ``store.metrics``. Raises `NestedTransaction` inside another transaction of the thread. Only
-        `run` retries.
+        written. Engine writes to that run pass the claim automatically. ``label`` names the transaction in errors, in
+        logs and in ``store.metrics``. Raises `NestedTransaction` inside another transaction of the thread. Only `run`
+        retries a transaction.
         """
         if connection is not None:
             with self._joined(connection, label, claim) as transaction:
@@ -197,23 +199,22 @@ class StateStore(Domains):
                 raise
 
     def driving(self, claim: Claim) -> AbstractContextManager[Driven[Workflows, Journal, _Block]]:
-        """Drive a run in a block, like ``workflows.claims.driving``, when the block also writes to other domains.
+        """Drive a run in a block, like ``workflows.claims.driving``, but for blocks that also write to other domains.
 
-        ``driven.workflows`` and ``driven.journal`` present the claim by themselves, and so does
-        ``driven.transaction()``.
+        ``driven.workflows``, ``driven.journal`` and ``driven.transaction()`` pass the claim automatically.
         """
         return self._driving(claim, self.transaction)
 
     @block
     def view(self) -> Iterator[View]:
-        """Read one snapshot: every read in the block sees the same commits. Blocks no writer."""
+        """Read one snapshot: every read in the block sees the same commits. It blocks no writer."""
         with self._view(self._scope.beginning(Mode.SNAPSHOT)) as view:
             yield view
 
     def read(self, work: Callable[[View], T]) -> T:
         """Run ``work(view)`` in a view of one snapshot and return its result.
 
-        The whole of ``work`` is retried while the database is busy, and after a lost connection.
+        The whole of ``work`` is run again while the database is busy, and after a lost connection.
         """
         self._scope.refuse_closed()
 
@@ -233,10 +234,10 @@ class StateStore(Domains):
     ) -> T:
         """Run ``work(tx)`` in a transaction of its own and return its result.
 
-        While the database is busy, the whole of ``work`` is retried, including its effects outside the database.
-        ``claim`` is confirmed at the beginning of each of these transactions, as in `transaction`. ``repeatable``: a
-        second run finds the first one's writes. Then ``work`` is also retried if the connection was lost during COMMIT,
-        which leaves the outcome unknown; otherwise that raises `BackendUnavailable`.
+        While the database is busy, the whole of ``work`` is run again, including its effects outside the database.
+        ``claim`` is confirmed at the beginning of each of these transactions, as in `transaction`. ``repeatable`` means
+        that a second run finds the writes of the first one. Then ``work`` is also run again if the connection was lost
+        during COMMIT, which leaves the outcome unknown; otherwise that raises `BackendUnavailable`.
         """
         self._scope.refuse_closed()
 
@@ -253,8 +254,9 @@ class StateStore(Domains):
     def close(self) -> None:
         """Close the store and its connections. Idempotent; later calls raise `StoreClosed`.
 
-        Queued writers are closed first. When all is closed, raises `UnsavedEvents` with the events that they could not
-        store. Raises `NestedTransaction` inside a transaction block of the same thread, which could never end.
+        Queued writers are closed first. If they could not store some events, `UnsavedEvents` with these events is
+        raised after everything is closed. Raises `NestedTransaction` inside a transaction block of the same thread,
+        because that block could never end.
         """
         if self._scope.inside_block() or (self._replica is not None and self._replica._scope.inside_block()):
             raise NestedTransaction("inside a transaction's block: close the store after it")

@@ -48,7 +48,7 @@ def instrument(*, tracer_provider: TracerProvider | None = None, meter_provider:
 
     A span is named after its method (``workflows.runs.create``). It has ``db.system.name``, ``db.operation.name``,
     ``lastlight.run_id`` if the call names a run, and ``error.type``: the code of one of our errors. The histogram is
-    ``db.client.operation.duration``, in seconds. A run created in a span stores its trace and span, unless `Provenance`
+    ``db.client.operation.duration``, in seconds. A run created in a span stores the trace and span, unless `Provenance`
     names others. No span contains stored values. Raises `MisuseError` without OpenTelemetry.
 
     Two more histograms record waits. ``db.client.connection.wait_time``: each Postgres unit's wait for a connection.
@@ -74,10 +74,10 @@ def uninstrument() -> None:
 
 
 def observe(store: StateStore, *, meter_provider: MeterProvider | None = None) -> None:
-    """Register gauges of a store, which are read when an exporter asks. They write nothing.
+    """Register gauges of a store. They are read when an exporter requests them, and write nothing.
 
     ``lastlight_state.pending_approvals``, ``lastlight_state.pending_requests`` and ``lastlight_state.queued_runs`` are
-    a count each, and ``lastlight_state.claimable_runs`` is a list of at most 500. If the store is closed or the
+    each read by a count, and ``lastlight_state.claimable_runs`` by a list of at most 500. If the store is closed or the
     database cannot be reached, nothing is reported.
     """
     metrics = _api("metrics")
@@ -121,7 +121,7 @@ def _gauge(
 
 
 class _Spans:
-    """Records a span for each call that is not made inside another call."""
+    """Records a span for each call, except calls that are made inside another call."""
 
     def __init__(self, trace: Any, tracer: Any, durations: Any) -> None:
         self._current = trace.get_current_span

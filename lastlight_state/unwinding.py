@@ -2,12 +2,13 @@
 
 A signal handler, `RecursionError` and `MemoryError` can raise between any two instructions, even in the first one of an
 ``__exit__`` or in the middle of a ``finally``. So a block's resource is not tied to instructions but to the ``with``
-statement itself: the statement holds a single callable, to which nothing else refers. When the callable is
-garbage-collected, the block ends if it has not ended yet, even while the exception and its frames are still alive.
+statement itself: the statement holds a single callable, to which no other object refers. When the callable is
+garbage-collected, the block ends if it has not ended yet, even while the exception and its frames still exist.
 
-The callable is a `functools.partial`, which a statement cannot call without keeping it. A bound method can be taken
-apart: CPython does so from 3.14 on, and drops it before the body begins. If an interpreter drops the callable late, the
-block ends late. So a caller that waits for the block's resource must check repeatedly whether it is gone.
+The callable is a `functools.partial`, which a statement cannot call without keeping a reference. A bound method can be
+taken apart: CPython does so from 3.14 on, and drops it before the body begins. If an interpreter drops the callable
+late, the block ends late. So a caller that waits for the block's resource must check repeatedly whether the callable
+still exists.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ S = TypeVar("S", bound="HeldResource")
 
 
 class HeldResource:
-    """A resource that a ``with`` statement holds. Other threads may ask whether the statement is over."""
+    """A resource that a ``with`` statement holds. Other threads can check whether the statement is over."""
 
     #: A weak reference to the statement's callable. None before the block begins, and after it has ended normally.
     handle: ref[Any] | None = None
@@ -43,7 +44,7 @@ class HeldResource:
 class Exit:
     """The ``__exit__`` of a class: a partial over the block's state, created for each ``with`` statement.
 
-    Its frames refer to the state and not to the partial, so that they do not keep the partial alive.
+    Its frames refer to the state instead of the partial, so that they do not keep the partial from being collected.
     """
 
     def __init__(self, leave: Callable[[Any, Any, Any, Any], Any], state: str | None = None) -> None:
@@ -102,7 +103,7 @@ class _Block(AbstractContextManager[T]):
 
 
 def block(make: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
-    """Return a `contextlib.contextmanager` whose generator is always closed when the ``with`` statement is over."""
+    """Return a `contextlib.contextmanager` whose generator is always closed once the ``with`` statement is over."""
     managed = contextmanager(make)
 
     @wraps(make)
