@@ -72,7 +72,7 @@ class RunOptions:
 class RunFilter:
     """A filter of runs to count. It keeps runs that started at ``since`` or later, and before ``until``.
 
-    None does not filter; an empty sequence matches no run.
+    A field that is None does not filter; an empty sequence matches no run.
     """
 
     statuses: Sequence[RunStatus] | None = None

@@ -101,7 +101,7 @@ def list_filters(
     since: datetime | None,
     until: datetime | None = None,
 ) -> Row:
-    """Return the checked filters of a list of runs, by the names that the list's statements give them."""
+    """Check the filters of a list of runs. Return them by the names that the list's statements give them."""
     given: Row = {
         "statuses": None
         if statuses is None
@@ -116,25 +116,25 @@ def list_filters(
 
 
 def several_workflows(names: Sequence[str]) -> list[str]:
-    """Return the checked names of workflows, at most 50."""
+    """Check the names of workflows, at most 50, and return them."""
     given = valid.several("workflow_names", names)
     valid.at_most("workflow_names", given, MOST_VALUES)
     return [valid.identifier("workflow_names", name, _RUN.workflow_name) for name in given]
 
 
 def some_workflows(names: Sequence[str] | None) -> list[str] | None:
-    """Return the checked names of workflows, at most 50, or None for all workflows."""
+    """Check the names of workflows, at most 50, and return them. None means all workflows."""
     return None if names is None else several_workflows(names)
 
 
 def frozen_workflows(names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the checked names of workflows as a tuple, or None for all workflows."""
+    """Check the names of workflows and return them as a tuple. None means all workflows."""
     given = some_workflows(names)
     return None if given is None else tuple(given)
 
 
 def some_versions(versions: Sequence[str] | None) -> list[str] | None:
-    """Return the checked versions of an application, 1 to 50, or None for all versions."""
+    """Check the versions of an application, 1 to 50, and return them. None means all versions."""
     if versions is None:
         return None
     given = valid.several("app_versions", versions)
@@ -145,7 +145,7 @@ def some_versions(versions: Sequence[str] | None) -> list[str] | None:
 
 
 def frozen_versions(versions: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the checked versions of an application as a tuple, or None for all versions."""
+    """Check the versions of an application and return them as a tuple. None means all versions."""
     given = some_versions(versions)
     return None if given is None else tuple(given)
 

@@ -314,7 +314,7 @@ class HumanRequestModel(Base):
 class WorkflowWorkerModel(Base):
     """One worker process and the workflows that it serves, as it reported when it last looked for work.
 
-    A worker holds the runs whose ``claim_owner`` is its name. After ``expires_at`` it counts as gone.
+    A worker holds the runs whose ``claim_owner`` is its name. After ``expires_at`` it counts as ended.
     """
 
     __tablename__ = "workflow_workers"

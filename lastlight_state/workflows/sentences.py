@@ -146,7 +146,7 @@ def story_text(
 ) -> str:
     """Return one line about a run: what it waits for or what is wrong, its error, or the reason of its status.
 
-    Empty if the status alone says enough.
+    The line is empty if the status needs no explanation.
     """
     told = "" if state is None else state_text(state, timed=timed)
     if told or error:

@@ -66,7 +66,7 @@ class _Said(TypedDict):
 
 
 def _checked(gates: Sequence[str], until: datetime | None, signal: str | None, correlation_id: str | None) -> Pause:
-    """Return the checked arguments of a pause. Raises `InvalidValue`."""
+    """Check the arguments of a pause and return them. Raises `InvalidValue`."""
     ids = dict.fromkeys(valid.identifier("gates", gate, _GATE.id) for gate in valid.several("gates", gates))
     valid.at_most("gates", ids, MOST_GATES)
     if correlation_id is not None and signal is None:

@@ -175,7 +175,7 @@ class NewApproval(NodeColumns):
 
 
 def new_approval(run_id: str, gate: Gate, now: datetime, *, blocks_run: bool) -> NewApproval:
-    """Return the checked row of a new gate."""
+    """Check the arguments of a new gate and return its row."""
     valid.group("gate", gate, Gate)
     action, digest = _action_columns("gate.action", gate.action)
     return {
@@ -237,7 +237,7 @@ def list_filters(
     gate: str | None,
     kind: str | None,
 ) -> Row:
-    """Return the checked filters of a list of gates, by the names that the statement `LIST` gives them."""
+    """Check the filters of a list of gates. Return them by the names that the statement `LIST` gives them."""
     return {
         **_by_status(statuses),
         "trigger_id": valid.optional("trigger_id", trigger_id, _RUN.trigger_id),
@@ -263,12 +263,12 @@ def _by_status(statuses: Sequence[str] | None) -> Row:
 
 
 def inbox_filters(run_id: str | None, kind: str | None) -> Row:
-    """Return the checked filters of the inbox of gates."""
+    """Check the filters of the inbox of gates and return them."""
     return {"run_id": valid.optional("run_id", run_id, _MOST.workflow_run_id), "kind": _kind(kind)}
 
 
 def history_filters(workflow_name: str, gate: str | None, node_id: str | None) -> Row:
-    """Return the checked filters of the list of a workflow's answered gates."""
+    """Check the filters of the list of a workflow's answered gates and return them."""
     return {
         "statuses": ["approved", "rejected"],
         "workflow_name": valid.identifier("workflow_name", workflow_name, _RUN.workflow_name),

@@ -276,10 +276,9 @@ class Claims(Repository, Generic[W]):
     ) -> tuple[str, ...]:
         """End runs that must not be continued, of ``workflow_names`` or of all. Returns the ids of the ended runs.
 
-        An abandoned or offered run that somebody asked to cancel is cancelled. An abandoned run at its restart limit
-        fails. Overdue questions are expired first.
-
-        Each run takes one transaction. A run whose lease was renewed meanwhile is left alone.
+        An abandoned or offered run with a cancel request is cancelled. An abandoned run at its restart limit fails.
+        Overdue questions are expired first. Each run takes one transaction. A run whose lease was renewed meanwhile is
+        not ended.
         """
         moment = lists.moment(self._now())
         said = valid.content("reason", reason, _TRANSITION.detail)

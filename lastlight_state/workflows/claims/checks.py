@@ -156,8 +156,8 @@ def claim(value: Any) -> Claim:
 def claims(values: Sequence[Claim]) -> dict[str, Claim]:
     """Return the claims by run id. If several claims name one run, only the claim with the highest epoch is kept.
 
-    A claim whose epoch is too large for the database gets the largest epoch instead, which no run has. So that claim
-    alone is reported as lost, and the others are renewed. If the list holds another claim on the same run, the other
+    A claim whose epoch is too large for the database gets the largest epoch instead, which no run has. So only that
+    claim is reported as lost, and the others are renewed. If the list holds another claim on the same run, the other
     claim is kept.
     """
     given = [valid.group("claim", value, Claim) for value in valid.several("claims", values)]

@@ -48,7 +48,7 @@ class DrivenRun(Held[Claim], Generic[W]):
 
     @property
     def cancel_requested(self) -> bool:
-        """True if somebody had asked to cancel the run when the lease was last renewed."""
+        """True if a cancel of the run had been requested when the lease was last renewed."""
         return self.claim.cancel_requested
 
 

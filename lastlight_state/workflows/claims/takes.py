@@ -115,7 +115,7 @@ def release(unit: Unit, claim: Claim, at: datetime, retry_at: datetime | None) -
 def give_up(unit: Unit, listeners: Listeners, values: GivingUp, reason: str) -> bool:
     """End a run that nobody holds and that must not be continued. Returns true if the run was ended.
 
-    A run that somebody asked to cancel is cancelled; an abandoned run at its restart limit fails.
+    A run with a cancel request is cancelled; an abandoned run at its restart limit fails.
     """
     unit.row(sql.LOCK, values)
     unit.row(sql.LOCK_LEASE, values)

@@ -242,7 +242,7 @@ class Executions(Repository):
         return self._change(Change(sql.OVERRULE, values, claim, judge))
 
     def phase_state(self, skill: str, *, run_id: str | None = None, trigger_id: str | None = None) -> PhaseState:
-        """Return whether a phase must ``run``, is ``running`` or is ``done``, in a run or else for a trigger.
+        """Return the state of a phase in a run, or else for a trigger: ``run`` (it must run), ``running`` or ``done``.
 
         A phase with an execution in flight is running, even after a success. Skipped and failed executions do not make
         it done. The skill is compared exactly. Raises `NotFound` for an unknown run.

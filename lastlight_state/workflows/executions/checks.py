@@ -48,7 +48,7 @@ ENDED = words.OUTCOMES - {"running"}
 def new_execution(
     now: datetime, skill: str, run_id: str | None, node: NodeRef | None, options: ExecutionOptions, claim: Claim | None
 ) -> NewExecution:
-    """Return the checked row of a new execution in flight."""
+    """Check the arguments of a new execution in flight and return its row."""
     valid.group("options", options, ExecutionOptions)
     fence = presented(claim)
     return {
@@ -133,7 +133,7 @@ def _count(name: str, value: int | None) -> int | None:
 def skipped(
     now: datetime, skill: str, run_id: str, node: NodeRef | None, reason: str, claim: Claim | None
 ) -> NewExecution:
-    """Return the checked row of a skipped execution."""
+    """Check the arguments of a skipped execution and return its row."""
     row = new_execution(now, skill, run_id, node, ExecutionOptions(), claim)
     return {
         **row,
@@ -155,7 +155,7 @@ def update(
     usage: Usage | None,
     claim: Claim | None,
 ) -> Update:
-    """Return the checked parameters of an update."""
+    """Check the arguments of an update and return them as parameters."""
     return {
         "execution_id": execution_id,
         "at": now,
@@ -178,7 +178,7 @@ def finish(
     session_id: str | None,
     claim: Claim | None,
 ) -> Finish:
-    """Return the checked parameters of the statement that ends an execution."""
+    """Check the arguments of `finish` and return the parameters of the statement that ends an execution."""
     valid.word("outcome", outcome, ENDED)
     why = valid.optional("stop_reason", stop_reason, _MOST.stop_reason)
     ending: Ending = {"error": None, "error_detail": None, "stop_reason": why}
@@ -189,7 +189,7 @@ def finish(
 
 
 def results(limits: Limits, output: str | None, details: Any) -> Row:
-    """Return the checked output text and details of an execution as columns; a missing one has no column."""
+    """Check the output text and details of an execution. Return them as columns; a missing one has no column."""
     also: Row = {}
     if output is not None:
         also["output_text"] = valid.content("output", output, limits.output_text)
@@ -221,7 +221,7 @@ def failed(outcome: str | None, failure: Failure, why: str | None) -> Ending:
 
 
 def overrule(execution_id: str, now: datetime, failure: Failure, claim: Claim | None) -> Overruling:
-    """Return the checked parameters that turn a success into a failure."""
+    """Check the arguments of `overrule` and return the parameters that turn a success into a failure."""
     if valid.group("failure", failure, Failure).stop_reason not in (None, "overruled"):
         raise InvalidValue("failure.stop_reason", "must be 'overruled' or None")
     return {
@@ -240,7 +240,7 @@ def interrupting(now: datetime, reason: str, skill: str | None) -> Interruption:
 
 
 def output_text(limits: Limits, execution_id: str, text: str, claim: Claim | None) -> OutputText:
-    """Return the checked parameters of the statement that saves an output text."""
+    """Check an output text and return the parameters of the statement that saves it."""
     text = valid.content("text", text, limits.output_text)
     found = valid.sought("execution_id", execution_id)
     return {"execution_id": found, "output_text": text, **presented(claim)}
@@ -255,7 +255,7 @@ def list_filters(
     since: datetime | None,
     lost_log: bool,
 ) -> Row:
-    """Return the checked filters of a list of executions, by the names that the list's statements give them."""
+    """Check the filters of a list of executions. Return them by the names that the list's statements give them."""
     valid.flag("lost_log", lost_log)
     if node is not None and run_id is None:
         raise InvalidValue("node", "must not be given without a run_id")

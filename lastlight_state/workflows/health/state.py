@@ -83,7 +83,7 @@ _WAITING = {"approval": "waiting_approval", "human_request": "waiting_person"}
 
 @dataclass(frozen=True)
 class PendingQuestions:
-    """The pending questions of one kind: the first asked, their number, and the earliest expiry."""
+    """The pending questions of one kind: the one asked first, their number, and the earliest expiry."""
 
     kind: str
     id: str
@@ -130,7 +130,7 @@ class Facts:
 
     @property
     def earliest(self) -> PendingQuestions | None:
-        """Return the questions of the kind that was asked first, or None without questions."""
+        """Return the questions of the kind of which one was asked first; None without questions."""
         return min(self.questions, key=lambda question: (question.asked_at, question.id), default=None)
 
 

@@ -258,7 +258,7 @@ def response(request: HumanRequest, given: Any) -> str:
 
 
 def inbox_filters(run_id: str | None, kind: str | None) -> Row:
-    """Return the checked filters of the inbox of requests."""
+    """Check the filters of the inbox of requests and return them."""
     return {
         "run_id": valid.optional("run_id", run_id, _MOST.run_id),
         "kind": None if kind is None else valid.word("kind", kind, words.HUMAN_KINDS),

@@ -116,7 +116,7 @@ INBOX = Inbox(
 
 @dataclass(frozen=True)
 class RequestAnswer:
-    """An answer as JSON text, checked against its request."""
+    """An answer as JSON text. It was checked against the request that it answers."""
 
     request_id: str
     response: str

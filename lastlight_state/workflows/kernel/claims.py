@@ -27,7 +27,7 @@ from lastlight_state.workflows.tables import LEASES, RUNS
 def present(name: str, beside: sa.FromClause | None = None) -> sa.ColumnElement[Any]:
     """Return the expression for a run's ``heartbeat_at`` or ``lease_expires_at`` after its last renewal.
 
-    Looks the lease row up by its key, unless ``beside`` names the lease rows that the statement reads anyway.
+    The lease row is looked up by its key, unless the statement reads lease rows anyway: then ``beside`` names them.
     """
     own = RUNS.c[name]
     if beside is not None:

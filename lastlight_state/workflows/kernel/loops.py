@@ -76,13 +76,13 @@ class Advance(LoopParameters):
 
 
 def parameters(run_id: str, loop_id: str, at: datetime, claim: Claim | None) -> LoopParameters:
-    """Return the checked parameters of a change of a loop."""
+    """Check the arguments of a change of a loop and return its parameters."""
     key = valid.identifier("loop_id", loop_id, _MOST.loop_id)
     return {"run_id": run_id, "loop_id": key, "at": at, **checks.presented(claim)}
 
 
 def advancing(run_id: str, loop_id: str, expected: int, at: datetime, claim: Claim | None) -> Advance:
-    """Return the checked parameters of a loop's move from iteration ``expected`` to the next."""
+    """Check the arguments of a loop's move from iteration ``expected`` to the next. Return its parameters."""
     iteration = valid.number("expected", expected, most=_LAST - 1)
     return {**parameters(run_id, loop_id, at, claim), "expected": iteration}
 

@@ -97,7 +97,7 @@ def filled(given: Mapping[str, Any]) -> tuple[FilterShape, Row] | None:
 
 
 def of_trigger(trigger_id: str, workflow_names: Sequence[str] | None, statuses: Sequence[str] | None) -> Row:
-    """Return the checked filters of runs of a trigger."""
+    """Check the filters of runs of a trigger and return them."""
     given = shared.list_filters(statuses, workflow_names, None, None)
     return {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id), **given}
 

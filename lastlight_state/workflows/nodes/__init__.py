@@ -74,7 +74,7 @@ _NO_WAIT: _Wait = {"wake_at": None, "waiting_for": None, "correlation_id": None}
 
 
 def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | None) -> Row:
-    """Return the checked parameters of a put of several nodes. Raises `InvalidValue` for a node named twice."""
+    """Check several nodes to put and return their parameters. Raises `InvalidValue` for a node named twice."""
     valid.at_most("nodes", nodes, MOST_NODES)
     rows = [_row(put) for put in nodes]
     keys = {(row["node_id"], row["iteration"]) for row in rows}
@@ -88,7 +88,7 @@ def puts(run_id: str, nodes: Sequence[NodePut], now: datetime, claim: Claim | No
 
 
 def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime, claim: Claim | None) -> NodeUpdate:
-    """Return the checked parameters of a change of a node's state."""
+    """Check the arguments of a change of a node's state and return its parameters."""
     return {
         **key(run_id, node),
         "state": valid.word("state", state, words.NODE_STATES),
@@ -99,12 +99,12 @@ def update(run_id: str, node: NodeRef, state: str, expected: str, now: datetime,
 
 
 def key(run_id: str, node: NodeRef) -> NodeKey:
-    """Return the checked key of a node: run, node id and iteration."""
+    """Check the key of a node (run, node id and iteration) and return it."""
     return {"run_id": valid.sought("run_id", run_id), **node_columns(node)}
 
 
 def list_filters(run_id: str, states: Sequence[str] | None, node_id: str | None) -> Row:
-    """Return the checked filters of a list of nodes, by the names that the statement `LIST` gives them."""
+    """Check the filters of a list of nodes. Return them by the names that the statement `LIST` gives them."""
     given: Row = {"run_id": run_id, "node_id": valid.optional("node_id", node_id, _MOST.node_id)}
     if not states:
         return given

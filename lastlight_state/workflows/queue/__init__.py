@@ -37,7 +37,7 @@ from lastlight_state.workflows.words import GRACE
 
 
 def check_caps(given: Any) -> dict[str, int]:
-    """Return the checked caps by workflow name, for at most 50 workflows; empty for None."""
+    """Check caps and return them by workflow name. At most 50 workflows are allowed; None means no caps."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -177,7 +177,7 @@ class Queue(Repository):
         """Cancel runs that have been queued for longer than ``older_than``. Returns the ids of the cancelled runs.
 
         ``reason`` becomes the error of each run. Looks at the first ``limit`` runs in line, of ``workflow_names`` or of
-        all workflows. Each run takes one transaction. A run that was admitted or requeued meanwhile is left alone.
+        all workflows. Each run takes one transaction. A run that was admitted or requeued meanwhile is not cancelled.
         """
         now = self._now()
         cutoff = to_millis(now - valid.duration("older_than", older_than, most=LONGEST))

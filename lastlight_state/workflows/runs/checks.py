@@ -106,7 +106,7 @@ def new_run(
     scratch: dict[str, Any] | None,
     options: RunOptions,
 ) -> NewRun:
-    """Return the checked row of a new run."""
+    """Check the arguments of a new run and return its row."""
     valid.group("options", options, RunOptions)
     patch = scratch_patch(scratch)
     if valid.flag("offered", options.offered) and options.status == "queued":

@@ -73,7 +73,7 @@ class Workers(Repository):
         """Report that this process drives runs of these workflows, at most ``slots`` at a time, under ``name``.
 
         ``name`` is the ``owner`` of its claims. Call this when the process begins, and again while it looks for work:
-        90 seconds after the last call it counts as gone. A `Worker` does so by itself.
+        90 seconds after the last call the worker counts as ended. A `Worker` calls this by itself.
         """
         now = self._now()
         values: Row = {
@@ -95,7 +95,7 @@ class Workers(Repository):
         return self._once(lambda unit: unit.change(REMOVE, values), repeatable=True) > 0
 
     def get(self, name: str) -> WorkerStatus:
-        """Return the status of a worker, even if it counts as gone but its row was not removed. Raises `NotFound`."""
+        """Return the status of a worker, even one that counts as ended but was not removed. Raises `NotFound`."""
         values, now = {"name": valid.sought("name", name)}, self._now()
 
         def work(unit: Unit) -> WorkerStatus | None:
@@ -108,7 +108,7 @@ class Workers(Repository):
         return found
 
     def list(self, *, limit: int = 50, page_token: str | None = None) -> Page[WorkerStatus]:
-        """Return a page of workers by name, including gone workers that were not removed yet."""
+        """Return a page of workers by name. It includes workers that count as ended but were not removed."""
         valid.page_limit(limit)
         now = self._now()
 

@@ -13,7 +13,7 @@ class WorkerStatus(Record):
 
     ``run_ids`` are the runs that the worker holds, ``slots`` the most that it drives at a time. ``app_versions`` are
     the versions of runs that it drives, None for all. If it does not look for work again until ``expires_at``, it
-    counts as gone (``is_gone``).
+    counts as ended (``is_gone``).
     """
 
     name: str
