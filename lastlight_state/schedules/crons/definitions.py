@@ -115,7 +115,7 @@ def definitions(specs: Any) -> dict[str, Definition]:
 
 
 def list_filters(enabled: Any, origin: Any, due_before: Any, retired: Any) -> Row:
-    """Return the checked filters of a list of crons, by name."""
+    """Check the filters of a list of crons, and return them by name."""
     chosen: Row = {}
     if enabled is not None:
         chosen["only_enabled" if valid.flag("enabled", enabled) else "only_disabled"] = {}

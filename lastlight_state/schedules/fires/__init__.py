@@ -137,11 +137,11 @@ class Fires(Repository):
         return claim.model_copy(update={"lease_expires_at": until, "lease": length})
 
     def finish(self, claim: FireClaim, outcome: FireOutcome) -> Fire:
-        """Store how the fire ended.
+        """Store how the fire ended. Store its error, or None, also in the schedule, unless a later fire has begun.
 
-        Store its error, or None, also in the schedule, unless the schedule has fired again since. Storing the same
-        outcome again changes nothing; another outcome raises `LostRace` with the stored status in ``found``. Raises
-        `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB as JSON.
+        Storing the same outcome again changes nothing; another outcome raises `LostRace` with the stored status in
+        ``found``. Raises `ClaimLost` after a takeover, `NotFound`, `PayloadTooLarge` for an error of more than 16 KiB
+        as JSON.
         """
         held, ended, now = transitions.held(claim), transitions.outcome(outcome), self._now()
         return self._writing(lambda unit: transitions.finish(unit, held, ended, now), repeatable=True)

@@ -119,7 +119,7 @@ def over(now: datetime) -> datetime:
 
 
 def list_filters(cron_name: Any, status: Any, source: Any, since: Any) -> Row:
-    """Return the checked filters of a list of fires, by name."""
+    """Check the filters of a list of fires, and return them by name."""
     return {
         "cron_name": None if cron_name is None else shared.name("cron_name", cron_name),
         "statuses": None if status is None else _statuses(status),
