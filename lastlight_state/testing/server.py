@@ -46,8 +46,8 @@ WHEEL_TREES = ("pginstall18", "pginstall")
 class Binaries:
     """A directory with the programs ``initdb`` and ``postgres``.
 
-    ``package`` is set for a wheel: the directory that may be copied elsewhere. The ``.libs`` directory beside it, which
-    holds its shared libraries, must be copied too.
+    ``package`` is set for a wheel: the directory that may be copied elsewhere. The ``.libs`` directory next to it,
+    which holds its shared libraries, must be copied, too.
     """
 
     folder: Path
