@@ -74,7 +74,7 @@ def encode_bytes(where: str, value: Any, *, max_depth: int = MAX_DEPTH) -> bytes
 
 
 def encode_sound(value: Any, *, indented: bool = False) -> bytes:
-    """Return the JSON bytes of a value whose parts were checked or come from the database.
+    """Return the JSON bytes of a value. Its parts must have been checked, or come from the database.
 
     A value from the database may contain integers of any size, which another program stored.
     """

@@ -120,7 +120,7 @@ class Connections(ABC):
         """Detach a forked child process from its parent's connections."""
 
     def another(self, checkout: Checkout) -> AbstractContextManager[Any]:
-        """Lend a second connection in addition to a checkout's, for cases in which `reader` cannot."""
+        """Lend a second connection in addition to a checkout's. For cases in which `reader` cannot lend one."""
         raise NotImplementedError
 
     def _forget_log(self) -> None:
