@@ -289,7 +289,7 @@ class Checkpoints(Repository):
         return self._writing(work, repeatable=True)
 
     def expire(self, thread: str, at: datetime | None, *, scope: str = "") -> CheckpointThread:
-        """Set the time after which a prune may remove a thread (None: never). Raises `NotFound`."""
+        """Set when a prune may remove a thread (None: never). Until then it can be read. Raises `NotFound`."""
         given = {**checks.sought(thread, scope), "expires_at": None if at is None else aware_utc("at", at)}
         found = self._changed(sql.EXPIRE, given, repeatable=True)
         if found is None:

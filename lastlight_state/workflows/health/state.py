@@ -259,7 +259,7 @@ def _blocked_in_pause(facts: Facts) -> Blocked | None:
 
 
 def _complaints(facts: Facts, now: datetime, lost: bool) -> tuple[tuple[str, bool], ...]:
-    """Return pairs of a word of ``unhealthy`` and a bool: True if that word applies to the run.
+    """Return pairs of a word of ``unhealthy`` and a bool, which is True if that word applies to the run.
 
     ``lost`` is true for an abandoned run, unless its owner is known to be alive.
     """
