@@ -217,10 +217,7 @@ class States(Repository):
         return lambda values: self._reading(lambda unit: unit.readable(sql.BODIES, {**given, **values}))
 
     def _latest(self, under: str, limit: int) -> Sequence[StateSummary]:
-        """Return the last changed ``limit`` states in scopes with the prefix ``under``, for searches of adapters.
-
-        Needs a scan of all states in these scopes.
-        """
+        """Return the last changed ``limit`` states in scopes with the prefix ``under``, by a scan of these scopes."""
         given = {**_range("under", under), **self._at()}
         return self._reading(lambda unit: unit.first_sound(sql.LATEST, given, limit))
 

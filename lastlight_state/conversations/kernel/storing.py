@@ -17,16 +17,8 @@ from lastlight_state.conversations.records import Message, MessageSummary, Messa
 from lastlight_state.conversations.tables import MESSAGES, TYPES
 from lastlight_state.conversations.words import UNKNOWN_CLASS, UNKNOWN_TYPE
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import (
-    RowT,
-    Statement,
-    Values,
-    bind,
-    columns_of,
-    every_column_of,
-    number,
-    prepared,
-)
+from lastlight_state.db.rows import statements
+from lastlight_state.db.rows.statements import RowT, Statement, Values, bind, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import AmongFew
@@ -41,7 +33,7 @@ _types = TYPES.c
 _LOCK = "conversation_message_types"
 
 _KNOWN = prepared(
-    sa.select(*every_column_of(MessageType, TYPES)).where(
+    sa.select(*statements.every_column_of(MessageType, TYPES)).where(
         AmongFew(_types.lion_class, sa.select(member_of(listed("names").c.value, "name")))
     ),
     MessageType,
@@ -106,8 +98,8 @@ def _with_class(columns: Iterable[sa.Column[Any]]) -> list[sa.ColumnElement[Any]
 
 
 #: The columns of a `MessageSummary` and of a `Message`.
-SUMMARY = _with_class(columns_of(MessageSummary, MESSAGES))
-COLUMNS = _with_class(every_column_of(Message, MESSAGES))
+SUMMARY = _with_class(statements.columns_of(MessageSummary, MESSAGES))
+COLUMNS = _with_class(statements.every_column_of(Message, MESSAGES))
 
 _wanted = AmongFew(_c.id, sa.select(member_of(listed("ids").c.value, "id")))
 
@@ -131,10 +123,7 @@ _REVISE = prepared(
 
 
 def draft(where: str, given: NewMessage, now: datetime) -> MessageDraft:
-    """Check a new message and return its columns, with the class's name in place of its number.
-
-    Raises `InvalidValue`.
-    """
+    """Check a new message and return its columns, with the class's name for its number. Raises `InvalidValue`."""
     new = valid.group(where, given, NewMessage)
     moment, exact = checks.created(f"{where}.created_at", new.created_at, now)
     return {
@@ -193,10 +182,7 @@ def id_of(one: MessageDraft | str) -> str:
 
 
 class RestartUnit(Exception):
-    """Raised by a transaction that would have to take a lock out of order.
-
-    The call is retried and takes that lock first.
-    """
+    """Raised by a transaction that would take a lock out of order. The retried call takes that lock first."""
 
 
 def retry_storing(store: Callable[[], T]) -> T:

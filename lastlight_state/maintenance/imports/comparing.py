@@ -127,8 +127,7 @@ class SessionDifference:
     ``pool`` the order of all messages if the source has one. ``kept`` names differences that stay, because the part was
     changed in the store, too; ``kept_orders`` and ``kept_messages`` have the ids of such orders and messages.
     ``changed_orders`` has ids of orders that were changed in the store and still lack a part of the source. ``gone``
-    has the branches that were removed from the store, with their forks, and ``removed_messages`` the messages that were
-    removed from it.
+    has the branches removed from the store, with their forks, and ``removed_messages`` the messages removed from it.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
