@@ -36,7 +36,7 @@ ON_A_SERVER := tests/backends tests/db tests/cli/test_roles.py tests/maintenance
 	tests/migrations tests/outputs tests/workflows
 VERSIONS ?= 14 15 16 17 18
 
-.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster citus lint types bench docs site record build clean interpreters
+.PHONY: demo test quick pysqlite3 affected files interchange browser server servers soak frameworks cluster citus lint types bench site record build clean interpreters
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.runtime
@@ -130,14 +130,10 @@ lint: $(VENV)/.test
 	$(BIN)/python .ci/words.py
 
 types: $(VENV)/.test
-	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/rows.py docs/api.py docs/reference.py
+	$(BIN)/mypy lastlight_state tests alembic docs/schema.py docs/api.py docs/reference.py
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks $(ARGS)
-
-# The rows.py of domains, from the declared models; a test compares them.
-docs: $(VENV)/.test
-	$(BIN)/python docs/rows.py
 
 # The pages of docs/ as a site, in build/site, with the reference that docs/reference.py makes. It fails on a link or an
 # anchor that leads nowhere.
@@ -146,7 +142,7 @@ site: $(VENV)/.site
 
 # Everything that tests compare with a recording: public names, the reference of tables, golden databases and shapes of
 # the schema, defaults, locks, refusals.
-record: $(VENV)/.test docs
+record: $(VENV)/.test
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/reference.py
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/migrations/golden.py
 	PYTHONPATH=.:tests $(BIN)/python -P tests/support/defaults.py

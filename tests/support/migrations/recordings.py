@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -44,8 +43,6 @@ def late() -> list[str]:
     made = "\n".join([*drift.lines_of(backend, blueprints(backend, *scripts.revisions())), ""])
     backend.close()
     found += _late(shape, made)
-    rows: dict[Path, str] = runpy.run_path(str(reference.DOCS / "rows.py"))["pages"]()
-    found += [late for file, text in rows.items() for late in _late(file, text)]
     return [*found, *_late(reference.SCHEMA, reference.schema())]
 
 
