@@ -93,4 +93,8 @@ class ChunkSearch(NamedTuple):
         ids = as_list([{"id": key} for key, _ in found])
         texts = unit.sound(sql.TEXTS, {"namespace": self.values["namespace"], "ids": ids})[0]
         chunks = {chunk.id: chunk for chunk in texts}
-        return [VectorHit.of({"chunk": chunks[key], "score": score}) for key, score in found if key in chunks]
+        return [
+            VectorHit.of({"chunk": chunks[key], "score": score, "approximate": approximate})
+            for key, score in found
+            if key in chunks
+        ]
