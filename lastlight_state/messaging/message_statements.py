@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
-from lastlight_state.db.rows.statements import Statement, bind, number, prepared
+from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import Chain, from_head
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.schema.indexes import Leading, beginning, through
@@ -134,7 +134,7 @@ def posted(given: Any, now: datetime, max_bytes: int, clip: int | None) -> Draft
     return row if kept else None
 
 
-COLUMNS = tuple(MESSAGES.c)
+COLUMNS = every_column_of(MessagingMessage, MESSAGES)
 
 
 def counting(added: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -> Any:

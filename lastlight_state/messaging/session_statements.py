@@ -15,7 +15,7 @@ from lastlight_state.codec import digest
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.repository import UNSET
-from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, number, prepared
+from lastlight_state.db.rows.statements import Row, Statement, bind, columns_of, every_column_of, number, prepared
 from lastlight_state.db.schema.declarations import depth_of, limits_of
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
@@ -37,7 +37,7 @@ from lastlight_state.messaging.records import (
     ThreadPlace,
 )
 
-COLUMNS = tuple(SESSIONS.c)
+COLUMNS = every_column_of(MessagingSession, SESSIONS)
 SUMMARY = columns_of(MessagingSessionSummary, SESSIONS)
 CHANGEABLE = ("title", "metadata", "agent_session_id")
 
