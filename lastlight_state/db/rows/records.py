@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import repeat
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import VERSION, BaseModel, ConfigDict, GetCoreSchemaHandler
@@ -27,7 +28,7 @@ _SHORT = 80
 _NUMBERS = (int, float, Decimal)
 _SCALARS = (str, *_NUMBERS, datetime)
 
-_new = object.__new__
+_new, _new_tuple = object.__new__, tuple.__new__
 #: The four slots of a pydantic model. Setting them by their descriptors saves a look-up by name for each record.
 _set_values, _set_given, _set_extra, _set_private = (
     BaseModel.__dict__[name].__set__
@@ -125,15 +126,18 @@ class Record(BaseModel):
 
 def row_maker(kind: Any) -> Callable[[dict[str, Any]], Any] | None:
     """Return the function that makes a row of this type from a dict of its columns, or None if the dict is the row."""
-    if kind is tuple:
-        return _make_tuple
     if issubclass(kind or dict, tuple):
-        return lambda values: kind._make(values.values())
+        return lambda values: _new_tuple(kind, values.values())
     return getattr(kind, "of", None)
 
 
-def _make_tuple(values: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(values.values())
+def make_rows(kind: Any, make: Callable[[dict[str, Any]], Any] | None, rows: list[Any]) -> list[Any]:
+    """Return the rows of a type, made from dicts of their columns by ``make``, its `row_maker`."""
+    if make is None:
+        return rows
+    if issubclass(kind, tuple):  # without a call of Python for each row
+        return [*map(_new_tuple, repeat(kind), map(dict.values, rows))]
+    return [*map(make, rows)]
 
 
 class DamagedRow(Record):

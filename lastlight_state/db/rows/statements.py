@@ -140,10 +140,15 @@ class Compiled:
 def has_damage(rows: Iterable[Any]) -> bool:
     """True if there is an error among the rows. Looks at each type once, without a call for each row."""
     kinds = {*map(type, rows)}
-    return kinds != _SOUND and any(issubclass(kind, CorruptData) for kind in kinds)
+    if kinds <= _SOUND:
+        return False
+    found = any(issubclass(kind, CorruptData) for kind in kinds)
+    _SOUND.update(() if found else kinds)
+    return found
 
 
-_SOUND = {dict}
+#: The types of rows that were seen and are no errors.
+_SOUND: set[type] = {dict}
 
 
 class Statement(Generic[RowT]):

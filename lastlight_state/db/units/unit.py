@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import sqlalchemy as sa
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
-from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.records import Record, make_rows
 from lastlight_state.db.rows.statements import NO_VALUES, Compiled, RowT, Statement, Values, has_damage
 from lastlight_state.db.rows.writes import NEW, Chain
 from lastlight_state.errors import BackendUnavailable, CorruptData, InvalidValue, MisuseError, StateError
@@ -72,17 +72,19 @@ class Unit:
     def rows(self, statement: Statement[RowT], values: Values = NO_VALUES) -> list[RowT]:
         """Return all rows, of the type that the statement names. For statements that limit their result themselves."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
-        return _made(statement, compiled.rows(self._fetch(compiled, values)))
+        return make_rows(statement.row, statement.make, compiled.rows(self._fetch(compiled, values)))
 
     def readable(self, statement: Statement[RowT], values: Values = NO_VALUES) -> FoundRows[RowT]:
         """Return all rows. A row that cannot be read is replaced by a `CorruptData`, and counted."""
         compiled = statement.compiled.get(self._key) or statement.on(self.backend)
         stored = self._fetch(compiled, values)
         read = compiled.readable(stored)
-        make = cast("Callable[[Any], RowT] | None", statement.make)
-        rows = cast("list[RowT | CorruptData]", read) if make is None else [_unless_damaged(make, row) for row in read]
-        if has_damage(rows):
-            self.backend.metrics.count("damaged_rows", sum(isinstance(row, CorruptData) for row in rows))
+        make, rows = cast("Callable[[Any], RowT] | None", statement.make), cast("list[RowT | CorruptData]", read)
+        if has_damage(read):
+            self.backend.metrics.count("damaged_rows", sum(isinstance(row, CorruptData) for row in read))
+            rows = rows if make is None else [_unless_damaged(make, row) for row in read]
+        else:
+            rows = make_rows(statement.row, make, read)
         return FoundRows(rows, lambda at, names: compiled.key(stored[at], names))
 
     def sound(self, statement: Statement[RowT], values: Values = NO_VALUES) -> tuple[list[RowT], int]:
@@ -181,7 +183,7 @@ class Unit:
         sql, parameters = compiled.sql, compiled.parameters(values)
         try:
             found = self._fetched(self.backend.locked(self.checkout, name, sql, parameters))
-            return _made(statement, compiled.rows(found))
+            return make_rows(statement.row, statement.make, compiled.rows(found))
         except self.backend.driver_errors as error:
             raise self.backend.failed(self.checkout, error) from error
         except BaseException:  # from outside, in the middle of the statement
@@ -220,10 +222,6 @@ class Unit:
         except BaseException:  # from outside, in the middle of the statement
             self.checkout.broken = True
             raise
-
-
-def _made(statement: Statement[RowT], rows: list[Any]) -> list[RowT]:
-    return rows if statement.make is None else [*map(statement.make, rows)]
 
 
 def _unless_damaged(make: Callable[[Any], RowT], row: Any) -> RowT | CorruptData:
