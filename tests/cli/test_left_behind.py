@@ -83,7 +83,7 @@ def test_doctor_names_what_a_killed_writer_left_and_makes_all_its_checks(databas
     said = lastlight_state("doctor", "--deep", *place)
     [finding] = said.data["findings"]
     assert (finding["check"], finding["severity"], finding["samples"]) == ("DOC-04", "warning", [str(left)])
-    assert (len(said.data["checks_run"]), said.data["checks_skipped"]) == (19, [])
+    assert (len(said.data["checks_run"]), said.data["checks_skipped"]) == (20, [])
     assert finding["remedy"].startswith("lastlight-state checkpoint --url ")
     assert lastlight_state("checkpoint", *place).code == 0
     assert lastlight_state("doctor", *place).data["findings"] == []
