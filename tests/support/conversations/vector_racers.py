@@ -37,7 +37,7 @@ def embedding(generation: int, at: int) -> bytes:
 
 
 def score(generation: int, at: int) -> float:
-    """What a search must say of it."""
+    """Return the score that a search must find for this chunk."""
     numbers = struct.unpack("<4f", embedding(generation, at))
     query = struct.unpack("<4f", struct.pack("<4f", *QUERY))
     product: float = sum(one * other for one, other in zip(query, numbers, strict=True))
