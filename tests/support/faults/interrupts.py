@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from dis import opmap
 from pathlib import Path
+from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any
 
@@ -198,14 +199,12 @@ class Alarm:
         self._rung = 0
         #: Works that were ended because their event loop had lost a callback.
         self.lost = 0
-        #: Works whose event loop was itself cut off by the signal, and left a task that nothing will ever go on with.
-        self.abandoned = 0
         self.kinds: list[type[BaseException]] = [KeyboardInterrupt, Interrupted]
 
     def during(self, seconds: float, work: Callable[[], object]) -> BaseException | None:
         """Do the work, and raise after that time if it is not done by then.
 
-        Where `asyncio` itself is cut off, its loop stays marked as running. Its task is only given up by a collection.
+        Where `asyncio` itself was cut off, nobody goes on with its task. That is only given up by a collection.
         """
         self._rung = 0
         try:
@@ -222,12 +221,11 @@ class Alarm:
             if not _is_of_a_signal(error):
                 raise
             self.lost += self._rung > 1
-            if asyncio._get_running_loop() is None:
+            if not _is_of_asyncio(error):
                 return error
             asyncio._set_running_loop(None)
         else:
             return None
-        self.abandoned += 1
         # What may still hold the loop and its task: asyncio's handler of SIGINT, its policy, the frames of the error.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         asyncio.set_event_loop(None)
@@ -239,6 +237,11 @@ class Alarm:
         if self._armed and not _in_a_tests_own(frame):
             self._rung += 1
             raise random.choice(self.kinds) if self._rung == 1 else KeyboardInterrupt
+
+
+def _is_of_asyncio(error: BaseException) -> bool:
+    """Return whether the error came through the functions of `asyncio`, which may themselves be cut off."""
+    return any(frame.f_globals.get("__name__", "").startswith("asyncio.") for frame, _ in walk_tb(error.__traceback__))
 
 
 def _in_a_tests_own(frame: FrameType | None) -> bool:
