@@ -18,7 +18,7 @@ from lastlight_state.workflows import Trigger, Usage
 #: the log of a SQLite file is (`WriteAheadLog.is_due`), where the version needs that. Of an end, two more judge what it
 #: stores of the output and the details, and choose the statement.
 MOST = {
-    "take": 47,
+    "take": 48,
     "start an execution": 63,
     "finish an execution": 81,
     "get a run": 44,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import repeat
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -128,7 +129,8 @@ def row_maker(kind: Any) -> Callable[[dict[str, Any]], Any] | None:
     """Return the function that makes a row of this type from a dict of its columns, or None if the dict is the row."""
     if issubclass(kind or dict, tuple):
         return lambda values: _new_tuple(kind, values.values())
-    return getattr(kind, "of", None)
+    of: Any = getattr(kind, "of", None)
+    return partial(make_record, kind) if getattr(of, "__func__", None) is vars(Record)["of"].__func__ else of
 
 
 def make_rows(kind: Any, make: Callable[[dict[str, Any]], Any] | None, rows: list[Any]) -> list[Any]:
