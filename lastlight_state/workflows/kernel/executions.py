@@ -299,6 +299,6 @@ def summed(row: Row) -> Row:
 
 
 def total_tokens(row: Row) -> int:
-    """Return the tokens of a row in all, each counted once."""
+    """Return the total number of tokens of a row. Tokens read from the cache count once."""
     read = row["input_tokens"] + row["output_tokens"] + row["cache_read_input_tokens"]
     return int(read - row[INCLUDED])
