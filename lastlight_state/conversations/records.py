@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from lastlight_state.conversations import runtime, similarity, words
 from lastlight_state.db import valid
-from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.records import Record, needed_columns
 
 #: Stands for the position of a pointer, which has none. Below every position.
 NO_ORD = -1
@@ -233,7 +233,7 @@ class BranchMessage(Record):
     message: Message
 
     _computed = frozenset({"message"})
-    _consumed = frozenset(Message.needed_columns())
+    _consumed = frozenset(needed_columns(Message))
 
     @classmethod
     def of(cls, values: Any) -> Self:

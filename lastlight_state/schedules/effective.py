@@ -63,10 +63,9 @@ def enabled_by(enabled: bool | None, inherits: bool | None) -> bool | None:
 
 
 def effective(own: Timing, override: OverrideColumns) -> Effective:
-    """Return what is in effect under an override's columns, named as in `lastlight_state.schedules.models.OVERRIDDEN`.
+    """Return the pattern, time zone and switch that are in effect under an override's columns.
 
-    The columns are named as in `lastlight_state.schedules.models.OVERRIDDEN`. An override that changes only the pattern
-    keeps the cron's own time zone.
+    An override that changes only the pattern keeps the cron's own time zone.
     """
     switch = enabled_by(override.override_enabled, override.override_inherits)
     pattern, zone = override.override_schedule, override.override_zone

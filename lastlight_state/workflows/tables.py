@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.db.rows.records import Record
+from lastlight_state.db.rows.records import Record, needed_columns
 from lastlight_state.db.schema.base import table_of
 from lastlight_state.workflows.models import (
     ExecutionModel,
@@ -50,7 +50,7 @@ def columns_for(
 
     ``instead`` are expressions to select in place of columns, by the names of the record.
     """
-    shown = record.needed_columns()
+    shown = needed_columns(record)
     names = [(column, RECORD_NAMES.get(column.name, column.name)) for column in table.columns]
     return tuple(
         instead.get(name, column).label(name) if name in instead or name != column.name else column
@@ -67,7 +67,7 @@ def every_column_for(
     Raises TypeError if the table has a column that neither the record shows nor ``hidden`` names.
     """
     names = {RECORD_NAMES.get(column.name, column.name) for column in table.columns}
-    missing = names - record.needed_columns() - {*hidden}
+    missing = names - needed_columns(record) - {*hidden}
     if missing:
         raise TypeError(f"{record.__name__} has no field for {', '.join(sorted(missing))} of {table.name}")
     return columns_for(record, table)

@@ -10,20 +10,23 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, NotRequired, get_origin, get_type_hints
 
+import pytest
 import sqlalchemy as sa
 
 import lastlight_state
 from lastlight_state.backends.base import Backend
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import Family, Statement
+from lastlight_state.db.rows.records import Record, needed_columns
+from lastlight_state.db.rows.statements import Family, Statement, every_column_of
 from lastlight_state.db.rows.writes import Chain, shaped
 from lastlight_state.files.mailbox.kernel.queries import TolerantSelect
 from lastlight_state.journal.models import SIGNALS
 from lastlight_state.journal.records import Sandbox, Signal
 from lastlight_state.journal.sandboxes import put as sandbox
 from lastlight_state.journal.signals.statements import take
+from lastlight_state.messaging.models import MESSAGES
+from lastlight_state.messaging.records import MessagingMessage
 from lastlight_state.testing import Database
 from lastlight_state.workflows.claims.lists import Ranges
 from lastlight_state.workflows.questions.inbox import Inbox
@@ -119,7 +122,7 @@ def _differing(statement: Statement[Any], backend: Backend) -> set[str]:
     if kind is tuple:
         return set()
     if issubclass(kind, Record):
-        return {*names} ^ {*kind.needed_columns()}
+        return {*names} ^ {*needed_columns(kind)}
     if issubclass(kind, tuple):  # made by position
         return set() if names == [*kind._fields] else {*names} | {*kind._fields}
     told = get_type_hints(kind, include_extras=True)
@@ -156,3 +159,13 @@ def test_a_column_that_a_row_lacks_is_an_error_of_the_type_checker(tmp_path: Pat
     at = {number for number, line in enumerate(WRONG.splitlines(), 1) if line.startswith("    return")}
     sound = WRONG.splitlines().index('    return unit.row(GET, {"message_id": 1})') + 1
     assert lines == at - {sound}, told + problems
+
+
+def test_a_column_that_no_record_shows_is_an_error_when_the_library_loads() -> None:
+    """house H-70."""
+    every = set(MESSAGES.columns.keys())
+    assert {column.name for column in every_column_of(MessagingMessage, MESSAGES)} == every
+    short = type("Short", (Record,), {"__annotations__": {"id": int}})
+    with pytest.raises(TypeError, match="Short has no field for content, platform_message_id, role"):
+        every_column_of(short, MESSAGES)
+    assert [column.name for column in every_column_of(short, MESSAGES, hidden=every - {"id"})] == ["id"]

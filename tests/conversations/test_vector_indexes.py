@@ -11,6 +11,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from support.conversations.pgvector import with_pgvector
 
@@ -278,6 +279,10 @@ def test_without_rights_it_is_said_what_an_administrator_runs(store: StateStore,
         raw.execute(f"REVOKE SELECT ON {made.name} FROM plain")
         assert approximates(vectors.search("ns", QUERY, approximate=True)) == {False}
         assert lags(database, made) == []
+        raw.execute("SET ROLE plain; CREATE TABLE mine (id text)")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            raw.execute("CREATE TRIGGER mine AFTER INSERT ON mine EXECUTE FUNCTION lastlight_keep_vector_index('mine')")
+        raw.execute("RESET ROLE")
         plain.close()
     finally:
         raw.execute("DROP OWNED BY plain CASCADE; DROP ROLE plain")

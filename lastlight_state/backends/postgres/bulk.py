@@ -8,7 +8,6 @@ need no escapes, so that one step is enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -21,7 +20,7 @@ from lastlight_state.backends.base import Checkout, Mode
 from lastlight_state.backends.facts import Upkeep
 from lastlight_state.backends.postgres.citus import Citus
 from lastlight_state.backends.postgres.connections import product
-from lastlight_state.backends.postgres.driver import translate
+from lastlight_state.backends.postgres.driver import translated
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.clock import iso_text
 
@@ -41,7 +40,7 @@ class Moving(Upkeep):
     placed: Callable[[str], str]
 
     def server(self) -> str:
-        with _translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+        with translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             name = product(checkout.driver.info)
             aurora, alloy = checkout.driver.execute(_KINDS).fetchone()
         if self.citus is not None:
@@ -49,7 +48,7 @@ class Moving(Upkeep):
         return f"Aurora {name}" if aurora else f"AlloyDB, {name}" if alloy else name
 
     def versions(self) -> dict[str, str]:
-        with _translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
+        with translated(), Checkout(Mode.READ, self) as checkout:  # type: ignore[arg-type]
             name, _, version = product(checkout.driver.info).partition(" ")
         return {name: version, "psycopg": psycopg.__version__}
 
@@ -58,7 +57,7 @@ class Moving(Upkeep):
     ) -> Iterator[Sequence[Any]]:
         types = [str(column.type.compile(self.dialect).partition(" COLLATE ")[0]).lower() for column in columns]
         said = f"COPY ({self.placed(sql)}) TO STDOUT"
-        with _translated(), checkout.driver.cursor() as cursor, cursor.copy(said, params) as copy:
+        with translated(), checkout.driver.cursor() as cursor, cursor.copy(said, params) as copy:
             copy.set_types(types)
             try:
                 yield from copy.rows()
@@ -69,29 +68,29 @@ class Moving(Upkeep):
 
     def load(self, checkout: Any, table: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         sql = f"COPY {self._named(table)} ({', '.join(map(quoted, names))}) FROM STDIN"
-        with _translated(), checkout.driver.cursor() as cursor, cursor.copy(sql) as copy:
+        with translated(), checkout.driver.cursor() as cursor, cursor.copy(sql) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def given(self, checkout: Any, table: str, column: str) -> int | None:
-        with _translated():
+        with translated():
             [(sequence,)] = checkout.driver.execute(f"SELECT {self._sequence(table, column)}")
             # Not pg_sequence_last_value: from version 18 on it returns NULL to a role that may not read the sequence.
             [(last, is_called)] = checkout.driver.execute(f"SELECT last_value, is_called FROM {sequence}")
         return last if is_called else None
 
     def advance(self, checkout: Any, table: str, column: str, last: int | None) -> None:
-        with _translated():
+        with translated():
             [(most,)] = checkout.driver.execute(f"SELECT max({quoted(column)}) FROM {self._named(table)}").fetchall()
             names = f"SELECT setval({self._sequence(table, column)}, greatest(".replace("%", "%%")
             checkout.driver.execute(names + "%s::bigint, %s::bigint))", (most, last))  # NULL changes nothing
 
     def analyze(self, checkout: Any, tables: Sequence[str]) -> None:
-        with _translated():
+        with translated():
             checkout.driver.execute(f"ANALYZE {', '.join(map(self._named, tables))}")
 
     def identity(self, checkout: Any) -> Hashable:
-        with _translated():
+        with translated():
             return tuple(checkout.driver.execute(_IDENTITY, (self.schema,)).fetchone())
 
     def _sequence(self, table: str, column: str) -> str:
@@ -99,14 +98,6 @@ class Moving(Upkeep):
 
     def _named(self, table: str) -> str:
         return f"{quoted(self.schema)}.{quoted(table)}" if self.schema else quoted(table)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.Error as error:
-        raise translate(error) from error
 
 
 Values = Sequence[Any]

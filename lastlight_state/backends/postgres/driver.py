@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -174,3 +176,12 @@ def _without_state(error: Exception) -> StateError:
     if isinstance(error, psycopg.DataError):
         return InvalidValue("value", str(error))
     return BackendError(f"the driver failed: {type(error).__name__}: {error}")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the library's error for an error of the driver in the block."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error) from error

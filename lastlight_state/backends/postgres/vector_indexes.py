@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from lastlight_state.backends.base import Checkout
-from lastlight_state.backends.postgres.driver import translate
+from lastlight_state.backends.postgres.driver import translated
 from lastlight_state.backends.postgres.pool import await_answers
 from lastlight_state.backends.sql.expressions import literal, quoted
 from lastlight_state.backends.vector_indexes import PREFIX, BuiltIndex, IndexState, stem_of
@@ -45,8 +45,9 @@ _MAKE_READS = f"""
             FROM (SELECT generate_series(0, length(embedding) - 4, 4) AS i) AS places
         )::real[]::{{ext}}.vector)::{{ext}}.halfvec END;
     END"""
-#: With the rights of its owner: who writes `vectors` need not know what is derived. Its arguments are the table, the
-#: namespace and the length.
+#: Runs with the rights of its owner, so that a role which writes `vectors` needs no right to the index. No other role
+#: may execute it: as a trigger of a table of its own, it would run that role's code as the owner. Its arguments are the
+#: table of the index, the namespace and the length.
 _MAKE_KEEPS = f"""
     CREATE FUNCTION {{home}}.{_KEEPS}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp AS $keep$
@@ -70,7 +71,8 @@ _MAKE_KEEPS = f"""
             END IF;
         END IF;
         RETURN NULL;
-    END $keep$"""
+    END $keep$;
+    REVOKE ALL ON FUNCTION {{home}}.{_KEEPS}() FROM PUBLIC"""
 _ONE = "{row}.namespace = {namespace} AND {row}.dimensions = {dimensions}"
 _OLD, _NEW = _ONE.replace("{row}", "OLD"), _ONE.replace("{row}", "NEW")
 _FIRES = f"EXECUTE FUNCTION {{home}}.{_KEEPS}('{{name}}', {{namespace}}, '{{dimensions}}')"
@@ -190,13 +192,13 @@ class PostgresVectorIndexes:
 
     def vector_indexes(self, checkout: Checkout) -> Sequence[BuiltIndex]:
         sql = _ALL.format(namespaces=self._named("vector_namespaces"))
-        with _translated():
+        with translated():
             return [_built(*row) for row in checkout.driver.execute(sql, (self._named("vectors"),)).fetchall()]
 
     def vector_index_lag(self, checkout: Checkout, index: BuiltIndex) -> int:
         named = {"vectors": self._named("vectors"), "index": self._named(index.name)}
         sql = _LAG.format(**named, namespace=literal(index.namespace or ""), dimensions=index.dimensions)
-        with _translated():
+        with translated():
             return int(checkout.driver.execute(sql).fetchone()[0])
 
     def make_vector_index(self, checkout: Checkout, namespace: str, dimensions: int) -> None:
@@ -204,7 +206,7 @@ class PostgresVectorIndexes:
             told = f"an index takes embeddings of at most {MOST_DIMENSIONS} numbers, and these have {dimensions}"
             raise NotSupported(f"{told}: every search of this namespace is exact")
         driver, name = checkout.driver, f"{stem_of(namespace)}{dimensions}"
-        with _translated(), self._alone(checkout, name) as home:
+        with translated(), self._alone(checkout, name) as home:
             places = {"home": quoted(home), "ext": quoted(_extension(driver)), "name": name}
             values = {"namespace": literal(namespace), "dimensions": dimensions}
             self._make_functions(driver, places)
@@ -223,7 +225,7 @@ class PostgresVectorIndexes:
     def drop_vector_indexes(self, checkout: Checkout, namespace: str) -> int:
         names = [one.name for one in self.vector_indexes(checkout) if one.name.startswith(stem_of(namespace))]
         for name in names:
-            with _translated(), self._alone(checkout, name) as home:
+            with translated(), self._alone(checkout, name) as home:
                 checkout.driver.execute(_DROP.format(home=quoted(home), name=name))
         return len(names)
 
@@ -231,7 +233,7 @@ class PostgresVectorIndexes:
         self, checkout: Checkout, namespace: str, dimensions: int, packed: bytes, most: int
     ) -> list[str] | None:
         driver, name = checkout.driver, f"{stem_of(namespace)}{dimensions}"
-        with _translated():
+        with translated():
             found = driver.execute(_FIND, (self._named("vectors"), name)).fetchone()
             if found is None:
                 return None
@@ -275,14 +277,6 @@ class PostgresVectorIndexes:
 
     def _named(self, table: str) -> str:
         return f"{quoted(self.schema)}.{table}" if self.schema else table
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.Error as error:
-        raise translate(error) from error
 
 
 def _extension(driver: Any) -> str:

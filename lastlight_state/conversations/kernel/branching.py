@@ -20,6 +20,7 @@ from lastlight_state.conversations.records import Branch, BranchLink, BranchSumm
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import Listeners
+from lastlight_state.db.rows.records import needed_columns
 from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import as_list, listed
 from lastlight_state.db.schema.declarations import limits_of
@@ -234,7 +235,7 @@ _LENGTH = sa.select(_p.next_ord).where(_p.id == _b.progression_id).scalar_subque
 
 #: The columns of a `BranchSummary` and of a `Branch`.
 SUMMARY = [*columns_of(BranchSummary, BRANCHES), _LENGTH]
-_IN_LISTS = BranchSummary.needed_columns()
+_IN_LISTS = needed_columns(BranchSummary)
 COLUMNS = [*SUMMARY, *(column for column in every_column_of(Branch, BRANCHES) if column.name not in _IN_LISTS)]
 
 GET = prepared(sa.select(*COLUMNS).where(_b.id == bind("branch_id", _b.id)), Branch)

@@ -22,7 +22,7 @@ from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.repository import Repository
-from lastlight_state.db.rows.records import Page
+from lastlight_state.db.rows.records import Page, needed_columns
 from lastlight_state.db.rows.statements import Row, Statement, bind, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import Chain, insert_computed, shaped
 from lastlight_state.db.schema.base import later_of
@@ -38,7 +38,7 @@ _c = SESSIONS.c
 _THIS = _c.id == bind("session_id", _c.id)
 
 #: The columns of a `ConversationSession`: those that lists leave out come last.
-_IN_LISTS = SessionSummary.needed_columns()
+_IN_LISTS = needed_columns(SessionSummary)
 COLUMNS = [
     *SUMMARY,
     *(column for column in every_column_of(ConversationSession, SESSIONS) if column.name not in _IN_LISTS),

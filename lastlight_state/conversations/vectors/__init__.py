@@ -99,13 +99,15 @@ class Vectors(Repository):
     ) -> builtins.list[VectorHit]:
         """Return the ``top_k`` (1 to 1,000) chunks nearest to a vector, best first. Equal scores sort by id.
 
-        Every chunk of the namespace is compared, or of a document, or those whose metadata have the values of
-        ``where`` at their top level. An unknown namespace has none. Raises `InvalidValue` for a vector of another
-        length than the namespace's, and under cosine for zero; zero vectors that are stored are left out then.
+        Compares all chunks of the namespace. With ``document_id`` only those of that document, and with ``where`` only
+        those whose metadata have its values at their top level. An unknown namespace has no chunks. Raises
+        `InvalidValue` for a vector of another length than the namespace's, and for a zero vector under cosine; under
+        cosine stored zero vectors are left out.
 
-        With ``approximate`` only chunks are compared that an index of the namespace finds (`index`), and a hit says so.
-        The search is exact all the same without such an index, by another metric than cosine, in a document, for more
-        than 500 chunks, and where fewer than ``top_k`` of those that the index finds have the values of ``where``.
+        With ``approximate`` only the chunks that an index of the namespace finds (`index`) are compared, and each hit
+        has ``approximate`` set. The search stays exact if the namespace has no index, for another metric than cosine,
+        with ``document_id``, for a ``top_k`` above 500, and if fewer than ``top_k`` chunks that the index finds match
+        ``where``.
         """
         valid.flag("approximate", approximate)
         asked = searching.search_request(vector, top_k, how)

@@ -109,11 +109,6 @@ class Record(BaseModel):
         """Return the record of a row's values by column, as `make_record`. A subclass may convert them first."""
         return make_record(cls, values)
 
-    @classmethod
-    def needed_columns(cls) -> set[str]:
-        """Return the names of the columns that the method `of` needs."""
-        return (cls._every_field - cls._computed) | cls._consumed
-
     def __hash__(self) -> int:
         """Return a hash of the record's type, texts, numbers and times, so that records can be members of sets."""
         values = self.__dict__
@@ -123,6 +118,11 @@ class Record(BaseModel):
         values = self.__dict__
         telling = [(name, _shown(value)) for name, value in values.items() if _tells(name, value)]
         yield from telling or ((name, value) for name, value in values.items() if isinstance(value, _NUMBERS))
+
+
+def needed_columns(record: type[Record]) -> set[str]:
+    """Return the names of the columns that ``record.of`` needs."""
+    return (record._every_field - record._computed) | record._consumed
 
 
 def row_maker(kind: Any) -> Callable[[dict[str, Any]], Any] | None:

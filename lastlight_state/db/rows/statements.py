@@ -23,7 +23,7 @@ from lastlight_state.backends.base import Backend
 from lastlight_state.db.rows import batches
 from lastlight_state.db.rows.batches import Batches
 from lastlight_state.db.rows.parameters import UNREADABLE, Bound, BuildOne, Convert, Gather, KnownTypes, builders
-from lastlight_state.db.rows.records import row_maker
+from lastlight_state.db.rows.records import needed_columns, row_maker
 from lastlight_state.db.rows.shapes import SHAPES
 from lastlight_state.db.schema import columns, sealing
 from lastlight_state.errors import CorruptData
@@ -219,7 +219,7 @@ def prepared(element: sa.Executable, row: Any = None) -> Any:
 
 def columns_of(record: Any, table: sa.Table) -> tuple[sa.Column[Any], ...]:
     """Return those columns of the table that the record has, in the order of the table."""
-    shown = record.needed_columns()
+    shown = needed_columns(record)
     return tuple(column for column in table.columns if column.name in shown)
 
 
@@ -229,7 +229,7 @@ def every_column_of(record: Any, table: sa.Table, *, hidden: Collection[str] = (
     Raises TypeError if a column is neither in the record nor named in ``hidden``. So a new column must be declared both
     in the model and in the record.
     """
-    missing = {column.name for column in table.columns} - record.needed_columns() - {*hidden}
+    missing = {column.name for column in table.columns} - needed_columns(record) - {*hidden}
     if missing:
         raise TypeError(f"{record.__name__} has no field for {', '.join(sorted(missing))} of {table.name}")
     return columns_of(record, table)

@@ -263,9 +263,9 @@ class TeamPiece:
         return found
 
     def _deliveries(self, there: Mapping[tuple[str, str], StoredDelivery], before: AbstractSet[str]) -> int:
-        """Find deliveries to add, in the file's order, and to acknowledge. Return how many removed ones stay away.
+        """Find deliveries to add, in the file's order, and to acknowledge.
 
-        Returns the number of removed deliveries that are not added again. A message that was imported ``before`` is
+        Return the number of removed deliveries that are not added again. A message that was imported ``before`` is
         delivered only to new members, if it is still stored.
         """
         self._sent, self._read, left = [], [], 0

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from lastlight_state import codec, cron
 from lastlight_state.clock import iso_text
 from lastlight_state.db import valid
-from lastlight_state.db.rows.records import Record, make_record
+from lastlight_state.db.rows.records import Record, make_record, needed_columns
 from lastlight_state.db.rows.statements import prepared
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
@@ -41,7 +41,7 @@ class StoredCron(Record):
     override: OverrideColumns
 
     _computed = frozenset({"cron", "override"})
-    _consumed = frozenset(Cron.needed_columns())
+    _consumed = frozenset(needed_columns(Cron))
 
     @classmethod
     def of(cls, values: Any) -> Self:

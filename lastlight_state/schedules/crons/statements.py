@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.records import needed_columns
 from lastlight_state.db.rows.statements import Family, bind, constant, every_column_of, number, prepared
 from lastlight_state.db.schema.columns import Flag
 from lastlight_state.schedules.effective import OverrideColumns
@@ -34,7 +35,7 @@ SCHEDULE_COLUMNS = (
     SCHEDULES.c.error_json.label("error"),
 )
 CRON_COLUMNS = (*SCHEDULE_COLUMNS, *OVERRIDDEN)
-SUMMARY = tuple(column for column in CRON_COLUMNS if column.name in CronSummary.needed_columns())
+SUMMARY = tuple(column for column in CRON_COLUMNS if column.name in needed_columns(CronSummary))
 
 #: The columns of a cron's definition.
 DEFINITION = (

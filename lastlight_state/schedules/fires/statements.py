@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.backends.sql.expressions import utc_bucket
 from lastlight_state.db.lists.filters import Filtered
 from lastlight_state.db.lists.listing import Listing
+from lastlight_state.db.rows.records import needed_columns
 from lastlight_state.db.rows.statements import AnyOf, Statement, bind, constant, every_column_of, number, prepared
 from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import through
@@ -144,7 +145,7 @@ COLUMNS = (
     LEASE_END,
     _c.error_json.label("error"),
 )
-SUMMARY = tuple(column for column in COLUMNS if column.name in FireSummary.needed_columns())
+SUMMARY = tuple(column for column in COLUMNS if column.name in needed_columns(FireSummary))
 COUNTS = ("eligible", "scanned", "discovered", "dispatched", "failures")
 #: The columns that an outcome sets.
 OUTCOME = ("status", *COUNTS, "note", "error")
