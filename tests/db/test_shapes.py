@@ -178,4 +178,6 @@ def test_a_chain_of_a_shape_is_the_chain_that_its_function_makes(every_backend: 
 def test_a_statement_of_a_shape_gives_rows_of_the_type_that_its_function_names() -> None:
     """house H-70."""
     statement = checkpoints.put_with_values(1)
-    assert (statement.row, statement.make) == (CheckpointSummary, CheckpointSummary.of)
+    assert statement.row is CheckpointSummary
+    assert statement.make is not None
+    assert type(statement.make({})) is CheckpointSummary
