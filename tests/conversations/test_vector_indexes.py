@@ -6,23 +6,34 @@ import asyncio
 import random
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from support.conversations.pgvector import with_pgvector
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import MetaData
+from support.conversations.pgvector import (
+    DIMENSIONS,
+    QUERY,
+    approximates,
+    indexed,
+    scored,
+    some,
+    with_pgvector,
+)
+from support.pooler import PGBOUNCER, pooled
 
 from lastlight_state import AsyncStateStore, Settings, StateStore, Tenants
-from lastlight_state.conversations import NewChunk, Search, VectorHit, VectorIndex
+from lastlight_state.conversations import NewChunk, Search, VectorIndex
 from lastlight_state.db.schema.declarations import COMMENT_PREFIX
 from lastlight_state.errors import BackendUnavailable, Conflict, MisuseError, NotFound, NotSupported
-from lastlight_state.migrations import check
+from lastlight_state.migrations import check, include_object
 from lastlight_state.testing import Database, FrozenClock, PostgresTemplate, ThrowawayPostgres
 
-DIMENSIONS = 8
 ODD = 'it\'s \\ 100% "odd" {0}'
 
 
@@ -45,28 +56,6 @@ def store(database: Database) -> StateStore:
     return database.open()
 
 
-def some(count: int, *, seed: int = 1, **fields: Any) -> list[NewChunk]:
-    drawn = random.Random(seed)
-    numbers = [[drawn.gauss(0, 1) for _ in range(DIMENSIONS)] for _ in range(count)]
-    return [NewChunk(f"c{n:04}", "text", numbers[n], {"n": n % 10}, f"d{n % 3}", **fields) for n in range(count)]
-
-
-def scored(hits: Sequence[VectorHit]) -> list[tuple[str, float]]:
-    return [(hit.chunk.id, hit.score) for hit in hits]
-
-
-def approximates(hits: Sequence[VectorHit]) -> set[bool]:
-    return {hit.approximate for hit in hits}
-
-
-def indexed(store: StateStore, count: int, namespace: str = "ns") -> VectorIndex:
-    """Return the index of a namespace with so many chunks."""
-    store.conversations.vectors.put(namespace, some(count))
-    made = store.conversations.vectors.index(namespace)
-    assert made is not None
-    return made
-
-
 def lags(database: Database, index: VectorIndex) -> list[str]:
     """Return the chunks whose vectors in the index are not those of the table, or that are in one of both."""
     wanted = (
@@ -76,9 +65,6 @@ def lags(database: Database, index: VectorIndex) -> list[str]:
     found = f"SELECT id, unit::text FROM {index.name}"
     rows = database.raw().execute(f"({wanted} EXCEPT {found}) UNION ALL ({found} EXCEPT {wanted})").fetchall()
     return sorted({str(row[0]) for row in rows})
-
-
-QUERY = [1.0, 0.5, *[0.1] * (DIMENSIONS - 2)]
 
 
 def test_an_index_finds_the_nearest_with_their_exact_scores(store: StateStore) -> None:
@@ -300,6 +286,31 @@ def test_maintenance_knows_of_indexes(store: StateStore, database: Database, tmp
         assert scored(hits) == scored(store.conversations.vectors.search("ns", QUERY))
     [comment] = database.raw().execute("SELECT obj_description(%s::regclass)", (made.name,)).fetchone()
     assert comment.startswith(COMMENT_PREFIX)
+
+
+@pytest.mark.skipif(PGBOUNCER is None, reason="no PgBouncer is installed")
+def test_a_search_through_a_pooler_uses_an_index_that_was_made_on_a_direct_connection(
+    store: StateStore, database: Database
+) -> None:
+    """conversations CV-50, backends B-95."""
+    indexed(store, 50)
+    expected = scored(store.conversations.vectors.search("ns", QUERY))
+    with pooled(database) as url, StateStore.open(url, settings=Settings(pooler="transaction")) as behind:
+        hits = behind.conversations.vectors.search("ns", QUERY, approximate=True)
+        with pytest.raises(NotSupported, match="direct connection"):
+            behind.conversations.vectors.index("ns")
+    assert (scored(hits), approximates(hits)) == (expected, {True})
+
+
+@pytest.mark.filterwarnings("ignore:Did not recognize type 'halfvec'")
+def test_alembic_proposes_nothing_about_indexes(store: StateStore) -> None:
+    """migrations MG-52: with the filter, in a host's autogenerate; without it, their tables would go."""
+    made = indexed(store, 20)
+    with store._scope.backend.migration(1) as connection:
+        filtered = MigrationContext.configure(connection, opts={"include_object": include_object})
+        assert compare_metadata(filtered, MetaData()) == []
+        unfiltered = compare_metadata(MigrationContext.configure(connection), MetaData())
+    assert made.name in {change[1].name for change in unfiltered if change[0] == "remove_table"}
 
 
 def test_an_erased_tenant_leaves_no_index(database: Database) -> None:
