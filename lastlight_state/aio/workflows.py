@@ -80,7 +80,6 @@ class AsyncClaims(Face[Claims[Workflows]]):
     """The async form of ``store.workflows.claims``."""
 
     list_claimable = reading(Claims.list_claimable)
-    list_ending = reading(Claims.list_ending)
     take = writing(Claims.take)
     try_take = writing(Claims.try_take)
     take_next = writing(Claims.take_next)
@@ -137,7 +136,6 @@ class AsyncNodes(Face[Nodes]):
     get = reading(Nodes.get)
     find = reading(Nodes.find)
     list = reading(Nodes.list)
-    list_iterations = reading(Nodes.list_iterations)
     counts = reading(Nodes.counts)
     list_due = reading(Nodes.list_due)
     list_waiting = reading(Nodes.list_waiting)
@@ -226,8 +224,6 @@ class AsyncRollups(Face[Rollups]):
     """The async form of ``store.workflows.usage``."""
 
     for_run = reading(Rollups.for_run)
-    for_trigger = reading(Rollups.for_trigger)
-    for_repo = reading(Rollups.for_repo)
     daily = reading(Rollups.daily)
     hourly = reading(Rollups.hourly)
     by = reading(Rollups.by)

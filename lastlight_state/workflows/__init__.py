@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from lastlight_state.workflows.claims.checks import (
         ClaimableRun as ClaimableRun,
         ClaimHolder as ClaimHolder,
-        EndingClaim as EndingClaim,
     )
     from lastlight_state.workflows.claims.driving import Driven as Driven, DrivenRun as DrivenRun
     from lastlight_state.workflows.executions import Executions
@@ -111,7 +110,7 @@ public(
         "arguments": "Claim ExecutionOptions Failure Gate LoopStep NodePut NodeRef PhaseEntry Provenance Question "
         "RunFilter RunOptions Trigger Usage Wait",
         "claims.driving": "Driven DrivenRun",
-        "claims.checks": "ClaimHolder ClaimableRun EndingClaim",
+        "claims.checks": "ClaimHolder ClaimableRun",
         "executions.records": "Execution ExecutionSummary",
         "executions.running": "RunningExecution",
         "health.state": "Blocked RunState UnhealthyRun",

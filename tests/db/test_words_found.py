@@ -21,7 +21,7 @@ SHOWN = {
     "cron_fires.status": ["fires"],
     "human_requests.status": ["requests of a run"],
     "messaging_messages.role": ["messages"],
-    "run_nodes.state": ["nodes", "iterations"],
+    "run_nodes.state": ["nodes"],
     "sandboxes.status": ["sandboxes"],
     "session_transitions.source": ["conversation transitions"],
     "sessions.status": ["conversations", "updated conversations"],

@@ -41,7 +41,6 @@ def lists(store: Any) -> dict[str, Listed]:
         "repos": (w.lookups.repos, lambda item: item.repo),
         "errors": (partial(w.lookups.search_errors, "skill", since=EARLY), by_id),
         "nodes": (partial(w.nodes.list, home), lambda item: (item.node_id, item.iteration)),
-        "iterations": (partial(w.nodes.list_iterations, home, "n-1"), lambda item: (item.node_id, item.iteration)),
         "due nodes": (partial(w.nodes.list_due, LATE), lambda item: (item.run_id, item.node_id)),
         "waiting nodes": (partial(w.nodes.list_waiting, "go"), lambda item: (item.run_id, item.node_id)),
         "executions": (w.executions.list, by_id),

@@ -85,7 +85,6 @@ ASKED: dict[str, Callable[[Any, str], Any]] = {
     "nodes.get": lambda w, bad: w.nodes.get(bad, NODE),
     "nodes.find": lambda w, bad: w.nodes.find(bad, NODE),
     "nodes.list": lambda w, bad: w.nodes.list(bad),
-    "nodes.list_iterations": lambda w, bad: w.nodes.list_iterations(bad, "n"),
     "nodes.counts": lambda w, bad: w.nodes.counts(bad),
     "nodes.put": lambda w, bad: w.nodes.put(bad, NODE),
     "loops.find": lambda w, bad: w.loops.find(bad, "l"),
@@ -95,8 +94,6 @@ ASKED: dict[str, Callable[[Any, str], Any]] = {
     "loops.advance": lambda w, bad: w.loops.advance(bad, "l", expected=0),
     "loops.find_output": lambda w, bad: w.loops.find_output(bad, "l"),
     "usage.for_run": lambda w, bad: w.usage.for_run(bad),
-    "usage.for_trigger": lambda w, bad: w.usage.for_trigger(bad),
-    "usage.for_repo": lambda w, bad: w.usage.for_repo("o", bad, since=LONG_AGO),
     "usage.failure_streak": lambda w, bad: w.usage.failure_streak(bad),
     "usage.daily": lambda w, bad: w.usage.daily(1, workflow=bad),
     "lookups.find_for_trigger": lambda w, bad: w.lookups.find_for_trigger(bad),
@@ -135,7 +132,6 @@ def test_a_run_that_is_not_named_is_not_every_run(every_backend: StateStore) -> 
     workflows = every_backend.workflows
     lists: list[Callable[[Any], Any]] = [
         workflows.nodes.list,
-        lambda run_id: workflows.nodes.list_iterations(run_id, "n"),
         workflows.loops.list,
         workflows.approvals.list_for_run,
         workflows.human_requests.list_for_run,

@@ -126,5 +126,4 @@ def test_a_name_that_holds_a_slash_is_found_as_a_whole(store: StateStore, raw: R
         assert len(workflows.runs.list(repo=[repo, "other"])) == found
         assert workflows.lookups.count(RunFilter(repo=repo)).value == found
         assert sum(each.runs for each in workflows.lookups.activity(None, repo, since=since)) == found
-        assert workflows.usage.for_repo(None, repo, since=since).executions == found
         assert workflows.usage.daily(1, repo=repo)[0].executions == found

@@ -130,7 +130,6 @@ READS: dict[str, Callable[[Any, World], Any]] = {
     "claims.find": lambda w, it: w.claims.find(it.run_id),
     "nodes.get": lambda w, it: w.nodes.get(it.run_id, NODE),
     "nodes.list": lambda w, it: w.nodes.list(it.run_id).items,
-    "nodes.list_iterations": lambda w, it: w.nodes.list_iterations(it.run_id, "build").items,
     "nodes.counts": lambda w, it: (it.run_id, w.nodes.counts(it.run_id)),
     "loops.find": lambda w, it: w.loops.find(it.run_id, "fix"),
     "loops.list": lambda w, it: w.loops.list(it.run_id).items,

@@ -134,9 +134,9 @@ def _ids(found: Any) -> list[str]:
 #: What a call shows of the run.
 READS: dict[str, tuple[Callable[[Any, Crowd], Any], Callable[[Crowd], Any]]] = {
     "nodes.get": (lambda w, c: w.nodes.get(c.run_id, NODE).label, lambda _: "build 0"),
-    "nodes.list_iterations": (
-        lambda w, c: [node.label for node in w.nodes.list_iterations(c.run_id, "build")],
-        lambda _: ["build 1", "build 0"],
+    "nodes.list of one node": (
+        lambda w, c: [node.label for node in w.nodes.list(c.run_id, node_id="build")],
+        lambda _: ["build 0", "build 1"],
     ),
     "the states of nodes, each of its last iteration": (
         lambda w, c: w.runs.get(c.run_id).node_statuses,

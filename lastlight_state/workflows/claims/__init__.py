@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Generic
 
-from lastlight_state.clock import to_millis
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.rows.records import Page
@@ -24,9 +23,8 @@ from lastlight_state.errors import ClaimLost, Conflict, MisuseError, NotFound, S
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims import checks, driving, lists, statements as sql, takes
-from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder, EndingClaim
+from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims.driving import B, ClaimCallbacks, D, Driven, DrivenRun, J, W
-from lastlight_state.workflows.claims.ending import ENDING
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
 from lastlight_state.workflows.kernel import overdue, rows
 from lastlight_state.workflows.kernel.claims import RenewedRun
@@ -298,17 +296,6 @@ class Claims(Repository, Generic[W]):
         """Return the holder of a run, or None if nobody holds the run or it does not exist."""
         values = {"run_id": valid.sought("run_id", run_id)}
         return self._find(sql.FIND, values)
-
-    def list_ending(self, *, within: timedelta, limit: int = 50) -> tuple[EndingClaim, ...]:
-        """Return at most ``limit`` (1 to 500) claims whose lease ends ``within`` this time from now, soonest first.
-
-        A claim that is renewed in time is listed only while less than ``within`` of its lease is left. Claims whose
-        lease is over are listed by `list_claimable` instead. Runs that cannot be read are logged and left out. Reads
-        the rows of running runs whose ``due_at`` falls within that time.
-        """
-        now, length = self._now(), valid.duration("within", within, most=checks.LONGEST)
-        values, most = {"now": now, "at": to_millis(now + length)}, valid.page_limit(limit)
-        return tuple(self._reading(lambda unit: unit.first_sound(ENDING, values, most)))
 
     def _awaited(
         self,

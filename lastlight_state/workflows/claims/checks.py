@@ -80,16 +80,6 @@ class ClaimHolder(Record):
     lease_expires_at: datetime | None
 
 
-class EndingClaim(Record):
-    """A run whose lease ends soon unless its holder renews it. For display."""
-
-    run_id: str
-    workflow_name: str
-    owner: str
-    epoch: int
-    lease_expires_at: datetime
-
-
 _MOST = limits_of(RUNS)
 
 #: The longest lease, grace or delay.

@@ -234,13 +234,6 @@ class Nodes(Repository):
             return Page(items=())
         return self._reading(rows.page_of(sql.LIST, limit, page_token, **given))
 
-    def list_iterations(
-        self, run_id: str, node_id: str, *, limit: int = 50, page_token: str | None = None
-    ) -> Page[Node]:
-        """Return a page of the iterations of one node, latest first. Raises `NotFound` for an unknown run."""
-        given = {"run_id": run_id, "node_id": valid.identifier("node_id", node_id, _MOST.node_id)}
-        return self._reading(rows.page_of(sql.ITERATIONS, limit, page_token, **given))
-
     def counts(self, run_id: str) -> dict[str, int]:
         """Return by state the number of a run's nodes, counting each iteration. Raises `NotFound`."""
 

@@ -91,7 +91,6 @@ _filters = {
     "states": ANY_STATE.condition,
 }
 LIST = Listing("nodes", NODE_COLUMNS, order=(_c.node_id, _c.iteration), descending=False, filters=_filters, row=Node)
-ITERATIONS = Listing("iterations", NODE_COLUMNS, order=(_c.iteration,), filters=_filters, row=Node)
 
 _of_live_run = sa.exists(through_live_index(sa.select(RUNS.c.id))).where(
     RUNS.c.id == _c.run_id, among(RUNS.c.status, LIVE)

@@ -1,4 +1,4 @@
-"""Usage: the tokens and costs of executions, summed by run, trigger, repository and time.
+"""Usage: the tokens and costs of executions, summed by run, repository and time.
 
 Cost is exact: whole micro-dollars are added, so both databases return equal totals. Days and hours are in UTC. An
 execution counts at the time of its start; while in flight it counts with the usage reported so far. The executions of a
@@ -19,7 +19,7 @@ from lastlight_state.db.rows.statements import Row, Statement, Values
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
-from lastlight_state.workflows import checks as shared, repos, words
+from lastlight_state.workflows import repos, words
 from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.usage import statements as sql
@@ -54,28 +54,6 @@ class Rollups(Repository):
             return totals
 
         return self._reading(work)
-
-    def for_trigger(self, trigger_id: str, *, workflow_names: Sequence[str] | None = None) -> UsageTotals:
-        """Return the usage of all runs of a trigger, or only of its runs in ``workflow_names``.
-
-        Executions without a run do not count.
-        """
-        values: Row = {"trigger_id": valid.identifier("trigger_id", trigger_id, _MOST.trigger_id)}
-        names = None if workflow_names is None else shared.several_workflows(workflow_names)
-        if names is None:
-            return self._totals(sql.FOR_TRIGGER, values)
-        if not names:
-            return UsageTotals()
-        statement, given = sql.FOR_TRIGGER_AND_NAMES.of(names)
-        return self._totals(statement, values | given)
-
-    def for_repo(self, owner: str | None, repo: str, *, since: datetime) -> UsageTotals:
-        """Return the usage of a repository from ``since`` on. ``owner=None`` means rows with this name and no owner.
-
-        Reads all executions from ``since`` on.
-        """
-        values = {**repos.owned(owner, repo)["owned_repo"], **self._since(since)}
-        return self._totals(sql.FOR_REPO, values)
 
     def daily(
         self, days: int = 30, *, workflow: str | None = None, repo: str | None = None, model: str | None = None

@@ -16,10 +16,10 @@ from lastlight_state.backends.sql.expressions import before, utc_bucket
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Family, Statement, bind, constant, number, prepared
 from lastlight_state.db.rows.writes import shaped
-from lastlight_state.db.schema.indexes import AmongFew, through
+from lastlight_state.db.schema.indexes import through
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, of_runs
-from lastlight_state.workflows.tables import EXECUTIONS, RUNS
+from lastlight_state.workflows.tables import EXECUTIONS
 from lastlight_state.workflows.usage.records import ThreadUsage, UsageGroup, UsageTotals
 from lastlight_state.workflows.words import MILLION
 
@@ -42,21 +42,6 @@ def _over_all(*shown: Any) -> sa.Select[Any]:
 
 _this_run = _c.workflow_run_id == bind("run_id", _c.workflow_run_id)
 FOR_RUN = Statement(*of_runs(SUMS, _this_run), row=UsageTotals)
-FOR_REPO = prepared(_over_all(*SUMS).where(_window, _of_repo["owned_repo"]), UsageTotals)
-
-_runs_of_trigger = through(sa.select(RUNS.c.id), RUNS, "idx_workflow_runs_trigger").where(
-    RUNS.c.trigger_id == bind("trigger_id", RUNS.c.trigger_id)
-)
-_of_trigger = AmongFew(_c.workflow_run_id, _runs_of_trigger)
-FOR_TRIGGER = Statement(*of_runs(SUMS, _of_trigger), row=UsageTotals)
-
-
-def _for_trigger_and_names(names: Sequence[sa.BindParameter[Any]]) -> Statement[UsageTotals]:
-    runs = _runs_of_trigger.where(RUNS.c.workflow_name.in_(names))
-    return Statement(*of_runs(SUMS, AmongFew(_c.workflow_run_id, runs)), row=UsageTotals)
-
-
-FOR_TRIGGER_AND_NAMES = Family("name", _for_trigger_and_names, UsageTotals)
 
 #: The conditions of the filters of buckets, by name.
 FILTERS: Mapping[str, sa.ColumnElement[bool]] = {

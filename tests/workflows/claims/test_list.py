@@ -21,7 +21,6 @@ from lastlight_state.errors import InvalidValue, LostRace
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import ClaimableRun, Provenance
 from lastlight_state.workflows.claims import lists, statements as sql
-from lastlight_state.workflows.claims.ending import ENDING
 from lastlight_state.workflows.queue import statements as queue_statements
 
 
@@ -255,9 +254,6 @@ def test_every_statement_of_claims_goes_by_the_index_meant_for_it(
             assert not found.scans_the_table, found
             assert by_index(found) - due == indexes | shown_by, found
             assert "ix_run_leases_due" in by_index(found), found
-    found = plan_of(database, every_backend, ENDING, {**values, "now": now})
-    assert by_index(found) - due == shown_by, found
-    assert "ix_run_leases_due" in by_index(found), found
     by_id: list[Statement[Any]] = [sql.TAKE_FREE, sql.RETAKE, sql.LOCK, sql.HEARTBEAT, sql.TRANSFER.head, sql.FIND]
     families: tuple[Family[Any], ...] = (sql.TAKE, sql.LOCK_FREE, queue_statements.TAKE)
     for family in families:
@@ -303,43 +299,3 @@ def fill(raw: Raw, clock: FrozenClock, many: int) -> None:
         " SELECT 'h' || id, id, 'n', 'ask', 'answered', started_at, started_at, 'p' FROM workflow_runs"
     )
     raw.analyze()
-
-
-def test_a_damaged_claim_hides_no_other_that_ends_soon(sqlite_database: Database) -> None:
-    """workflows W-214: on SQLite, where a cell may hold anything."""
-    store, raw = sqlite_database.open(), Raw(sqlite_database)
-    claims = store.workflows.claims
-    for seconds in (10, 20):
-        claims.take(started(store).id, owner=f"owner-{seconds}", lease=timedelta(seconds=seconds))
-    raw("UPDATE workflow_runs SET claim_owner = x'ff00' WHERE claim_owner = 'owner-10'")
-    for limit in (1, 50):
-        assert [one.owner for one in claims.list_ending(within=timedelta(minutes=1), limit=limit)] == ["owner-20"]
-
-
-def test_claims_that_end_soon_are_listed_the_next_one_first(store: StateStore, frozen_clock: FrozenClock) -> None:
-    """workflows W-214: as they were last renewed; not those that are over, were given back or ended."""
-    claims = store.workflows.claims
-    lengths = (10, 30, 20, 15, 25)
-    held = [claims.take(started(store).id, owner=f"owner-{n}", lease=timedelta(seconds=n)) for n in lengths]
-    claims.release(held[3])
-    store.workflows.runs.finish(held[4].run_id, "succeeded", claim=held[4])
-
-    def owners(seconds: float, **given: Any) -> list[str]:
-        return [one.owner for one in claims.list_ending(within=timedelta(seconds=seconds), **given)]
-
-    assert owners(20) == ["owner-10", "owner-20"]
-    assert owners(60) == ["owner-10", "owner-20", "owner-30"]
-    assert owners(60, limit=1) == ["owner-10"]
-    [first] = claims.list_ending(within=timedelta(seconds=10))
-    assert (first.run_id, first.epoch) == (held[0].run_id, held[0].epoch)
-    assert first.lease_expires_at == frozen_clock.now() + timedelta(seconds=10)
-    frozen_clock.advance(seconds=9)
-    claims.heartbeat(held[0])
-    assert owners(10) == ["owner-10"]
-    frozen_clock.advance(seconds=9)
-    claims.heartbeat(held[0])
-    assert owners(2) == ["owner-20"]
-    frozen_clock.advance(seconds=3)
-    assert owners(60) == ["owner-10", "owner-30"]
-    with pytest.raises(InvalidValue):
-        claims.list_ending(within=timedelta(seconds=-1))

@@ -185,7 +185,6 @@ def test_cache_reads_that_the_input_includes_are_counted_once(store: StateStore)
     since = run.started_at
     for totals in (
         usage.for_run(run.id),
-        usage.for_trigger(run.trigger_id),
         usage.by("skill", since=since)[0],
         usage.daily(days=1)[0],
         usage.hourly(hours=1)[0],

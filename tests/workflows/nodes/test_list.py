@@ -46,11 +46,7 @@ def test_nodes_are_listed_by_id_and_iteration(store: StateStore) -> None:
     assert refs(nodes.list(run.id, node_id="a")) == [("a", 2), ("a", 10)]
     assert refs(nodes.list(run.id, node_id="a", states=["failed"])) == [("a", 10)]
     assert refs(nodes.list(run.id, states=[])) == []
-    assert refs(nodes.list_iterations(run.id, "a")) == [("a", 10), ("a", 2)]
-    assert refs(all_pages(lambda **given: nodes.list_iterations(run.id, "a", limit=1, **given))) == [
-        ("a", 10),
-        ("a", 2),
-    ]
+    assert refs(all_pages(lambda **given: nodes.list(run.id, node_id="a", limit=1, **given))) == [("a", 2), ("a", 10)]
     assert nodes.counts(run.id) == {"failed": 2, "finished": 1, "pending": 1, "running": 1}
 
 
@@ -149,7 +145,6 @@ def test_lists_of_nodes_read_what_they_show(every_backend: StateStore, database:
     lists: list[tuple[Listing[Any], dict[str, Any], tuple[Any, ...], str]] = [
         (sql.LIST, of_run, ("n1", 1), "run_nodes"),
         (sql.LIST, {**of_run, "node_id": "n1"}, ("n1", 1), "run_nodes"),
-        (sql.ITERATIONS, {**of_run, "node_id": "n1"}, (1,), "run_nodes"),
         (sql.DUE, {"states": list(WAITING_NODE)}, (now, "r1", "n1", 1), "ix_run_nodes_wake"),
         (sql.WAITING, {"signal": "s1"}, ("s1", "r1", "n1", 1), "ix_run_nodes_waiting"),
         (sql.WAITING, {"signal": "s1", "correlation_id": "t1"}, ("s1", "r1", "n1", 1), "ix_run_nodes_waiting"),

@@ -267,7 +267,6 @@ def test_nothing_is_put_into_a_run_that_is_not_there(store: StateStore) -> None:
     nodes = store.workflows.nodes
     reads = [
         lambda: nodes.list("nobody"),
-        lambda: nodes.list_iterations("nobody", "a"),
         lambda: nodes.counts("nobody"),
     ]
     for call in (*writes(store, "nobody"), *reads):

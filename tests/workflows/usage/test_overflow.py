@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from support.workflows.steps import TRIGGER, Raw, started
+from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
@@ -42,9 +42,6 @@ def every_total(store: StateStore, run_id: str) -> list[Any]:
         *(run.totals for run in store.workflows.runs.list()),
         *(run.totals for run in store.workflows.runs.list(order="active_first")),
         usage.for_run(run_id),
-        usage.for_trigger(TRIGGER.id),
-        usage.for_trigger(TRIGGER.id, workflow_names=["deploy"]),
-        usage.for_repo("acme", "widget", since=since),
         *(
             usage.by(one, since=since)[0]
             for one in ("workflow", "repo", "model", "trigger_type", "skill", "triggered_by")

@@ -43,15 +43,11 @@ class Plans:
 
 def check(plans: Plans) -> None:
     sqlite = plans.database.name == "sqlite"
-    names, names_given = sql.FOR_TRIGGER_AND_NAMES.of(["w1", "w2"])
     skills, skills_given = sql.NEWEST_OF_SKILLS.of(["w1:1", "w1:2"])
-    plans.given |= names_given | skills_given
+    plans.given |= skills_given
     every_filter = frozenset(sql.FILTERS) - {"bare_repo"}
     checked: list[tuple[Statement[Any], str, str]] = [
         (sql.FOR_RUN, OF_RUNS, IN_RUNS),
-        (sql.FOR_TRIGGER, OF_RUNS, IN_RUNS),
-        (names, OF_RUNS, IN_RUNS),
-        (sql.FOR_REPO, SINCE, IN_TIME),
         *((each, SINCE, IN_TIME) for each in sql.BY.values()),
         (sql.SINCE, SINCE, IN_TIME),
         (sql.OUTCOMES_SINCE, SINCE, IN_TIME),
@@ -87,13 +83,11 @@ def test_no_rollup_takes_a_text_or_a_column_behind_one(sqlite_database: Database
     """workflows W-61: the newest turn of a thread is found by what stands in front of a text."""
     store = sqlite_database.open()
     plans = Plans(sqlite_database, store, 0)
-    names, names_given = sql.FOR_TRIGGER_AND_NAMES.of(["w1"])
-    given = plans.given | names_given
-    narrow: tuple[Statement[Any], ...] = (sql.FOR_REPO, *sql.BY.values(), sql.SINCE, sql.NEWEST)
+    given = plans.given
+    narrow: tuple[Statement[Any], ...] = (*sql.BY.values(), sql.SINCE, sql.NEWEST)
     for statement in narrow:
         assert columns_of_rows(sqlite_database, store, statement, given) == set()
-    for statement in (sql.FOR_RUN, sql.FOR_TRIGGER, names):
-        assert columns_of_rows(sqlite_database, store, statement, given) == {"id", "started_at"}
+    assert columns_of_rows(sqlite_database, store, sql.FOR_RUN, given) == {"id", "started_at"}
     threads = columns_of_rows(sqlite_database, store, sql.THREADS.statement({}, paged=False), given)
     assert threads == {"id", "trigger_id"}
 
@@ -105,7 +99,7 @@ def test_a_window_is_a_range_of_the_index_before_its_ends_are_known(postgres_dat
     driver = postgres_database.raw()
     driver.execute("SET plan_cache_mode = force_generic_plan")
     driver.execute("SET cpu_index_tuple_cost = 0.05")  # as dear as an index is on a larger table
-    for name in ("FOR_REPO", "SINCE", "OUTCOMES_SINCE", "SKILLS_SINCE"):
+    for name in ("SINCE", "OUTCOMES_SINCE", "SKILLS_SINCE"):
         numbers = itertools.count(1)
         asked = getattr(sql, name).on(store.backend).sql
         parts = re.split(r"%(?:\(\w+\))?s", asked.replace("%%", "%"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.sent import recorded
-from support.workflows.steps import TRIGGER, Raw, all_pages, started
+from support.workflows.steps import Raw, all_pages, started
 
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.store import StateStore
@@ -52,23 +52,6 @@ def test_the_usage_of_no_run_is_not_found(store: StateStore, raw: Raw) -> None:
     assert store.workflows.usage.for_run("gone").executions == 1
 
 
-def test_what_the_runs_of_a_trigger_have_used(store: StateStore) -> None:
-    """workflows W-60: of that trigger only, and no execution that belongs to no run."""
-    for name, cost in (("plan", "1"), ("fix", "2"), ("fix", "4")):
-        spent(store, cost, run_id=started(store, workflow_name=name).id)
-    spent(store, "8", run_id=started(store, trigger=Trigger("t-2", type="api")).id)
-    spent(store, "16", "chat", trigger=Trigger(TRIGGER.id, type="chat"))
-
-    def total(**given: Any) -> Decimal:
-        return store.workflows.usage.for_trigger(TRIGGER.id, **given).cost_usd
-
-    assert total() == 7
-    assert total(workflow_names=["fix", "fix"]) == 6
-    assert total(workflow_names=["fix", "plan", "none"]) == 7
-    assert total(workflow_names=[]) == 0
-    assert store.workflows.usage.for_trigger("nothing") == UsageTotals()
-
-
 def test_what_was_used_for_a_repository(store: StateStore, frozen_clock: FrozenClock, raw: Raw) -> None:
     """workflows W-6: rows of another program spell it as one text; since is inclusive."""
     spent(store, "1", run_id=started(store).id)
@@ -76,12 +59,13 @@ def test_what_was_used_for_a_repository(store: StateStore, frozen_clock: FrozenC
     spent(store, "2", run_id=started(store).id)
     legacy = spent(store, "4", run_id=started(store).id)
     raw("UPDATE executions SET owner = NULL, repo = 'acme/widget' WHERE id = ?", legacy)
-    bare = spent(store, "8", run_id=started(store, trigger=Trigger("t", repo="widget")).id)
-    for_repo = store.workflows.usage.for_repo
-    assert for_repo("acme", "widget", since=LONG_AGO).cost_usd == 7
-    assert for_repo(None, "acme/widget", since=at).cost_usd == 6
-    assert for_repo(None, "widget", since=at).cost_usd == store.workflows.executions.get(bare).cost_usd
-    assert for_repo("other", "widget", since=LONG_AGO) == UsageTotals()
+    spent(store, "8", run_id=started(store, trigger=Trigger("t", repo="widget")).id)
+
+    def costs(since: datetime) -> dict[str | None, Decimal]:
+        return {group.key: group.cost_usd for group in store.workflows.usage.by("repo", since=since)}
+
+    assert costs(LONG_AGO) == {"acme/widget": 7, "widget": 8}
+    assert costs(at) == {"acme/widget": 6, "widget": 8}
 
 
 def test_ten_thousand_costs_in_any_order_add_up_alike(every_backend: StateStore, raw: Raw) -> None:
