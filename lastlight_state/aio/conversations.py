@@ -31,7 +31,6 @@ class AsyncMessages(Face[Messages]):
     """The async form of ``store.conversations.messages``."""
 
     create = writing(Messages.create)
-    create_many = writing(Messages.create_many)
     ensure = writing(Messages.ensure)
     put = writing(Messages.put)
     get = reading(Messages.get)
@@ -94,7 +93,6 @@ class AsyncBranches(Face[Branches]):
     find = reading(Branches.find)
     list = reading(Branches.list)
     update = writing(Branches.update)
-    merge_metadata = writing(Branches.merge_metadata)
     append = writing(Branches.append)
     pop = writing(Branches.pop)
     truncate = writing(Branches.truncate)
@@ -111,7 +109,6 @@ class AsyncLineage(Face[Lineage]):
     fork = writing(Lineage.fork)
     ancestors = reading(Lineage.ancestors)
     forks = reading(Lineage.forks)
-    common_point = reading(Lineage.common_point)
 
 
 class AsyncTrees(Face[Trees]):
@@ -145,8 +142,6 @@ class AsyncLifecycle(Face[Lifecycle]):
     reopen = writing(Lifecycle.reopen)
     heartbeat = writing(Lifecycle.heartbeat)
     history = reading(Lifecycle.history)
-    stale = reading(Lifecycle.stale)
-    retire = writing(Lifecycle.retire)
     record_verification = writing(Lifecycle.record_verification)
     state = reading(Lifecycle.state)
     states = reading(Lifecycle.states)

@@ -138,7 +138,6 @@ class AsyncCheckpoints(Face[Checkpoints]):
     delete = writing(Checkpoints.delete)
     delete_runs = writing(Checkpoints.delete_runs)
     keep_latest = writing(Checkpoints.keep_latest)
-    expire = writing(Checkpoints.expire)
     thread = reading(Checkpoints.thread)
     thread_of = reading(Checkpoints.thread_of)
     threads = reading(Checkpoints.threads)

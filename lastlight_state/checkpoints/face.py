@@ -25,7 +25,6 @@ from lastlight_state.checkpoints import (
 from lastlight_state.checkpoints.checks import NewCheckpoint, NewWrite
 from lastlight_state.checkpoints.models import CHECKPOINTS
 from lastlight_state.checkpoints.records import ChannelHistory, Checkpoint, CheckpointSummary, CheckpointThread
-from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.rows.records import Page
@@ -287,14 +286,6 @@ class Checkpoints(Repository):
             return removal.superseded(unit, threads.locked(unit, place), number, channels)
 
         return self._writing(work, repeatable=True)
-
-    def expire(self, thread: str, at: datetime | None, *, scope: str = "") -> CheckpointThread:
-        """Set when a prune may remove a thread (None: never). Until then it can be read. Raises `NotFound`."""
-        given = {**checks.sought(thread, scope), "expires_at": None if at is None else aware_utc("at", at)}
-        found = self._changed(sql.EXPIRE, given, repeatable=True)
-        if found is None:
-            raise valid.not_found(models.THREAD, (scope, thread))
-        return found
 
     def thread(self, thread: str, *, scope: str = "") -> CheckpointThread:
         """Return the record of a thread, without its checkpoints. Raises `NotFound`."""

@@ -70,10 +70,6 @@ GET_THREAD = prepared(sa.select(*_THREAD_COLUMNS).where(_HERE), CheckpointThread
 THREAD_OF = prepared(sa.select(*_THREAD_COLUMNS).where(_t.id == bind("thread_id", _t.id)), CheckpointThread)
 LOCK = prepared(sa.select(_t.id).where(_HERE).with_for_update())
 LOCK_MANY = Family("id", lambda ids: sa.select(_t.id).where(_t.id.in_(ids)).order_by(_t.id).with_for_update())
-EXPIRE = prepared(
-    sa.update(THREADS).where(_HERE).values(expires_at=bind("expires_at", _t.expires_at)).returning(*_THREAD_COLUMNS),
-    CheckpointThread,
-)
 THREAD_LIST = Listing(
     "checkpoint_threads",
     _THREAD_COLUMNS,

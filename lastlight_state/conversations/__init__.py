@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         BranchMessage as BranchMessage,
         BranchSummary as BranchSummary,
         ConversationSession as ConversationSession,
-        ForkPoint as ForkPoint,
         Link as Link,
         Message as Message,
         MessageHit as MessageHit,
@@ -86,7 +85,7 @@ public(
         "exchange.records": "Delivery Member Sent",
         "vectors.records": "NewChunk Chunk ChunkSummary ChunkText VectorHit VectorIndex VectorNamespace",
         "records": "Ancestor Appended Branch BranchLink BranchMessage BranchSummary ConversationSession "
-        "ForkPoint Link Message MessageHit MessageSummary MessageType MessageUse Progression "
+        "Link Message MessageHit MessageSummary MessageType MessageUse Progression "
         "ProgressionUse SaveReport SessionSummary",
         "lifecycle_records": "Change NormalizedState StaleSession Transition",
         "state": "exit_code status_of_exit_code",

@@ -7,7 +7,7 @@ from typing import Any
 
 from lastlight_state.conversations import checks
 from lastlight_state.conversations.kernel import branching, branching as lines
-from lastlight_state.conversations.records import Ancestor, Branch, BranchSummary, ForkPoint
+from lastlight_state.conversations.records import Ancestor, Branch, BranchSummary
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing
@@ -15,7 +15,6 @@ from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import bind
 from lastlight_state.db.schema.declarations import limits_of
-from lastlight_state.db.units.unit import Unit
 from lastlight_state.ids import new_id
 
 _MOST = limits_of(BRANCHES)
@@ -93,20 +92,3 @@ class Lineage(Repository):
         """Return a page of the direct forks of a branch, the oldest first."""
         given = {"parent_branch_id": valid.sought("branch_id", branch_id)}
         return self._page(FORKS, given, limit, page_token)
-
-    def common_point(self, branch_a: str, branch_b: str) -> ForkPoint | None:
-        """Return the nearest branch that two branches have in common, and the position where their histories diverge.
-
-        The common branch may be one of the two. Returns None if they have none in common.
-        """
-        ids = valid.sought("branch_a", branch_a), valid.sought("branch_b", branch_b)
-
-        def read(unit: Unit) -> ForkPoint | None:
-            ours, theirs = (lines.line_of(unit, one) for one in ids)
-            until = {segment.branch_id: segment.until for segment in theirs}
-            shared = next((one for one in ours if one.branch_id in until), None)
-            if shared is None:
-                return None
-            return ForkPoint.of({"branch_id": shared.branch_id, "ord": min(shared.until, until[shared.branch_id])})
-
-        return self._viewing(read)

@@ -270,10 +270,3 @@ class Ancestor(Record):
     branch_id: str
     from_ord: int
     until_ord: int
-
-
-class ForkPoint(Record):
-    """The nearest branch that two branches have in common. Their histories are equal before the position ``ord``."""
-
-    branch_id: str
-    ord: int

@@ -313,10 +313,7 @@ def test_a_thread_says_whose_it_is_and_when_it_expires(store: Any, database: Dat
     assert found.updated_at == first.created_at + timedelta(seconds=60)
     _put(c, step(3), ttl=timedelta(hours=2))
     assert c.thread("t").expires_at == found.updated_at + timedelta(hours=2)
-    assert c.expire("t", None).expires_at is None
     assert c.thread_of(found.id) == c.thread("t")
-    with pytest.raises(NotFound):
-        c.expire("nobody", None)
     with pytest.raises(NotFound):
         c.thread_of("nobody")
 

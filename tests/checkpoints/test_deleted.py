@@ -49,7 +49,6 @@ def test_writes_that_an_erasure_overtakes_are_refused(database: Database) -> Non
 #: Calls that add to something by its id, after it is gone. None of them makes it again.
 ADDING: dict[str, Any] = {
     "writes": lambda store: store.checkpoints.put_writes("gone", "c", "x", [write(0, "w")]),
-    "expiry of a thread": lambda store: store.checkpoints.expire("gone", None),
     "latest of a thread": lambda store: store.checkpoints.keep_latest("gone"),
     "messages of a branch": lambda store: store.conversations.branches.append("gone", ["m"]),
     "messages of an order": lambda store: store.conversations.progressions.append("gone", ["m"]),

@@ -40,9 +40,9 @@ def told(store: StateStore) -> None:
         store.checkpoints.put(person, step(1, {"a": f"{person} a", "b": f"{person} b"}), user=person)
         store.checkpoints.put(person, step(2, {}, versions={"a": "1", "b": "1"}), user=person)
         store.checkpoints.put_writes(person, "step-1", "x", [write(0, f"{person} 0"), write(1, f"{person} 1")])
-    store.conversations.messages.create_many(
-        [NewMessage(id=f"m{n}", role="user", content=f"said {n}", sender="ana" if n < 3 else "bo") for n in range(4)]
-    )
+    for n in range(4):
+        sender = "ana" if n < 3 else "bo"
+        store.conversations.messages.create(NewMessage(id=f"m{n}", role="user", content=f"said {n}", sender=sender))
 
 
 def reads(store: StateStore) -> Iterator[Callable[[], object]]:

@@ -84,8 +84,9 @@ def test_a_value_that_looks_like_an_envelope_is_stored_like_any_other(database: 
     names = [f"{n}" for n in range(len(ENVELOPES))]
     said = [one for one in ENVELOPES if isinstance(one, dict)]
     store.states.merge(dict(zip(names, ENVELOPES, strict=True)))
-    store.conversations.messages.create_many(
-        [NewMessage(id=f"m{n}", role="user", content=content) for n, content in enumerate(said)]
+    store.conversations.progressions.create("p")
+    store.conversations.progressions.append(
+        "p", [NewMessage(id=f"m{n}", role="user", content=content) for n, content in enumerate(said)]
     )
     for name, content in enumerate(said):
         store.conversations.messages.ensure(NewMessage(id=f"m{name}", role="user", content=content))

@@ -171,7 +171,6 @@ def test_branches_are_ensured_listed_and_changed(every_backend: StateStore, froz
     frozen_clock.advance(seconds=1)
     assert c.branches.update("b", BranchPatch(name=None, user="ana")).user == "ana"
     assert c.branches.update("b", BranchPatch(node_metadata=None)).node_metadata is None
-    assert c.branches.merge_metadata("b", {"a": {"b": 1, "c": None}}).node_metadata == {"a": {"b": 1}}
     assert c.branches.update("b", BranchPatch()).name is None
     assert c.sessions.get(session.id).updated_at == frozen_clock.now()
     fork = c.lineage.fork("b")

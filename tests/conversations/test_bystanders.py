@@ -59,7 +59,6 @@ def test_what_is_said_in_one_session_is_no_concern_of_others(
     own = _talk(every_backend, "own")
     c.branches.append("own", ["own1", *said("new")], on_repeat="keep")
     c.branches.update("own", BranchPatch(name="x"))
-    c.branches.merge_metadata("own", {"a": 1})
     c.branches.replace_system("own", said("system")[0])
     c.branches.replace_system("own", "own0")
     c.branches.replace_system("own", said("kinder")[0])

@@ -6,7 +6,7 @@ import pytest
 from support.conversations.talk import begun, history, numbered, said
 from support.workflows.steps import Raw
 
-from lastlight_state import AlreadyExists, Conflict, InvalidValue, NotFound, StaleVersion, StateStore
+from lastlight_state import Conflict, NotFound, StaleVersion, StateStore
 from lastlight_state.conversations import Appended, Link, NewBranch, NewMessage, NewSession
 from lastlight_state.testing import racing
 
@@ -159,22 +159,3 @@ def test_an_order_takes_messages_to_store(every_backend: StateStore) -> None:
     assert talks.messages.find("c") is None
     assert talks.progressions.append("p", [NewMessage("user", {"text": "more"}, id="a")]).skipped == 1
     assert talks.messages.get("a").content == {"text": "more"}
-
-
-def test_many_messages_are_stored_at_once(every_backend: StateStore) -> None:
-    """conversations CV-45: in their order, all or none, whatever their number."""
-    messages = every_backend.conversations.messages
-    with racing(every_backend) as race:
-        made = messages.create_many(said("b", "a", "c"))
-    few = len(race.statements)
-    assert [one.id for one in made] == ["b", "a", "c"]
-    assert made[1] == messages.get("a")
-    with racing(every_backend) as race:
-        assert len(messages.create_many(said(*numbered(0, 1_000)))) == 1_000
-    assert len(race.statements) <= few + 1
-    with pytest.raises(AlreadyExists) as there:
-        messages.create_many(said("x", "c", "a"))
-    assert (there.value.key, messages.find("x")) == ("c", None)
-    with pytest.raises(InvalidValue):
-        messages.create_many([*said("x"), NewMessage("user", "other", id="x")])
-    assert messages.create_many([]) == []

@@ -183,7 +183,6 @@ def test_unknown_words_are_refused_before_anything_is_written(every_backend: Sta
         lambda: lifecycle.transition("s", "failed", expect="done"),
         lambda: lifecycle.transition("s", "running", ended_at=every_backend.conversations.sessions.get("s").created_at),
         lambda: lifecycle.record_verification("s", {"status": 1}),
-        lambda: lifecycle.stale(older_than=timedelta.max),
         lambda: every_backend.conversations.sessions.list(where=SessionFilter(statuses=["done"])),  # type: ignore[list-item]
     ):
         with pytest.raises(InvalidValue):
@@ -295,29 +294,6 @@ def test_a_running_session_has_one_owner_who_is_alive(every_backend: StateStore,
     assert (held.owner, held.updated_at, held.change_seq) == ("w2", session.updated_at, session.change_seq)
     c.lifecycle.transition("s", "completed")
     assert refused(lambda: c.lifecycle.heartbeat("s", "w2")) == "completed"
-
-
-def test_silent_sessions_are_found_and_retired(every_backend: StateStore, frozen_clock: FrozenClock) -> None:
-    """conversations CV-26: the longest silent first; one that has woken up is left alone."""
-    c = every_backend.conversations
-    for status in (None, "pending", "completed"):
-        c.sessions.create(NewSession(f"not running: {status}", status=status))
-    for name in ("old", "woken", "busy"):
-        running(every_backend, name)
-        frozen_clock.advance(seconds=60)
-    c.lifecycle.heartbeat("busy", "w")
-    frozen_clock.advance(seconds=30)
-    first, second = c.lifecycle.stale(older_than=timedelta(seconds=60))
-    assert [first.id, second.id] == ["old", "woken"]
-    assert [one.id for one in c.lifecycle.stale(older_than=timedelta(seconds=60), limit=1)] == ["old"]
-    c.sessions.touch("woken")
-    retired = c.lifecycle.retire("old", to="failed", seen=first.last_sign, reason=Reason("run.failed.process_dead"))
-    assert retired.reason_code == "run.failed.process_dead"
-    with pytest.raises(LostRace) as caught:
-        c.lifecycle.retire("woken", to="failed", seen=second.last_sign)
-    assert caught.value.details["last_sign"] == frozen_clock.now()
-    old = c.sessions.get("old")
-    assert (old.ended_at, old.ended_at_is_approximate) == (first.last_sign, True)
 
 
 def test_a_session_is_held_and_says_what_it_belongs_to(every_backend: StateStore) -> None:

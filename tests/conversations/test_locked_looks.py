@@ -150,14 +150,6 @@ LOOKS = {
         _end,
     ),
     "Lifecycle.reopen": Look(_ended, lambda s, b: s.conversations.lifecycle.reopen(b.session_id, actor="ana"), _append),
-    "Lifecycle.retire": Look(
-        _running,
-        lambda s, b: s.conversations.lifecycle.retire(
-            b.session_id, to="failed", seen=s.conversations.sessions.get(b.session_id).last_message_at
-        ),
-        lambda s, b: s.conversations.sessions.touch(b.session_id),
-        since=3,
-    ),
 }
 
 
@@ -196,16 +188,6 @@ def test_of_two_that_pop_at_once_each_gets_another_message(shared_postgres: Data
     """conversations CV-44: Branches.pop."""
     [taken] = after_waiting(shared_postgres, Wait(_talk, _pop, _pop))
     assert (taken.ord, taken.message.id) == (0, "m0")
-
-
-def test_of_two_that_store_many_with_one_id_one_stores_them(shared_postgres: Database) -> None:
-    """conversations CV-45: Messages.create_many is all or none, also when it waited."""
-
-    def create(ids: str) -> Any:
-        return lambda s, _: s.conversations.messages.create_many(said(*ids))
-
-    refused = after_waiting(shared_postgres, Wait(lambda _store: None, create("ab"), create("bc")))
-    assert (refused.code, shared_postgres.open().conversations.messages.find("c")) == ("already_exists", None)
 
 
 @pytest.mark.parametrize("way", ["ensure", "put"])

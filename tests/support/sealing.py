@@ -32,9 +32,8 @@ def filled(store: Any) -> None:
     store.checkpoints.put("t", step(2, {"a": SECRET * 9 + "!"}, versions={"b": "1"}))
     store.checkpoints.put_writes("t", "step-2", "x", [write(0, SECRET)])
     store.conversations.messages.create(NewMessage(id="m", role="user", content={"said": SECRET}))
-    store.conversations.messages.create_many(
-        [NewMessage(id=f"m{n}", role="user", content=f"{SECRET} {n}") for n in range(3)]
-    )
+    for n in range(3):
+        store.conversations.messages.create(NewMessage(id=f"m{n}", role="user", content=f"{SECRET} {n}"))
 
 
 def said(store: Any) -> list[Any]:

@@ -110,10 +110,6 @@ def bundles(store: Any) -> dict[str, tuple[Callable[[], Any], Callable[[Any], An
         "expired requests": (w.human_requests.expire_due, str),
         "due crons": (partial(s.crons.take_due, owner="w", limit=100), lambda item: item.cron_name),
         "stale fires": (partial(s.fires.take_stale, owner="w", limit=100), lambda item: item.fire_id),
-        "stale conversations": (
-            partial(store.conversations.lifecycle.stale, older_than=timedelta(minutes=1)),
-            lambda item: item.id,
-        ),
         "taken deliveries": (
             partial(store.conversations.exchange.take, "owner", reader="r", limit=100),
             lambda item: item.ord,

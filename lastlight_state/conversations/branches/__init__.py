@@ -15,7 +15,7 @@ from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewM
 from lastlight_state.conversations.branches import statements, statements as sql
 from lastlight_state.conversations.kernel import branching, deleting, sessions, storing
 from lastlight_state.conversations.kernel.feeds import entry_parameters
-from lastlight_state.conversations.kernel.sessions import merged, refuse_fork_keys
+from lastlight_state.conversations.kernel.sessions import refuse_fork_keys
 from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.records import (
     Appended,
@@ -109,21 +109,6 @@ class Branches(Repository):
         checks.encoded("patch.node_metadata", metadata, _MOST.node_metadata)
         refuse_fork_keys("patch.node_metadata", metadata or {})
         return self._change(found, lambda stored: {**changes, "node_metadata": statements.kept(stored, metadata)})
-
-    def merge_metadata(self, branch_id: str, patch: dict[str, Any]) -> Branch:
-        """Merge an object into a branch's metadata (RFC 7396): null removes a key, objects are merged.
-
-        Raises `NotFound`.
-        """
-        found, given = valid.sought("branch_id", branch_id), valid.group("patch", patch, dict)
-        refuse_fork_keys("patch", given)
-        given = codec.decode(codec.encode("patch", given, max_bytes=_MOST.node_metadata))
-
-        def changed(stored: Any) -> dict[str, Any]:
-            most = _MOST.node_metadata
-            return {"node_metadata": codec.encode_merged("node_metadata", merged(stored, given), max_bytes=most)}
-
-        return self._change(found, changed)
 
     def append(
         self, branch_id: str, messages: Sequence[NewMessage | str], *, on_repeat: words.OnRepeat = "skip"

@@ -159,17 +159,6 @@ def drafts(where: str, given: Sequence[NewMessage | str], now: datetime) -> list
     return found
 
 
-def new_drafts(where: str, given: Sequence[NewMessage], now: datetime) -> list[MessageDraft]:
-    """Check a batch of new messages and return their drafts in the given order.
-
-    Raises `InvalidValue`, also for two different messages of one id, and `PayloadTooLarge`.
-    """
-    found = [draft(f"{where}[{i}]", one, now) for i, one in enumerate(checks.batch(where, given, words.BATCH))]
-    _refuse_large(where, found)
-    _by_id(found)
-    return found
-
-
 def _refuse_large(where: str, found: Sequence[MessageDraft]) -> None:
     size = sum(_bytes(one["content"]) + _bytes(one["extra"]) for one in found)
     if size > words.BATCH_BYTES:
@@ -246,19 +235,6 @@ def put_all(
     for body in changed:
         unit.change(_REVISE, {**body, "lion_class": numbers[body["lion_class"]], "revised_at": now})
     return there | set(stored), [body["id"] for body in changed]
-
-
-def create_all(unit: Unit, known: KnownClasses, given: Sequence[MessageDraft]) -> list[Message]:
-    """Store new messages and return them in the given order. Raises `AlreadyExists` for the first id that is stored."""
-    bodies = _by_id(given)
-    there = _stored_ids(unit, bodies)
-    for one in bodies:
-        if one in there:
-            raise AlreadyExists(words.MESSAGE, one)
-    numbers = numbers_of(unit, known, {body["lion_class"] for body in bodies.values()})
-    _insert(unit, [{**bodies[one], "lion_class": numbers[bodies[one]["lion_class"]]} for one in sorted(bodies)])
-    made = {one.id: one for one in _rows(unit, MANY, bodies)} if bodies else {}
-    return [made[body["id"]] for body in given]
 
 
 def refuse_unknown(unit: Unit, ids: Sequence[str]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from lastlight_state import codec
@@ -13,7 +13,7 @@ from lastlight_state.conversations.arguments import Limits, Reason
 from lastlight_state.conversations.kernel import statuses
 from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.lifecycle import statements as sql
-from lastlight_state.conversations.lifecycle_records import NormalizedState, StaleSession, Transition
+from lastlight_state.conversations.lifecycle_records import NormalizedState, Transition
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.conversations.words import RUNNING, TERMINAL, SessionStatus
 from lastlight_state.db import valid
@@ -34,8 +34,6 @@ _USUAL = Reason()
 _LIMITS = Limits()
 #: Time since the owner's last heartbeat after which another owner may take over a session's heartbeats.
 _SILENCE = _LIMITS.heartbeat
-#: The earliest time that a datetime can hold.
-_FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 class Lifecycle(Repository):
@@ -157,37 +155,6 @@ class Lifecycle(Repository):
             "branch_id": None if branch_id is None else valid.sought("branch_id", branch_id),
         }
         return self._page(sql.HISTORY, given, limit, page_token)
-
-    def stale(self, *, older_than: timedelta, limit: int = 50) -> list[StaleSession]:
-        """Return running sessions whose last sign of life is older than ``older_than``. The longest silent come first.
-
-        Changes nothing.
-        """
-        valid.page_limit(limit)
-        now = self._now()
-        values = {"before": now - valid.duration("older_than", older_than, most=now - _FIRST)}
-        return self._reading(lambda unit: unit.first_sound(sql.STALE, values, limit))
-
-    def retire(self, session_id: str, *, to: SessionStatus, seen: datetime, reason: Reason = _USUAL) -> Transition:
-        """End a running session with the end time ``seen``, if that is still its last sign of life.
-
-        `stale` returns that time. Raises `LostRace` with the current ``status`` and ``last_sign`` if the session has
-        ended or gave a later sign.
-        """
-        status = valid.word("to", to, TERMINAL)
-        why, at = statuses.reason("reason", reason, status), aware_utc("seen", seen)
-        found, now = valid.sought("session_id", session_id), self._now()
-
-        def change(unit: Unit) -> Transition:
-            row = _locked(unit, found)
-            done = statuses.retire(unit, self._listeners, row, status, why, now, seen=at)
-            if done is None:
-                sign = row.last_sign
-                problem = f"session {session_id!r:.80} is {row.status}, with a last sign of life at {sign}"
-                raise LostRace(problem, status=row.status, last_sign=sign)
-            return done
-
-        return self._writing(change)
 
     def record_verification(self, session_id: str, result: dict[str, Any]) -> None:
         """Store the result of verifying a session's artifacts: an object with a ``status`` such as ``passed``.

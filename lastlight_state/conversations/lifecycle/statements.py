@@ -10,7 +10,7 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.kernel.feeds import feed_chain
 from lastlight_state.conversations.kernel.sessions import MOVED
 from lastlight_state.conversations.kernel.statuses import COLUMNS
-from lastlight_state.conversations.lifecycle_records import StaleSession, Transition
+from lastlight_state.conversations.lifecycle_records import Transition
 from lastlight_state.conversations.tables import PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
@@ -69,13 +69,6 @@ _sign: sa.ColumnElement[Any] = _s.created_at
 for _time in (_s.last_message_at, _s.started_at, _s.heartbeat_at):
     _sign = later_of(_sign, sa.func.coalesce(_time, _s.created_at))
 LAST_SIGN = _sign.label("last_sign")
-STALE = prepared(
-    sa.select(_s.id, _s.owner, LAST_SIGN)
-    .where(_RUNNING, _sign < bind("before", _s.created_at))
-    .order_by(_sign, _s.id)
-    .limit(sa.bindparam("limit", type_=sa.Integer)),
-    StaleSession,
-)
 VERIFIED = feed_chain(
     sa.update(SESSIONS)
     .where(_THIS)

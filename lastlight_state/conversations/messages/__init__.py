@@ -124,17 +124,6 @@ class Messages(Repository):
 
         return storing.retry_storing(lambda: self._writing(insert))
 
-    def create_many(self, messages: Sequence[NewMessage]) -> builtins.list[Message]:
-        """Store at most 1,000 new messages, all or none, and return them in the given order.
-
-        Raises `AlreadyExists` for the first id that is stored, `InvalidValue` with the position of a bad message, and
-        `PayloadTooLarge` past 32 MiB. Runs a constant number of statements.
-        """
-        now = self._now()
-        bodies = storing.new_drafts("messages", messages, now)
-        known = self._remember(KnownClasses)
-        return storing.retry_storing(lambda: self._writing(lambda unit: storing.create_all(unit, known, bodies)))
-
     def ensure(self, message: NewMessage) -> Message:
         """Store a message unless its id is stored, and return the stored message.
 
