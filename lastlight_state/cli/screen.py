@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any, Protocol, TextIO
+from typing import Any, Generic, Protocol, TextIO, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -51,9 +51,16 @@ class TableScreen(Protocol):
     def wrapped(self, text: str) -> Iterator[Text]: ...
 
 
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
 @dataclass(frozen=True)
-class Column:
+class Column(Generic[T_contra]):
     """A column of a table: its title, and a function that returns its value for an item.
+
+    A constant names the type of its items, so that the type checker knows their fields:
+    ``RUNS: tuple[Column[RunEntry], ...] = (Column("STATE", lambda one: one.state), …)``.
 
     ``keep``: values are never cut. ``is_id``: on a terminal, a value is shown as the shortest prefix that no other item
     of the page has. ``below``: the value is a text that a person must read. ``rank``: on a narrow terminal, columns of
@@ -61,7 +68,7 @@ class Column:
     """
 
     title: str
-    of: Callable[[Any], Any]
+    of: Callable[[T_contra], Any]
     keep: bool = False
     right: bool = False
     is_id: bool = False
@@ -72,7 +79,7 @@ class Column:
 Rows = list[list[Text]]
 
 
-def table(screen: TableScreen, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
+def table(screen: TableScreen, columns: Sequence[Column[T]], items: Sequence[T]) -> Iterator[Text]:
     """Return the lines of a table, the heading first."""
     whole = [[screen.styled(column.of(item)) for column in columns] for item in items]
     if screen.width is None:
@@ -81,7 +88,7 @@ def table(screen: TableScreen, columns: Sequence[Column], items: Sequence[Any]) 
 
 
 def _fitted(
-    screen: TableScreen, columns: Sequence[Column], items: Sequence[Any], whole: Rows, room: int
+    screen: TableScreen, columns: Sequence[Column[T]], items: Sequence[T], whole: Rows, room: int
 ) -> Iterator[Text]:
     cells = list(zip(*(_brief(screen, column, items) for column in columns), strict=True))
     shown = [i for i, column in enumerate(columns)]
@@ -114,7 +121,7 @@ def _fitted(
         yield from wrapped(Text(told, "dim"), room, 0)
 
 
-def blocks(screen: TableScreen, columns: Sequence[Column], rows: Rows, room: int) -> Iterator[Text]:
+def blocks(screen: TableScreen, columns: Sequence[Column[Any]], rows: Rows, room: int) -> Iterator[Text]:
     """Return each item as a block of lines. Each line has a title and a value, and long values are wrapped."""
     width = max((cell_len(column.title) for column in columns), default=0)
     for number, row in enumerate(rows, 1):
@@ -126,7 +133,7 @@ def blocks(screen: TableScreen, columns: Sequence[Column], rows: Rows, room: int
             yield from (Text(" " * (width + len(GAP))).append_text(line) for line in rest)
 
 
-def _brief(screen: TableScreen, column: Column, items: Sequence[Any]) -> list[Text]:
+def _brief(screen: TableScreen, column: Column[T], items: Sequence[T]) -> list[Text]:
     """Return the cells of a column for a terminal: with shortened ids and relative times."""
     values = [column.of(item) for item in items]
     if column.is_id:
@@ -153,12 +160,12 @@ def _picked(cells: Sequence[Sequence[Text]], shown: Sequence[int]) -> Rows:
     return [[row[i] for i in shown] for row in cells]
 
 
-def _widths(columns: Sequence[Column], rows: Rows) -> list[int]:
+def _widths(columns: Sequence[Column[Any]], rows: Rows) -> list[int]:
     widest = [max((cell_len(row[i].plain) for row in rows), default=0) for i in range(len(columns))]
     return [max(cell_len(column.title), width) for column, width in zip(columns, widest, strict=True)]
 
 
-def _fits(columns: Sequence[Column], rows: Rows, room: int, *, least: bool) -> bool:
+def _fits(columns: Sequence[Column[Any]], rows: Rows, room: int, *, least: bool) -> bool:
     """True if the columns fit into the room.
 
     With ``least``, each column counts with the least width to which it may be cut.
@@ -169,7 +176,7 @@ def _fits(columns: Sequence[Column], rows: Rows, room: int, *, least: bool) -> b
     return sum(widths) + len(GAP) * (len(widths) - 1) <= room
 
 
-def _narrowed(widths: list[int], columns: Sequence[Column], room: int) -> list[int]:
+def _narrowed(widths: list[int], columns: Sequence[Column[Any]], room: int) -> list[int]:
     """Return the widths with the widest columns cut until all columns fit, as far as columns may be cut."""
     may_be_cut = [i for i, column in enumerate(columns) if not column.keep and not column.is_id]
     while sum(widths) + len(GAP) * (len(widths) - 1) > room:
@@ -180,12 +187,12 @@ def _narrowed(widths: list[int], columns: Sequence[Column], room: int) -> list[i
     return widths
 
 
-def _lines(screen: TableScreen, columns: Sequence[Column], rows: Rows, widths: Sequence[int]) -> Iterator[Text]:
+def _lines(screen: TableScreen, columns: Sequence[Column[Any]], rows: Rows, widths: Sequence[int]) -> Iterator[Text]:
     for row in ([screen.heading(column.title) for column in columns], *rows):
         yield _aligned(row, widths, columns)
 
 
-def _aligned(cells: Sequence[Text], widths: Sequence[int], columns: Sequence[Column]) -> Text:
+def _aligned(cells: Sequence[Text], widths: Sequence[int], columns: Sequence[Column[Any]]) -> Text:
     line = Text()
     for i, (cell, width, column) in enumerate(zip(cells, widths, columns, strict=True)):
         last = i == len(columns) - 1
@@ -279,7 +286,7 @@ class Screen:
         """Return a heading line."""
         return Text(printable(text), style=HEADING)
 
-    def table(self, columns: Sequence[Column], items: Sequence[Any]) -> Iterator[Text]:
+    def table(self, columns: Sequence[Column[T]], items: Sequence[T]) -> Iterator[Text]:
         """Return a heading line and a line per item. On a terminal, the lines are fitted to its width."""
         return table(self, columns, items)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import walk_packages
+from typing import Any
 
 from lastlight_state import cli
 from lastlight_state.cli.screen import Column
@@ -55,7 +56,7 @@ WHOLE_HERE = {
 CUT_HERE = {"views.kinds.BRANCHES AT"}
 
 
-def _columns() -> Iterator[tuple[str, Column]]:
+def _columns() -> Iterator[tuple[str, Column[Any]]]:
     for module in walk_packages(cli.__path__, f"{cli.__name__}."):
         if not module.name.endswith("__main__"):
             for name, value in vars(import_module(module.name)).items():

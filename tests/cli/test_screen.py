@@ -14,7 +14,7 @@ from support.cli.calls import Terminal
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.plain import printable_json
 
-COLUMNS = (
+COLUMNS: tuple[Column[tuple[str, str, int]], ...] = (
     Column("ID", lambda item: item[0], keep=True),
     Column("TEXT", lambda item: item[1]),
     Column("COUNT", lambda item: item[2], right=True),

@@ -12,11 +12,11 @@ from lastlight_state.cli.opening import existing, read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import Manifest
+from lastlight_state.maintenance import BackedFile, Manifest
 from lastlight_state.maintenance.backup.restoring import LINES
 from lastlight_state.store import StateStore
 
-FILES = (
+FILES: tuple[Column[BackedFile], ...] = (
     Column("FILE", lambda file: file.path, keep=True),
     Column("BYTES", lambda file: file.size_bytes, right=True),
     Column("SHA-256", lambda file: file.sha256[:16], rank=1),

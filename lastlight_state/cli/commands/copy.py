@@ -14,11 +14,11 @@ from lastlight_state.cli.opening import connected, existing, other_url, settings
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import Copy, CopyPlan, CopyReport
+from lastlight_state.maintenance import CopiedTable, Copy, CopyPlan, CopyReport
 from lastlight_state.migrations import verify
 from lastlight_state.store import StateStore
 
-TABLES = (
+TABLES: tuple[Column[CopiedTable], ...] = (
     Column("TABLE", lambda table: table.name),
     Column("ROWS", lambda table: table.rows, right=True),
     Column("DIGEST", lambda table: table.digest[:16]),

@@ -6,7 +6,7 @@ from lastlight_state import migrations
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column
 
-COLUMNS = (
+COLUMNS: tuple[Column[migrations.Revision], ...] = (
     Column("REVISION", lambda revision: revision.revision, keep=True),
     Column("AFTER", lambda revision: revision.down_revision, keep=True),
     Column("WHAT", lambda revision: revision.summary, below=True),

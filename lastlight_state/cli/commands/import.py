@@ -14,19 +14,26 @@ from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.cli.views import maintenance
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import ImportReport
+from lastlight_state.maintenance import FailedUnit, ImportReport
 from lastlight_state.maintenance.bundles.archive import is_bundle
 from lastlight_state.maintenance.imports.kinds import KINDS
+from lastlight_state.maintenance.imports.pieces import ImportConflict
 
 #: The kind of a bundle, which this program itself has written.
 BUNDLE = "bundle"
-COUNTS = (Column("WHAT", lambda row: row[0]), Column("COUNT", lambda row: row[1], right=True))
-FAILED = (
+COUNTS: tuple[Column[tuple[str, int]], ...] = (
+    Column("WHAT", lambda row: row[0]),
+    Column("COUNT", lambda row: row[1], right=True),
+)
+FAILED: tuple[Column[FailedUnit], ...] = (
     Column("FAILED", lambda one: one.unit, keep=True),
     Column("CODE", lambda one: one.code),
     Column("REASON", lambda one: one.reason, below=True),
 )
-KEPT = (Column("UNIT", lambda one: one.unit, keep=True), Column("KEPT AS IT IS HERE", lambda one: one.kept))
+KEPT: tuple[Column[ImportConflict], ...] = (
+    Column("UNIT", lambda one: one.unit, keep=True),
+    Column("KEPT AS IT IS HERE", lambda one: one.kept),
+)
 
 
 @command("import")

@@ -20,14 +20,14 @@ from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.mailbox import AgentMailbox, Finding, HostMailbox, Mailboxes, MailboxInfo, PruneReport
 
-SESSIONS = (
+SESSIONS: tuple[Column[MailboxInfo], ...] = (
     Column("GROUP", lambda found: found.group, keep=True),
     Column("SESSION", lambda found: found.session, keep=True),
     Column("INBOUND", lambda found: found.inbound_bytes, right=True, rank=1),
     Column("OUTBOUND", lambda found: found.outbound_bytes, right=True, rank=2),
     Column("HEARTBEAT", lambda found: found.heartbeat_at, keep=True),
 )
-FINDINGS = (
+FINDINGS: tuple[Column[Finding], ...] = (
     Column("FILE", lambda finding: finding.file),
     Column("MESSAGE", lambda finding: finding.message_id, keep=True),
     Column("PROBLEM", lambda finding: finding.problem, below=True),

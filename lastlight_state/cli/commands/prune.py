@@ -20,7 +20,10 @@ from lastlight_state.maintenance.prune.checks import ALL
 from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore
 
-COUNTS = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
+COUNTS: tuple[Column[tuple[str, int]], ...] = (
+    Column("TABLE", lambda row: row[0]),
+    Column("ROWS", lambda row: row[1], right=True),
+)
 #: What a prune removes, in words, for kinds that are not simply counted in records with all their rows.
 AMOUNTS = {
     "exchange": "{rows} of {records} inboxes",
@@ -31,7 +34,10 @@ AMOUNTS = {
     "states": "{records} states that have expired",
     "workers": "{records} workers that are gone",
 }
-PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("RECORDS", lambda row: row[1], right=True))
+PROTECTED: tuple[Column[tuple[str, int]], ...] = (
+    Column("STAYS BECAUSE", lambda row: row[0]),
+    Column("RECORDS", lambda row: row[1], right=True),
+)
 
 
 @command("prune")
@@ -102,7 +108,7 @@ def _removed(receipt: Receipt, screen: Screen) -> Iterator[Any]:
     yield from _table(screen, COUNTS, _tables(receipt.counts))
 
 
-def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int]) -> Iterator[Any]:
+def _table(screen: Screen, columns: tuple[Column[tuple[str, int]], ...], counts: Mapping[str, int]) -> Iterator[Any]:
     if counts:
         yield ""
         yield from screen.table(columns, list(counts.items()))

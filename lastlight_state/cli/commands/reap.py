@@ -11,11 +11,12 @@ from lastlight_state.cli import arguments
 from lastlight_state.cli.opening import read_once, working
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.conversations import StaleSession
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import ReapPlan
 from lastlight_state.maintenance.reap import ENDS
 
-SESSIONS = (
+SESSIONS: tuple[Column[StaleSession], ...] = (
     Column("SESSION", lambda one: one.id, is_id=True),
     Column("OWNER", lambda one: one.owner),
     Column("LAST SIGN", lambda one: one.last_sign, keep=True),

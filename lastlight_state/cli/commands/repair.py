@@ -23,12 +23,12 @@ from lastlight_state.maintenance import LineFileScan, Repair
 from lastlight_state.maintenance.repair import scans_below
 from lastlight_state.receipts import Receipts
 
-FILES = (
+FILES: tuple[Column[LineFileScan], ...] = (
     Column("FILE", lambda scan: scan.path, keep=True),
     Column("BYTES", lambda scan: scan.size, right=True),
     Column("DAMAGE", lambda scan: ", ".join(f"{count} {kind}" for kind, count in damage_of(scan))),
 )
-CLASSES = (
+CLASSES: tuple[Column[dict[str, Any]], ...] = (
     Column("CLASS", lambda row: row["kind"]),
     Column("SECTIONS", lambda row: row["sections"], right=True),
     Column("BYTES", lambda row: row["bytes"], right=True),

@@ -17,7 +17,7 @@ from lastlight_state.errors import Conflict, InvalidValue, NotFound
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import WorkflowRun
 
-RUNS = (
+RUNS: tuple[Column[dict[str, Any]], ...] = (
     Column("RUN", lambda run: run["id"], keep=True),
     Column("WORKFLOW", lambda run: run["workflow_name"], rank=1),
     Column("ERROR", lambda run: run["problem"] or run["error"], below=True),

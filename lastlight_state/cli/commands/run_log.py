@@ -19,13 +19,13 @@ from lastlight_state.cli.views import logs
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.files.run_log import Finding, PruneReport, Report, RunLog, RunPage
+from lastlight_state.files.run_log import Finding, PruneReport, Report, RunEntry, RunLog, RunPage
 
 #: Seconds between two polls of ``tail --follow``.
 POLL = 0.5
 _MOST_DAYS = 100_000
 
-RUNS = (
+RUNS: tuple[Column[RunEntry], ...] = (
     Column("ID", lambda run: run.run_id, is_id=True),
     Column("SESSION", lambda run: run.session_id, is_id=True, rank=3),
     Column("STATE", lambda run: run.state),
@@ -35,7 +35,7 @@ RUNS = (
     Column("BYTES", lambda run: run.size_bytes, right=True, rank=1),
     Column("INPUT", lambda run: run.input_preview),
 )
-FINDINGS = (
+FINDINGS: tuple[Column[Finding], ...] = (
     Column("SEVERITY", lambda finding: finding.severity),
     Column("CODE", lambda finding: finding.code, keep=True),
     Column("LINE", lambda finding: finding.line, right=True),

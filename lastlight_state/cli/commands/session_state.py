@@ -15,10 +15,10 @@ from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.cli.views import logs
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
-from lastlight_state.files.run_log import RunLog, SessionPage, SessionState
+from lastlight_state.files.run_log import RunLog, SessionEntry, SessionPage, SessionState
 from lastlight_state.files.run_log.states import States
 
-SESSIONS = (
+SESSIONS: tuple[Column[SessionEntry], ...] = (
     Column("ID", lambda entry: entry.session_id, is_id=True),
     Column("UPDATED", lambda entry: entry.updated_at, keep=True),
     Column("RUN", lambda entry: entry.run_id, is_id=True, rank=2),

@@ -10,22 +10,25 @@ import click
 from lastlight_state.cli.opening import read_once
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
-from lastlight_state.maintenance import Stats
+from lastlight_state.maintenance import Stats, StatusCount, TableStats
 from lastlight_state.plain import plain
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
-TABLES = (
+TABLES: tuple[Column[TableStats], ...] = (
     Column("TABLE", lambda table: table.name),
     Column("ROWS", lambda table: f"~{table.rows}" if table.estimated else table.rows, right=True),
     Column("BYTES", lambda table: size(table.bytes), right=True),
 )
-STATUSES = (
+STATUSES: tuple[Column[tuple[str, StatusCount]], ...] = (
     Column("TABLE", lambda row: row[0]),
     Column("STATUS", lambda row: row[1].status),
     Column("ROWS", lambda row: row[1].rows, right=True),
 )
-COUNTS = (Column("WHICH", lambda row: row[0]), Column("MESSAGES", lambda row: row[1], right=True))
+COUNTS: tuple[Column[tuple[str, int]], ...] = (
+    Column("WHICH", lambda row: row[0]),
+    Column("MESSAGES", lambda row: row[1], right=True),
+)
 
 
 @command("stats")

@@ -17,16 +17,16 @@ from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue
 from lastlight_state.migrations import MigrationResult
 from lastlight_state.migrations.runner import LOCK_SECONDS
-from lastlight_state.tenants import ErasedTenant, MigratedTenants, Tenant, Tenants
+from lastlight_state.tenants import ErasedTenant, FailedTenant, MigratedTenants, Tenant, Tenants
 
 ACTS = ("list", "create", "migrate", "export", "erase", "move")
-LISTED = (
+LISTED: tuple[Column[Tenant], ...] = (
     Column("NAME", lambda tenant: tenant.name, keep=True),
     Column("STATE", lambda tenant: tenant.state),
     Column("REVISION", lambda tenant: tenant.revision or "", rank=1, keep=True),
     Column("BYTES", lambda tenant: "" if tenant.size_bytes is None else tenant.size_bytes, right=True),
 )
-FAILED = (
+FAILED: tuple[Column[FailedTenant], ...] = (
     Column("NAME", lambda tenant: tenant.name, keep=True),
     Column("CODE", lambda tenant: tenant.code),
     Column("ERROR", lambda tenant: tenant.error, below=True),

@@ -30,7 +30,7 @@ BY: dict[str, Dimension] = {
     "trigger": "trigger_type",
     "skill": "skill",
 }
-SUMS = (
+SUMS: tuple[Column[dict[str, Any]], ...] = (
     Column("COST", lambda row: money(row["cost_usd"]), keep=True, right=True),
     Column("EXECUTIONS", lambda row: row["executions"], right=True, rank=1),
     Column("TOKENS", lambda row: f"{row['total_tokens']:,}", right=True),

@@ -7,8 +7,7 @@ from itertools import filterfalse, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lastlight_state import iterate
-from lastlight_state.cli.screen import Screen, shortest
-from lastlight_state.cli.views.kind import column
+from lastlight_state.cli.screen import Column, Screen, shortest
 from lastlight_state.cli.views.pending import Waiting, name_of, text_of, waiting
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.lazy import Module
@@ -51,14 +50,14 @@ class Attention(NamedTuple):
         return {**self._asdict(), "switched_off": [switch._asdict() for switch in self.switched_off]}
 
 
-SWITCHES = (
-    column("WHAT", "target"),
-    column("NAME"),
-    column("ENABLED"),
-    column("SCHEDULE", rank=2),
-    column("BY", rank=1),
-    column("SINCE", keep=True),
-    column("REASON", below=True),
+SWITCHES: tuple[Column[Switch], ...] = (
+    Column("WHAT", lambda one: one.target),
+    Column("NAME", lambda one: one.name),
+    Column("ENABLED", lambda one: one.enabled),
+    Column("SCHEDULE", lambda one: one.schedule, rank=2),
+    Column("BY", lambda one: one.by, rank=1),
+    Column("SINCE", lambda one: one.since, keep=True),
+    Column("REASON", lambda one: one.reason, below=True),
 )
 
 

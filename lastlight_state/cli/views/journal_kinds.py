@@ -6,59 +6,60 @@ from collections.abc import Callable
 from typing import Any
 
 from lastlight_state import journal
-from lastlight_state.cli.views.kind import Filters, Kind, Store, column
+from lastlight_state.cli.screen import Column
+from lastlight_state.cli.views.kind import Filters, Kind, Store
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 
-EVENTS = (
-    column("SEQ", keep=True, right=True),
-    column("TYPE"),
-    column("NODE", "node_id", rank=1),
-    column("AT", "occurred_at", keep=True),
-    column("PAYLOAD"),
+EVENTS: tuple[Column[journal.Event], ...] = (
+    Column("SEQ", lambda one: one.seq, keep=True, right=True),
+    Column("TYPE", lambda one: one.type),
+    Column("NODE", lambda one: one.node_id, rank=1),
+    Column("AT", lambda one: one.occurred_at, keep=True),
+    Column("PAYLOAD", lambda one: one.payload),
 )
-SIGNALS = (
-    column("SEQ", keep=True, right=True),
-    column("NAME", "signal_name"),
-    column("CORRELATION", "correlation_id", rank=3),
-    column("RECEIVED", "received_at", keep=True),
-    column("BY", "received_by", rank=2),
-    column("TAKEN BY", "consumed_by", rank=1),
-    column("PAYLOAD"),
+SIGNALS: tuple[Column[journal.Signal], ...] = (
+    Column("SEQ", lambda one: one.seq, keep=True, right=True),
+    Column("NAME", lambda one: one.signal_name),
+    Column("CORRELATION", lambda one: one.correlation_id, rank=3),
+    Column("RECEIVED", lambda one: one.received_at, keep=True),
+    Column("BY", lambda one: one.received_by, rank=2),
+    Column("TAKEN BY", lambda one: one.consumed_by, rank=1),
+    Column("PAYLOAD", lambda one: one.payload),
 )
-FRAMES = (
-    column("NUMBER", "frame_no", keep=True, right=True),
-    column("AT", "created_at", keep=True),
-    column("STORED", "encoding", rank=1),
-    column("BYTES", "full_bytes", right=True),
-    column("NOTE"),
+FRAMES: tuple[Column[journal.FrameSummary], ...] = (
+    Column("NUMBER", lambda one: one.frame_no, keep=True, right=True),
+    Column("AT", lambda one: one.created_at, keep=True),
+    Column("STORED", lambda one: one.encoding, rank=1),
+    Column("BYTES", lambda one: one.full_bytes, right=True),
+    Column("NOTE", lambda one: one.note),
 )
-TOOL_CALLS = (
-    column("SEQ", keep=True, right=True),
-    column("TOOL", "tool_name"),
-    column("STATUS"),
-    column("NODE", "node_id"),
-    column("ITERATION", right=True, rank=2),
-    column("ATTEMPT", right=True, rank=3),
-    column("STARTED", "started_at", keep=True, rank=1),
-    column("MS", "duration_ms", right=True),
+TOOL_CALLS: tuple[Column[journal.ToolCallSummary], ...] = (
+    Column("SEQ", lambda one: one.seq, keep=True, right=True),
+    Column("TOOL", lambda one: one.tool_name),
+    Column("STATUS", lambda one: one.status),
+    Column("NODE", lambda one: one.node_id),
+    Column("ITERATION", lambda one: one.iteration, right=True, rank=2),
+    Column("ATTEMPT", lambda one: one.attempt, right=True, rank=3),
+    Column("STARTED", lambda one: one.started_at, keep=True, rank=1),
+    Column("MS", lambda one: one.duration_ms, right=True),
 )
-SANDBOXES = (
-    column("ID", "sandbox_id", is_id=True),
-    column("RUN", "run_id", is_id=True),
-    column("STATUS"),
-    column("RUNTIME", rank=2),
-    column("WORKSPACE", "workspace_id", rank=1),
-    column("UPDATED", "updated_at", keep=True),
+SANDBOXES: tuple[Column[journal.SandboxSummary], ...] = (
+    Column("ID", lambda one: one.sandbox_id, is_id=True),
+    Column("RUN", lambda one: one.run_id, is_id=True),
+    Column("STATUS", lambda one: one.status),
+    Column("RUNTIME", lambda one: one.runtime, rank=2),
+    Column("WORKSPACE", lambda one: one.workspace_id, rank=1),
+    Column("UPDATED", lambda one: one.updated_at, keep=True),
 )
-SCORES = (
-    column("ID", is_id=True),
-    column("RUN", "run_id", is_id=True),
-    column("NODE", "node_id"),
-    column("SCORER", "scorer_name"),
-    column("SOURCE", rank=1),
-    column("SCORED", "scored_at", keep=True),
-    column("SCORE", right=True),
+SCORES: tuple[Column[journal.ScoreSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("RUN", lambda one: one.run_id, is_id=True),
+    Column("NODE", lambda one: one.node_id),
+    Column("SCORER", lambda one: one.scorer_name),
+    Column("SOURCE", lambda one: one.source, rank=1),
+    Column("SCORED", lambda one: one.scored_at, keep=True),
+    Column("SCORE", lambda one: one.score, right=True),
 )
 
 

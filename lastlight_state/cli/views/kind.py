@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 import click
@@ -82,7 +81,7 @@ class Kind:
     """
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[Column[Any], ...]
     page: Callable[[StateStore, Filters], Page[Any]]
     empty: str
     get: Callable[[Store, str], Any] | None = None
@@ -96,11 +95,6 @@ def needed_run(kind: str, run_id: str | None) -> str:
     if run_id is None:
         raise InvalidValue("--run", f"must be given: {kind} belong to a run")
     return run_id
-
-
-def column(title: str, field: str | None = None, **options: Any) -> Column:
-    """Return a column that shows a field. By default the field has the title's name."""
-    return Column(title, attrgetter(field or title.lower()), **options)
 
 
 # Lists of records, a page at a time: their flags, and pages as tables.

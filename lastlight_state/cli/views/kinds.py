@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lastlight_state.cli.screen import Column
 from lastlight_state.cli.views import journal_kinds, run_kinds
-from lastlight_state.cli.views.kind import Filters, Kind, Store, column
+from lastlight_state.cli.views.kind import Filters, Kind, Store
 from lastlight_state.conversations import SessionFilter
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 
+if TYPE_CHECKING:
+    from lastlight_state.checkpoints import CheckpointSummary, CheckpointThread
+    from lastlight_state.conversations import BranchSummary, SessionSummary, Transition
+    from lastlight_state.files.mailbox import MailboxInfo
+    from lastlight_state.messaging import MessagingMessageSummary, MessagingSessionSummary
+    from lastlight_state.outputs import CacheSummary, OutputSummary, OutputTableSummary, RunInputSummary
+    from lastlight_state.receipts import ReceiptSummary
+    from lastlight_state.schedules import CronSummary, FireSummary
+    from lastlight_state.states import StateSummary
+
 # The kinds of output records: output tables and what wrote them, inputs of runs, the cache.
 
-OUTPUTS = (
-    column("KEY", keep=True),
-    column("TABLE", "table_name", keep=True, rank=1),
-    column("KIND", rank=2),
-    column("UPDATED", "updated_at", keep=True),
+OUTPUTS: tuple[Column[OutputTableSummary], ...] = (
+    Column("KEY", lambda one: one.key, keep=True),
+    Column("TABLE", lambda one: one.table_name, keep=True, rank=1),
+    Column("KIND", lambda one: one.kind, rank=2),
+    Column("UPDATED", lambda one: one.updated_at, keep=True),
 )
-ROWS = (
-    column("RUN", "run_id", is_id=True),
-    column("NODE", "node_id", keep=True),
-    column("ITERATION", right=True),
-    column("WRITTEN", "updated_at", keep=True),
+ROWS: tuple[Column[OutputSummary], ...] = (
+    Column("RUN", lambda one: one.run_id, is_id=True),
+    Column("NODE", lambda one: one.node_id, keep=True),
+    Column("ITERATION", lambda one: one.iteration, right=True),
+    Column("WRITTEN", lambda one: one.updated_at, keep=True),
 )
-INPUTS = (
-    column("REVISION", keep=True, right=True),
-    column("GIVEN", "created_at", keep=True),
-    column("BY", "created_by"),
-    column("REASON"),
+INPUTS: tuple[Column[RunInputSummary], ...] = (
+    Column("REVISION", lambda one: one.revision, keep=True, right=True),
+    Column("GIVEN", lambda one: one.created_at, keep=True),
+    Column("BY", lambda one: one.created_by),
+    Column("REASON", lambda one: one.reason),
 )
-CACHE = (
-    column("KEY", "cache_key", is_id=True),
-    column("WORKFLOW", "workflow_name"),
-    column("NODE", "node_id", rank=2),
-    column("OUTPUT", "output_key", rank=3),
-    column("STORED", "created_at", keep=True),
-    column("EXPIRES", "expires_at", keep=True, rank=1),
+CACHE: tuple[Column[CacheSummary], ...] = (
+    Column("KEY", lambda one: one.cache_key, is_id=True),
+    Column("WORKFLOW", lambda one: one.workflow_name),
+    Column("NODE", lambda one: one.node_id, rank=2),
+    Column("OUTPUT", lambda one: one.output_key, rank=3),
+    Column("STORED", lambda one: one.created_at, keep=True),
+    Column("EXPIRES", lambda one: one.expires_at, keep=True, rank=1),
 )
 
 
@@ -83,37 +93,37 @@ OUTPUT_KINDS = {
 }
 
 #: The columns of children, by their name in ``Kind.children``.
-OUTPUT_COLUMNS = {"rows": ROWS, "revisions": INPUTS}
+OUTPUT_COLUMNS: Mapping[str, tuple[Column[Any], ...]] = {"rows": ROWS, "revisions": INPUTS}
 
 
 # The kinds of conversation records: sessions, with their branches.
 
-CONVERSATIONS = (
-    column("ID", is_id=True),
-    column("NAME"),
-    column("STATUS"),
-    column("KIND", "invocation_kind", rank=3),
-    column("AGENT", "agent_name", rank=1),
-    column("BRANCHES", "branch_count", right=True, rank=2),
-    column("MESSAGES", "message_count", right=True),
-    column("UPDATED", "updated_at", keep=True),
+CONVERSATIONS: tuple[Column[SessionSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("NAME", lambda one: one.name),
+    Column("STATUS", lambda one: one.status),
+    Column("KIND", lambda one: one.invocation_kind, rank=3),
+    Column("AGENT", lambda one: one.agent_name, rank=1),
+    Column("BRANCHES", lambda one: one.branch_count, right=True, rank=2),
+    Column("MESSAGES", lambda one: one.message_count, right=True),
+    Column("UPDATED", lambda one: one.updated_at, keep=True),
 )
-BRANCHES = (
-    column("ID", is_id=True),
-    column("NAME"),
-    column("PARENT", "parent_branch_id", is_id=True, rank=1),
-    column("AT", "forked_at_ord", right=True),
-    column("MESSAGES", "length", right=True),
-    column("CREATED", "created_at", keep=True),
+BRANCHES: tuple[Column[BranchSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("NAME", lambda one: one.name),
+    Column("PARENT", lambda one: one.parent_branch_id, is_id=True, rank=1),
+    Column("AT", lambda one: one.forked_at_ord, right=True),
+    Column("MESSAGES", lambda one: one.length, right=True),
+    Column("CREATED", lambda one: one.created_at, keep=True),
 )
-TRANSITIONS = (
-    column("SEQ", keep=True, right=True),
-    column("BRANCH", "branch_id", is_id=True),
-    column("FROM", "previous_status"),
-    column("TO", "status"),
-    column("REASON", "reason_code"),
-    column("ACTOR", rank=1),
-    column("AT", "created_at", keep=True),
+TRANSITIONS: tuple[Column[Transition], ...] = (
+    Column("SEQ", lambda one: one.seq, keep=True, right=True),
+    Column("BRANCH", lambda one: one.branch_id, is_id=True),
+    Column("FROM", lambda one: one.previous_status),
+    Column("TO", lambda one: one.status),
+    Column("REASON", lambda one: one.reason_code),
+    Column("ACTOR", lambda one: one.actor, rank=1),
+    Column("AT", lambda one: one.created_at, keep=True),
 )
 
 
@@ -142,76 +152,76 @@ CONVERSATION_KINDS = {
 }
 
 #: The columns of children, by their name in ``Kind.children``.
-CONVERSATION_COLUMNS = {"branches": BRANCHES, "transitions": TRANSITIONS}
+CONVERSATION_COLUMNS: Mapping[str, tuple[Column[Any], ...]] = {"branches": BRANCHES, "transitions": TRANSITIONS}
 
 
-SESSIONS = (
-    column("ID", is_id=True),
-    column("PLATFORM", rank=2),
-    column("CHANNEL", "channel_id"),
-    column("THREAD", "thread_id", rank=3),
-    column("USER", "user_id"),
-    column("ACTIVE", rank=1),
-    column("MESSAGES", "message_count", right=True),
-    column("UPDATED", "last_activity_at", keep=True),
+SESSIONS: tuple[Column[MessagingSessionSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("PLATFORM", lambda one: one.platform, rank=2),
+    Column("CHANNEL", lambda one: one.channel_id),
+    Column("THREAD", lambda one: one.thread_id, rank=3),
+    Column("USER", lambda one: one.user_id),
+    Column("ACTIVE", lambda one: one.active, rank=1),
+    Column("MESSAGES", lambda one: one.message_count, right=True),
+    Column("UPDATED", lambda one: one.last_activity_at, keep=True),
 )
-MESSAGES = (
-    column("ID", keep=True, right=True),
-    column("ROLE"),
-    column("AT", "timestamp", keep=True),
-    column("TEXT", "preview", below=True),
+MESSAGES: tuple[Column[MessagingMessageSummary], ...] = (
+    Column("ID", lambda one: one.id, keep=True, right=True),
+    Column("ROLE", lambda one: one.role),
+    Column("AT", lambda one: one.timestamp, keep=True),
+    Column("TEXT", lambda one: one.preview, below=True),
 )
-CRONS = (
-    column("NAME", keep=True),
-    column("PATTERN", "effective_pattern"),
-    column("ZONE", "effective_timezone", rank=3),
-    column("ENABLED", "effective_enabled"),
-    column("NEXT", "next_run_at", keep=True),
-    column("LAST", "last_run_at", keep=True, rank=2),
-    column("TARGET", rank=1),
+CRONS: tuple[Column[CronSummary], ...] = (
+    Column("NAME", lambda one: one.name, keep=True),
+    Column("PATTERN", lambda one: one.effective_pattern),
+    Column("ZONE", lambda one: one.effective_timezone, rank=3),
+    Column("ENABLED", lambda one: one.effective_enabled),
+    Column("NEXT", lambda one: one.next_run_at, keep=True),
+    Column("LAST", lambda one: one.last_run_at, keep=True, rank=2),
+    Column("TARGET", lambda one: one.target, rank=1),
 )
-FIRES = (
-    column("ID", is_id=True),
-    column("CRON", "cron_name"),
-    column("STATUS"),
-    column("FOR", "scheduled_for", keep=True),
-    column("STARTED", "started_at", keep=True, rank=1),
-    column("DISPATCHED", right=True, rank=2),
-    column("NOTE"),
+FIRES: tuple[Column[FireSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("CRON", lambda one: one.cron_name),
+    Column("STATUS", lambda one: one.status),
+    Column("FOR", lambda one: one.scheduled_for, keep=True),
+    Column("STARTED", lambda one: one.started_at, keep=True, rank=1),
+    Column("DISPATCHED", lambda one: one.dispatched, right=True, rank=2),
+    Column("NOTE", lambda one: one.note),
 )
-MAILBOXES = (
-    column("GROUP", keep=True),
-    column("SESSION", keep=True),
-    column("INBOUND", "inbound_bytes", right=True, rank=1),
-    column("OUTBOUND", "outbound_bytes", right=True, rank=2),
-    column("HEARTBEAT", "heartbeat_at", keep=True),
+MAILBOXES: tuple[Column[MailboxInfo], ...] = (
+    Column("GROUP", lambda one: one.group, keep=True),
+    Column("SESSION", lambda one: one.session, keep=True),
+    Column("INBOUND", lambda one: one.inbound_bytes, right=True, rank=1),
+    Column("OUTBOUND", lambda one: one.outbound_bytes, right=True, rank=2),
+    Column("HEARTBEAT", lambda one: one.heartbeat_at, keep=True),
 )
-RECEIPTS = (
-    column("ID", is_id=True),
-    column("KIND"),
-    column("SCOPE"),
-    column("STATE"),
-    column("STARTED", "started_at", keep=True),
-    column("UPDATED", "updated_at", keep=True, rank=1),
+RECEIPTS: tuple[Column[ReceiptSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("KIND", lambda one: one.kind),
+    Column("SCOPE", lambda one: one.scope),
+    Column("STATE", lambda one: one.state),
+    Column("STARTED", lambda one: one.started_at, keep=True),
+    Column("UPDATED", lambda one: one.updated_at, keep=True, rank=1),
     Column("ROWS", lambda found: sum(found.counts.values()), right=True),
 )
 
 #: The columns of both threads and states.
-KEYED = (
-    column("ID", is_id=True),
-    column("SCOPE", rank=2),
-    column("KEY", keep=True),
-    column("USER", rank=1),
-    column("UPDATED", "updated_at", keep=True),
-    column("EXPIRES", "expires_at", keep=True, rank=3),
+KEYED: tuple[Column[CheckpointThread | StateSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("SCOPE", lambda one: one.scope, rank=2),
+    Column("KEY", lambda one: one.key, keep=True),
+    Column("USER", lambda one: one.user, rank=1),
+    Column("UPDATED", lambda one: one.updated_at, keep=True),
+    Column("EXPIRES", lambda one: one.expires_at, keep=True, rank=3),
 )
-CHECKPOINTS = (
-    column("ID", is_id=True),
-    column("NAMESPACE"),
-    column("SEQ", right=True, keep=True),
-    column("RUN", "run_ref", rank=2, keep=True),
-    column("AT", "created_at", keep=True),
-    column("METADATA", below=True),
+CHECKPOINTS: tuple[Column[CheckpointSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("NAMESPACE", lambda one: one.namespace),
+    Column("SEQ", lambda one: one.seq, right=True, keep=True),
+    Column("RUN", lambda one: one.run_ref, rank=2, keep=True),
+    Column("AT", lambda one: one.created_at, keep=True),
+    Column("METADATA", lambda one: one.metadata, below=True),
 )
 
 
@@ -315,7 +325,7 @@ KINDS = {
 }
 
 #: The columns of children, by their name in ``Kind.children``.
-COLUMNS = {
+COLUMNS: Mapping[str, tuple[Column[Any], ...]] = {
     "messages": MESSAGES,
     "fires": FIRES,
     "checkpoints": CHECKPOINTS,

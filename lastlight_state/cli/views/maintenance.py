@@ -13,15 +13,18 @@ from lastlight_state.cli.output import Answer, Call
 from lastlight_state.cli.screen import GAP, Column, Screen
 from lastlight_state.db.lists.pages import pages_of
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import Bundle, LoadedBundle, RedactPlan, TimelineEntry
+from lastlight_state.maintenance import Bundle, BundlePart, LateCounter, LoadedBundle, RedactPlan, TimelineEntry
 from lastlight_state.maintenance.bundles.records import ON_CONFLICT
 from lastlight_state.receipts import Receipt
 from lastlight_state.store import StateStore
 
 # The work and output of ``repair --counters``.
 
-COUNTS = (Column("COUNTER", lambda row: row[0]), Column("BEHIND", lambda row: row[1], right=True))
-SAMPLES = (
+COUNTS: tuple[Column[tuple[str, int]], ...] = (
+    Column("COUNTER", lambda row: row[0]),
+    Column("BEHIND", lambda row: row[1], right=True),
+)
+SAMPLES: tuple[Column[LateCounter], ...] = (
     Column("COUNTER", lambda late: late.counter),
     Column("OF", lambda late: late.key, keep=True),
     Column("IS", lambda late: late.value, right=True),
@@ -57,8 +60,14 @@ def _amount(counts: Mapping[str, int]) -> str:
 
 # Shared by ``redact`` and ``erase``: the plan, the question, the work and its receipt.
 
-ROWS_BY_TABLE = (Column("TABLE", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
-PROTECTED = (Column("STAYS BECAUSE", lambda row: row[0]), Column("MESSAGES", lambda row: row[1], right=True))
+ROWS_BY_TABLE: tuple[Column[tuple[str, int]], ...] = (
+    Column("TABLE", lambda row: row[0]),
+    Column("ROWS", lambda row: row[1], right=True),
+)
+PROTECTED: tuple[Column[tuple[str, int]], ...] = (
+    Column("STAYS BECAUSE", lambda row: row[0]),
+    Column("MESSAGES", lambda row: row[1], right=True),
+)
 
 
 def emptied(
@@ -101,7 +110,7 @@ def _stays(plan: RedactPlan, screen: Screen) -> Iterator[Any]:
         yield f"log files are not touched; those of these agent sessions are about the person: {', '.join(sessions)}"
 
 
-def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int]) -> Iterator[Any]:
+def _table(screen: Screen, columns: tuple[Column[tuple[str, int]], ...], counts: Mapping[str, int]) -> Iterator[Any]:
     if counts:
         yield ""
         yield from screen.table(columns, list(counts.items()))
@@ -109,14 +118,14 @@ def _table(screen: Screen, columns: tuple[Column, ...], counts: Mapping[str, int
 
 # The timeline of a run, read in full and drawn line by line.
 
-COLUMNS = (
+COLUMNS: tuple[Column[TimelineEntry], ...] = (
     Column("AT", lambda entry: entry.at, keep=True),
     Column("SOURCE", lambda entry: entry.source),
     Column("ACTOR", lambda entry: entry.actor, rank=1),
     Column("WHAT", lambda entry: entry.text, below=True),
 )
 #: The clock's own time, where it contradicts the order of events.
-CLOCK = Column("CLOCK", lambda entry: entry.clock)
+CLOCK: Column[TimelineEntry] = Column("CLOCK", lambda entry: entry.clock)
 
 
 def whole(store: StateStore, run_id: str) -> tuple[TimelineEntry, ...]:
@@ -150,12 +159,15 @@ def line(entry: TimelineEntry, screen: Screen) -> str:
     return GAP.join(screen.shown(value) for value in (entry.at, entry.source, entry.actor, entry.text))
 
 
-PARTS = (
+PARTS: tuple[Column[BundlePart], ...] = (
     Column("PART", lambda part: part.name),
     Column("ROWS", lambda part: "" if part.rows is None else part.rows, right=True),
     Column("BYTES", lambda part: part.size_bytes, right=True),
 )
-ADDED = (Column("ADDED", lambda row: row[0]), Column("ROWS", lambda row: row[1], right=True))
+ADDED: tuple[Column[tuple[str, int]], ...] = (
+    Column("ADDED", lambda row: row[0]),
+    Column("ROWS", lambda row: row[1], right=True),
+)
 
 
 def shown(bundle: Bundle, screen: Screen) -> Iterator[object]:

@@ -29,8 +29,8 @@ def text_of(one: Waiting) -> str:
 
 
 #: Columns for a gate's name or a request's kind, and for the text that the person reads.
-WHAT = Column("WHAT", lambda one: one.gate if hasattr(one, "gate") else one.kind)
-TEXT = Column("TEXT", text_of, below=True)
+WHAT: Column[Waiting] = Column("WHAT", lambda one: one.gate if hasattr(one, "gate") else one.kind)
+TEXT: Column[Waiting] = Column("TEXT", text_of, below=True)
 
 #: In a page token: this list has ended. None means that it has not begun.
 _END = ""

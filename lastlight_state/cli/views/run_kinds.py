@@ -7,13 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from lastlight_state.cli.screen import Column
 from lastlight_state.cli.views import pending
-from lastlight_state.cli.views.kind import Filters, Kind, Store, column
+from lastlight_state.cli.views.kind import Filters, Kind, Store
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.lazy import Module, load
 
 if TYPE_CHECKING:
-    from lastlight_state.workflows import RunState, RunSummary, sentences
+    from lastlight_state.cli.views.listed_runs import ListedRun
+    from lastlight_state.workflows import (
+        ApprovalSummary,
+        ClaimableRun,
+        ExecutionSummary,
+        HumanRequestSummary,
+        Node,
+        RunState,
+        RunSummary,
+        UnhealthyRun,
+        WaitingWorkflow,
+        WorkerStatus,
+        WorkflowOverride,
+        sentences,
+    )
 else:
     sentences = Module("lastlight_state.workflows.sentences")
 
@@ -23,120 +37,120 @@ def _first_line(error: str | None) -> str | None:
     return error and error.strip().partition("\n")[0]
 
 
-def _said(found: Any) -> str | None:
+def _said(found: ApprovalSummary) -> str | None:
     """Return a person's answer at a gate, or why the gate was closed without an answer."""
     if found.response is not None:
         return f"{found.answered_by or 'the answer'}: {found.response}"
     return found.closed_reason and sentences.reason_text(found.closed_reason)
 
 
-RUNS = (
-    column("ID", is_id=True),
-    column("WORKFLOW", "workflow_name"),
-    column("STATUS"),
-    column("PHASE", "current_phase", rank=2),
-    column("TRIGGER", "trigger_id", rank=1),
-    column("UPDATED", "updated_at", keep=True),
-    column("COST", "totals.cost_usd", right=True, rank=3),
-    column("WHY", "told", below=True),
+RUNS: tuple[Column[ListedRun], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("WORKFLOW", lambda one: one.workflow_name),
+    Column("STATUS", lambda one: one.status),
+    Column("PHASE", lambda one: one.current_phase, rank=2),
+    Column("TRIGGER", lambda one: one.trigger_id, rank=1),
+    Column("UPDATED", lambda one: one.updated_at, keep=True),
+    Column("COST", lambda one: one.totals.cost_usd, right=True, rank=3),
+    Column("WHY", lambda one: one.told, below=True),
 )
-EXECUTIONS = (
-    column("ID", is_id=True),
-    column("SKILL"),
-    column("OUTCOME"),
-    column("SESSION", "session_id", is_id=True, rank=4),
-    column("STARTED", "started_at", keep=True),
+EXECUTIONS: tuple[Column[ExecutionSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("SKILL", lambda one: one.skill),
+    Column("OUTCOME", lambda one: one.outcome),
+    Column("SESSION", lambda one: one.session_id, is_id=True, rank=4),
+    Column("STARTED", lambda one: one.started_at, keep=True),
     Column(
         "SECONDS",
         lambda found: None if found.duration_ms is None else f"{found.duration_ms / 1000:.1f}",
         right=True,
         rank=2,
     ),
-    column("TURNS", right=True, rank=3),
-    column("COST", "cost_usd", right=True, rank=1),
+    Column("TURNS", lambda one: one.turns, right=True, rank=3),
+    Column("COST", lambda one: one.cost_usd, right=True, rank=1),
     Column("ERROR", lambda found: _first_line(found.error), below=True),
 )
-APPROVALS = (
-    column("ID", is_id=True),
-    column("RUN", "run_id", is_id=True),
-    column("GATE"),
-    column("STATUS"),
-    column("BY", "answered_by"),
-    column("ANSWERED", "answered_at", keep=True),
-    column("ASKED", "asked_at", keep=True, rank=1),
-    column("SUMMARY", below=True),
+APPROVALS: tuple[Column[ApprovalSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("RUN", lambda one: one.run_id, is_id=True),
+    Column("GATE", lambda one: one.gate),
+    Column("STATUS", lambda one: one.status),
+    Column("BY", lambda one: one.answered_by),
+    Column("ANSWERED", lambda one: one.answered_at, keep=True),
+    Column("ASKED", lambda one: one.asked_at, keep=True, rank=1),
+    Column("SUMMARY", lambda one: one.summary, below=True),
     Column("SAID", _said, below=True),
 )
-QUESTIONS = (
-    column("ID", is_id=True),
-    column("RUN", "run_id", is_id=True),
-    column("NODE", "node_id", rank=2),
+QUESTIONS: tuple[Column[pending.Waiting], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("RUN", lambda one: one.run_id, is_id=True),
+    Column("NODE", lambda one: one.node_id, rank=2),
     pending.WHAT,
-    column("ASKED", "asked_at", keep=True),
-    column("EXPIRES", "expires_at", keep=True, rank=1),
+    Column("ASKED", lambda one: one.asked_at, keep=True),
+    Column("EXPIRES", lambda one: one.expires_at, keep=True, rank=1),
     pending.TEXT,
 )
 #: The columns of a run's requests, which are listed in every status.
-ASKED = (
-    column("ID", is_id=True),
-    column("NODE", "node_id", rank=2),
-    column("KIND"),
-    column("STATUS"),
-    column("BY", "answered_by"),
-    column("ANSWERED", "answered_at", keep=True),
-    column("ASKED", "asked_at", keep=True, rank=1),
-    column("PROMPT", below=True),
+ASKED: tuple[Column[HumanRequestSummary], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("NODE", lambda one: one.node_id, rank=2),
+    Column("KIND", lambda one: one.kind),
+    Column("STATUS", lambda one: one.status),
+    Column("BY", lambda one: one.answered_by),
+    Column("ANSWERED", lambda one: one.answered_at, keep=True),
+    Column("ASKED", lambda one: one.asked_at, keep=True, rank=1),
+    Column("PROMPT", lambda one: one.prompt, below=True),
 )
 
 
-CLAIMABLE = (
-    column("RUN", "run_id", is_id=True),
-    column("WORKFLOW", "workflow_name"),
-    column("KIND"),
-    column("LAST OWNER", "last_owner", rank=2),
-    column("SEEN", "seen_at", keep=True),
-    column("RESTARTS LEFT", "restarts_left", right=True, rank=1),
+CLAIMABLE: tuple[Column[ClaimableRun], ...] = (
+    Column("RUN", lambda one: one.run_id, is_id=True),
+    Column("WORKFLOW", lambda one: one.workflow_name),
+    Column("KIND", lambda one: one.kind),
+    Column("LAST OWNER", lambda one: one.last_owner, rank=2),
+    Column("SEEN", lambda one: one.seen_at, keep=True),
+    Column("RESTARTS LEFT", lambda one: one.restarts_left, right=True, rank=1),
 )
-UNHEALTHY = (
-    column("ID", is_id=True),
-    column("WORKFLOW", "workflow_name"),
-    column("STATE", "state.state"),
-    column("STARTED", "started_at", keep=True),
+UNHEALTHY: tuple[Column[UnhealthyRun], ...] = (
+    Column("ID", lambda one: one.id, is_id=True),
+    Column("WORKFLOW", lambda one: one.workflow_name),
+    Column("STATE", lambda one: one.state.state),
+    Column("STARTED", lambda one: one.started_at, keep=True),
     Column("WHAT IS WRONG", lambda found: sentences.trouble_text(found.state.unhealthy), below=True),
 )
-WORKERS = (
-    column("NAME", keep=True),
-    column("HOST", rank=3),
-    column("PID", right=True, rank=4),
+WORKERS: tuple[Column[WorkerStatus], ...] = (
+    Column("NAME", lambda one: one.name, keep=True),
+    Column("HOST", lambda one: one.host, rank=3),
+    Column("PID", lambda one: one.pid, right=True, rank=4),
     Column("STATE", lambda found: "gone" if found.is_gone else "there"),
     Column("SLOTS", lambda found: f"{len(found.run_ids)} of {found.slots}", right=True),
     Column("WORKFLOWS", lambda found: ", ".join(found.workflow_names)),
     Column("VERSIONS", lambda found: None if found.app_versions is None else ", ".join(found.app_versions), rank=2),
-    column("STARTED", "started_at", keep=True, rank=1),
-    column("SEEN", "seen_at", keep=True),
+    Column("STARTED", lambda one: one.started_at, keep=True, rank=1),
+    Column("SEEN", lambda one: one.seen_at, keep=True),
 )
-WAITING_WORKFLOWS = (
-    column("WORKFLOW", "workflow_name"),
-    column("RUNS", right=True),
-    column("SINCE", keep=True),
-    column("WHY", below=True),
+WAITING_WORKFLOWS: tuple[Column[WaitingWorkflow], ...] = (
+    Column("WORKFLOW", lambda one: one.workflow_name),
+    Column("RUNS", lambda one: one.runs, right=True),
+    Column("SINCE", lambda one: one.since, keep=True),
+    Column("WHY", lambda one: one.why, below=True),
 )
-NODES = (
-    column("NODE", "node_id", keep=True),
-    column("ITERATION", right=True),
-    column("STATE"),
-    column("ATTEMPT", "last_attempt", right=True, rank=2),
-    column("LABEL", rank=3),
-    column("WAITS FOR", "waiting_for", rank=1),
-    column("DUE", "wake_at", keep=True, rank=1),
-    column("UPDATED", "updated_at", keep=True),
+NODES: tuple[Column[Node], ...] = (
+    Column("NODE", lambda one: one.node_id, keep=True),
+    Column("ITERATION", lambda one: one.iteration, right=True),
+    Column("STATE", lambda one: one.state),
+    Column("ATTEMPT", lambda one: one.last_attempt, right=True, rank=2),
+    Column("LABEL", lambda one: one.label, rank=3),
+    Column("WAITS FOR", lambda one: one.waiting_for, rank=1),
+    Column("DUE", lambda one: one.wake_at, keep=True, rank=1),
+    Column("UPDATED", lambda one: one.updated_at, keep=True),
 )
-OVERRIDES = (
-    column("WORKFLOW", "name"),
-    column("ENABLED"),
-    column("BY", "updated_by", rank=1),
-    column("SINCE", "updated_at", keep=True),
-    column("REASON", below=True),
+OVERRIDES: tuple[Column[WorkflowOverride], ...] = (
+    Column("WORKFLOW", lambda one: one.name),
+    Column("ENABLED", lambda one: one.enabled),
+    Column("BY", lambda one: one.updated_by, rank=1),
+    Column("SINCE", lambda one: one.updated_at, keep=True),
+    Column("REASON", lambda one: one.reason, below=True),
 )
 
 
@@ -279,4 +293,4 @@ KINDS = {
 }
 
 #: The columns of children, by their name in ``Kind.children``.
-COLUMNS = {"executions": EXECUTIONS, "approvals": APPROVALS, "questions": ASKED}
+COLUMNS: Mapping[str, tuple[Column[Any], ...]] = {"executions": EXECUTIONS, "approvals": APPROVALS, "questions": ASKED}
