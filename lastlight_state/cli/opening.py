@@ -11,6 +11,7 @@ from lastlight_state.backends import connect, urls
 from lastlight_state.backends.base import Backend
 from lastlight_state.cli.arguments import Flags
 from lastlight_state.cli.output import Call
+from lastlight_state.db.lists.filters import prefix_end
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound, StateError
 from lastlight_state.migrations.verification import verify
 from lastlight_state.settings import Settings, load_settings, url_in
@@ -35,7 +36,6 @@ _KEYS = {
 }
 #: Most candidates that an error names.
 _MOST = 5
-_END = "\U0010ffff"
 
 
 class RecordId(NamedTuple):
@@ -83,7 +83,7 @@ def _beginning(store: StateStore, text: str, kinds: Collection[str]) -> Collecti
         for table, key in (_KEYS[kind],)
     )
     sql = " UNION ALL ".join(parts)
-    found = store.outputs.query.rows(sql, {"least": text, "end": text + _END})
+    found = store.outputs.query.rows(sql, {"least": text, "end": prefix_end(text)})
     return [(str(kind), str(key)) for kind, key in found.rows]
 
 

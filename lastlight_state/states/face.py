@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
+from lastlight_state.db.lists.filters import prefix_range
 from lastlight_state.db.repository import UNSET, Repository, UnsetType
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Values
@@ -33,9 +34,6 @@ MANY, TOGETHER_BYTES = 10_000, 128 * 1024 * 1024
 
 _MOST = limits_of(STATES)
 _SCALARS = (str, int, float, bool, type(None))
-#: More four-byte characters than a key or a scope can have.
-_LONGEST = 300
-_LAST, _BEFORE_SURROGATES, _BEHIND_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
 
 
 class _Change(NamedTuple):
@@ -201,7 +199,7 @@ class States(Repository):
         Returns the number of removed rows, expired states included. Returns 0 after a retry, for the reason given at
         `remove`.
         """
-        given = {"scope": valid.sought("scope", scope), **_range("prefix", prefix)}
+        given = {"scope": valid.sought("scope", scope), **prefix_range("prefix", prefix)}
         return self._once(lambda unit: unit.change(sql.CLEAR[bool(prefix)], given), repeatable=True)
 
     def state_of(self, state_id: str) -> State:
@@ -213,12 +211,12 @@ class States(Repository):
 
         For searches of adapters: ordered by scope and key, without other columns.
         """
-        given = {**_range("under", under), **self._at()}
+        given = {**prefix_range("under", under), **self._at()}
         return lambda values: self._reading(lambda unit: unit.readable(sql.BODIES, {**given, **values}))
 
     def _latest(self, under: str, limit: int) -> Sequence[StateSummary]:
         """Return the last changed ``limit`` states in scopes with the prefix ``under``, by a scan of these scopes."""
-        given = {**_range("under", under), **self._at()}
+        given = {**prefix_range("under", under), **self._at()}
         return self._reading(lambda unit: unit.first_sound(sql.LATEST, given, limit))
 
     def _at(self) -> Row:
@@ -232,8 +230,8 @@ class States(Repository):
             raise InvalidValue("where", "values are sealed by a codec, and no statement can look into them")
         return {
             "scope": None if scope is None else valid.sought("scope", scope),
-            "under": None if under is None else _range("under", under),
-            "prefix": None if prefix is None else _range("prefix", prefix),
+            "under": None if under is None else prefix_range("under", under),
+            "prefix": None if prefix is None else prefix_range("prefix", prefix),
             "user": None if user is None else valid.sought("user", user),
             "where": _members(where),
         }
@@ -334,19 +332,6 @@ def _end(now: datetime, ttl: Any) -> datetime | None:
         return now + lasting
     except OverflowError:
         raise InvalidValue("ttl", "must end before the year 10000") from None
-
-
-def _range(name: str, prefix: Any) -> Row:
-    """Return the range of texts with this prefix, by code points: its first text, and the first text after it."""
-    first = valid.sought(name, prefix)
-    kept = first.rstrip(_LAST)
-    if not kept:
-        end = _LAST * _LONGEST
-    elif kept[-1] == _BEFORE_SURROGATES:
-        end = kept[:-1] + _BEHIND_SURROGATES
-    else:
-        end = kept[:-1] + chr(ord(kept[-1]) + 1)
-    return {f"{name}_first": first, f"{name}_end": end}
 
 
 def _members(given: Any) -> str | None:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.backends.sql.json import has_members, member_of
+from lastlight_state.db.lists.filters import begins_with
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Statement, bind, columns_of, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import listed
@@ -118,15 +119,10 @@ GET_MANY = prepared(
 )
 
 
-def _between(name: str, column: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition that a text has a prefix: it lies in the range that ``_range`` of `face` computes."""
-    return sa.and_(column >= bind(f"{name}_first", column), column < bind(f"{name}_end", column))
-
-
 _FILTERS = {
     "scope": _c.scope == bind("scope", _c.scope),
-    "under": _between("under", _c.scope),
-    "prefix": _between("prefix", _c.key),
+    "under": begins_with("under", _c.scope),
+    "prefix": begins_with("prefix", _c.key),
     "user": _c.user == bind("user", _c.user),
     "where": has_members(_c.value, sa.bindparam("where", type_=columns.Text)),
 }
@@ -165,7 +161,7 @@ BODIES: Statement[Body] = prepared(
 #: The last changed states in a range of scopes.
 LATEST = prepared(
     sa.select(*_SUMMARY)
-    .where(_between("under", _c.scope), _VALID)
+    .where(begins_with("under", _c.scope), _VALID)
     .order_by(_c.updated_at.desc(), *_ORDER)
     .limit(sa.bindparam("limit", type_=sa.Integer)),
     StateSummary,
@@ -174,6 +170,6 @@ LATEST = prepared(
 _in_scope = _c.scope == bind("scope", _c.scope)
 #: Remove the states of a scope, by whether a prefix of keys is given. Removes expired states too.
 CLEAR = {
-    True: prepared(sa.delete(STATES).where(_in_scope, _between("prefix", _c.key))),
+    True: prepared(sa.delete(STATES).where(_in_scope, begins_with("prefix", _c.key))),
     False: prepared(sa.delete(STATES).where(_in_scope)),
 }

@@ -9,6 +9,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from lastlight_state import Page as Found, View as Moment
+from lastlight_state.db.lists.filters import prefix_end
 from lastlight_state.errors import NotFound, StateError
 from lastlight_state.inspector import pictures
 from lastlight_state.inspector.page import MOST_ROWS, Ask, Moved, Page, View, status_of, values
@@ -72,7 +73,7 @@ def _midnight(moment: datetime) -> datetime:
 def _found(ask: Ask, moment: Moment, text: str) -> list[dict[str, Any]]:
     """Return the runs whose id begins with the text, and each workflow's newest run for the trigger with this id."""
     w = moment.workflows
-    rows = moment.outputs.query.rows(_BEGINNING_SO, {"least": text, "end": text + "\U0010ffff"}).rows
+    rows = moment.outputs.query.rows(_BEGINNING_SO, {"least": text, "end": prefix_end(text)}).rows
     newest = w.lookups.latest_by_workflow(text, w.lookups.names(limit=MOST_NAMES).items)
     found: dict[str, RunSummary] = {run.id: run for run in newest.values()}
     for (run_id,) in rows:
