@@ -111,6 +111,15 @@ def test_postgres_sqlstates(state: str, expected: type[StateError], facts: dict[
     assert SECRET not in str(error)
 
 
+def test_a_result_that_a_move_on_citus_took_away_is_a_busy_database() -> None:
+    """tenants TN-15: the transaction is undone, and its unit is repeated."""
+
+    class IntermediateResultNotFound(psycopg.DatabaseError):
+        sqlstate = "CIINF"
+
+    assert type(postgres_errors.translate(IntermediateResultNotFound(SECRET))) is BackendBusy
+
+
 def test_a_locked_file_is_waited_for_unless_the_reader_itself_keeps_an_old_state(tmp_path: Path) -> None:
     """backends B-50: no wait ends that."""
     with (

@@ -84,7 +84,12 @@ def _loaded(loader: Any, data: bytes | None) -> Any:
 UNDEFINED = frozenset({"42P01", "42703", "3F000"})
 
 _CONSTRAINTS = {"23505": "unique", "23503": "foreign_key", "23502": "not_null", "23514": "check"}
-_BUSY = {"40001": "serialisation failure", "40P01": "deadlock", "55P03": "lock timeout"}
+_BUSY = {
+    "40001": "serialisation failure",
+    "40P01": "deadlock",
+    "55P03": "lock timeout",
+    "CIINF": "Citus moved the schema meanwhile",  # a statement's intermediate result stayed on the former server
+}
 #: The SQLSTATEs of a prepared statement that belongs to another connection: only a transaction pooler mixes
 #: connections.
 _MIXED = frozenset({"42P05", "26000"})
