@@ -143,15 +143,17 @@ class Tenants:
     ) -> MigratedTenants:
         """Migrate all tenants, or only the named ones, to the newest revision.
 
-        If a tenant fails, continue with the others. At most ``workers`` tenants are migrated at a time, and never more
-        than there are connections. Each tenant is migrated in its own transaction, so an interrupted call may simply be
-        repeated: a current tenant costs one query. A tenant that fails is unchanged, and is returned with its error. So
-        is a name that no tenant has. Progress is reported through `lastlight_state.progress`.
+        If a tenant fails, continue with the others. At most ``workers`` tenants are migrated at a time, and always one
+        fewer than there are connections, so that other calls need not wait. Each tenant is migrated in its own
+        transaction, so an interrupted call may simply be repeated: a current tenant costs one query. A tenant that
+        fails is unchanged, and is returned with its error. So is a name that no tenant has. Progress is reported
+        through `lastlight_state.progress`.
         """
         there = self._names_of(None)
         asked = there if only is None else [names.checked(name) for name in dict.fromkeys(only)]
         wanted = [name for name in asked if name in there]
-        most = min(valid.number("workers", workers, least=1, most=MOST_WORKERS), self.settings.pool_size)
+        most = valid.number("workers", workers, least=1, most=MOST_WORKERS)
+        most = min(most, max(1, self.settings.pool_size - 1))  # one connection is left to other callers
         results: dict[str, MigrationResult | StateError] = {
             name: NotFound("tenant", name) for name in asked if name not in there
         }

@@ -62,7 +62,8 @@ from lastlight_state.unwinding import block
 #: A statement that waits for a table's lock makes all later ones queue behind it, so it gives up soon.
 DDL_WAIT_SECONDS = 5.0
 
-_POLL_SECONDS = 0.02
+#: The pause between two tries to take the lock of a migration.
+_POLL_SECONDS = 0.05
 
 
 class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving, TablePaths, PostgresLocks, Backend):
@@ -220,20 +221,28 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
 
     @block
     def migration(self, lock_timeout: float, *, rebuilds: bool = False) -> Iterator[Connection]:
-        with Checkout(Mode.WRITE, self) as checkout:
-            try:
-                schema = self.schema or self._current_schema(checkout)
-                self._lock_migration(checkout, schema, lock_timeout)
-                self._enter_schema(checkout, schema)
-                checkout.driver.execute(short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
-                checkout.driver.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # Alembic may take long
-                await_answers(checkout.driver, None)
-                connection = self._spoken(checkout)
-                connection.begin()
-                yield connection
-                self.commit(checkout)
-            except psycopg.Error as error:
-                raise translate(error) from error
+        deadline = time.monotonic() + lock_timeout
+        while True:
+            with Checkout(Mode.WRITE, self) as checkout:
+                try:
+                    schema = self.schema or self._current_schema(checkout)
+                    if self._locks_migration(checkout, schema):
+                        self._enter_schema(checkout, schema)
+                        checkout.driver.execute(short_waits(min(lock_timeout, DDL_WAIT_SECONDS)))
+                        # Alembic may take long
+                        checkout.driver.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                        await_answers(checkout.driver, None)
+                        connection = self._spoken(checkout)
+                        connection.begin()
+                        yield connection
+                        self.commit(checkout)
+                        return
+                    self.rollback(checkout)  # other callers use the connection during the pause
+                except psycopg.Error as error:
+                    raise translate(error) from error
+            if time.monotonic() >= deadline:
+                raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s", final=True)
+            time.sleep(_POLL_SECONDS)
 
     @block
     def scratch(self) -> Iterator[Connection]:
@@ -332,10 +341,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
         lent = StaticPool(lambda: checkout.driver, reset_on_return=None).connect()
         return Connection(self._engine, connection=lent)
 
-    def _lock_migration(self, checkout: Checkout, schema: str, lock_timeout: float) -> None:
-        """Take the advisory lock by polling, so that the wait ends after ``lock_timeout``."""
-        number, deadline = lock_number(schema, "migration"), time.monotonic() + lock_timeout
-        while not checkout.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0]:
-            if time.monotonic() >= deadline:
-                raise BackendBusy(f"another migration held the lock for longer than {lock_timeout:g} s", final=True)
-            time.sleep(_POLL_SECONDS)
+    def _locks_migration(self, checkout: Checkout, schema: str) -> bool:
+        """Try to take the advisory lock, which the transaction then holds. Return False if another session has it."""
+        number = lock_number(schema, "migration")
+        return bool(checkout.driver.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,)).fetchone()[0])
