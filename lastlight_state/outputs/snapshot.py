@@ -21,9 +21,10 @@ import sqlalchemy as sa
 from lastlight_state import codec
 from lastlight_state.backends.base import Backend
 from lastlight_state.db import reconcile, valid
+from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.parameters import UNREADABLE
 from lastlight_state.db.rows.shapes import SHAPES
-from lastlight_state.db.rows.statements import Compiled, Row, Shaped, Statement, number
+from lastlight_state.db.rows.statements import Row, Shaped, Statement, number
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.db.units.unit import Unit

@@ -12,7 +12,8 @@ from support.sealing import SECRET, Bound, Xor, filled
 from lastlight_state import AsyncStateStore, CorruptData, InvalidValue, SealedValue
 from lastlight_state.conversations import NewMessage
 from lastlight_state.conversations.branches.statements import CONTENTS
-from lastlight_state.db.rows.statements import Compiled, Statement
+from lastlight_state.db.rows.compiled import Compiled
+from lastlight_state.db.rows.statements import Statement
 from lastlight_state.db.schema import sealing
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database

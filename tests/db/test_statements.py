@@ -8,11 +8,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.sql.compiler import SQLCompiler
 from support.scratch import THINGS, scratch_tables
+from support.sealing import Xor
 
 from lastlight_state import StateStore, codec
 from lastlight_state.db.lists import filters
 from lastlight_state.db.rows import parameters, shapes
-from lastlight_state.db.rows.statements import AnyOf, Compiled, Family, Statement, among, constant, number, prepared
+from lastlight_state.db.rows.compiled import Compiled
+from lastlight_state.db.rows.statements import AnyOf, Family, Statement, among, constant, number, prepared
 from lastlight_state.db.schema import columns
 from lastlight_state.errors import CorruptData
 from lastlight_state.testing import Database
@@ -74,6 +76,20 @@ def test_a_statement_is_compiled_once_for_all_stores_and_threads(
             store._scope.reading(lambda unit: unit.rows(statement, {"number": 1}))
         assert len(compiled) == 1
     assert statement.on(scratch.backend) is statement.on(other.backend)
+
+
+def test_another_codec_compiles_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """backends B-60: only the converters of sealed values are made for the codec."""
+
+    def use(codec: Xor, number: int) -> None:
+        with database.open(codec=codec) as store:
+            store.states.put("key", {"number": number})
+            assert store.states.get("key").value == {"number": number}
+
+    use(Xor(1), 1)
+    with compilations(monkeypatch) as compiled:
+        use(Xor(2), 2)
+    assert compiled == []
 
 
 def test_hot_calls_build_and_compile_nothing(every_backend: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:

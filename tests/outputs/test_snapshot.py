@@ -14,8 +14,8 @@ from support.outputs.shapes import Analysis, Flags, a_run
 from support.preloaded import run_program
 
 from lastlight_state import StateStore
+from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.shapes import SHAPES
-from lastlight_state.db.rows.statements import Compiled
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendError, InvalidValue, LostRace, NotFound, PayloadTooLarge, SchemaMismatch
 from lastlight_state.testing import Database, racing

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,7 +21,9 @@ from support.tenants import make_tenants
 
 from lastlight_state import AsyncTenants, Settings, Tenants
 from lastlight_state.backends.base import Mode
+from lastlight_state.db.rows.compiled import MOST_KEPT
 from lastlight_state.db.rows.shapes import SHAPES
+from lastlight_state.db.rows.statements import Statement
 from lastlight_state.errors import (
     BackendUnavailable,
     InvalidValue,
@@ -72,6 +76,16 @@ def create_and_fail(run_id: str, on: Any) -> None:
 def ids_of(store: Any, word: str) -> set[str]:
     """The runs of a store whose ids begin with this word."""
     return {run.id for run in store.workflows.runs.list(limit=500).items if run.id.startswith(word)}
+
+
+def use_codecs(tenants: Tenants, count: int) -> list[Xor]:
+    """Write and read a sealed value with each of these many codecs."""
+    codecs = [Xor(number) for number in range(count)]
+    for number, codec in enumerate(codecs):
+        with tenants.store(NAMES[number % len(NAMES)], codec=codec) as store:
+            store.states.put("key", {"number": number})
+            assert store.states.get("key").value == {"number": number}
+    return codecs
 
 
 class Killer:
@@ -200,6 +214,14 @@ def test_a_codec_that_is_given_again_compiles_no_statement(tenants: Tenants) -> 
         return SHAPES.size
 
     assert size_after_opening() == size_after_opening()
+
+
+def test_statements_are_kept_for_few_codecs(tenants: Tenants) -> None:
+    """tenants TN-7: the memory of many tenants' stores does not grow with their codecs."""
+    left = [weakref.ref(codec) for codec in use_codecs(tenants, 3 * MOST_KEPT)]
+    assert all(len(each.compiled) <= MOST_KEPT for each in gc.get_objects() if isinstance(each, Statement))
+    gc.collect()
+    assert sum(codec() is not None for codec in left) <= MOST_KEPT
 
 
 def test_a_plain_name_that_a_tenant_lacks_is_no_table_of_others(many: str, tenants: Tenants) -> None:

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from lastlight_state.backends.base import Backend
 from lastlight_state.db import valid
 from lastlight_state.db.lists.ranges import Leader
+from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.shapes import SHAPES
 from lastlight_state.db.rows.statements import (
     NO_VALUES,
-    Compiled,
     Family,
     Row,
     RowT,

@@ -22,12 +22,12 @@ from lastlight_state.db.lists.covering import Covering, SelfJoin
 from lastlight_state.db.lists.filters import CompoundFilter
 from lastlight_state.db.lists.pages import KeyedRows, keyed_rows, split_damaged, window
 from lastlight_state.db.lists.ranges import Form, Leader, limit_mark, words_of
+from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.shapes import SHAPES
 from lastlight_state.db.rows.statements import (
     NO_VALUES,
     AnyOf,
-    Compiled,
     Row,
     RowT,
     Shaped,

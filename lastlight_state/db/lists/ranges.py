@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeVar
 import sqlalchemy as sa
 
 from lastlight_state.backends.base import Backend
+from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.parameters import Bound, Gather
-from lastlight_state.db.rows.statements import Compiled, quoted
+from lastlight_state.db.rows.statements import quoted
 from lastlight_state.db.schema import columns
 
 #: The character around a mark. No statement contains it.

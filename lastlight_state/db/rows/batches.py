@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 from lastlight_state.backends.facts import Unreadable
 from lastlight_state.db.rows.parameters import LEAST, MOST, Convert, converter, is_kept, refuse, rule
 from lastlight_state.db.schema import columns
-from lastlight_state.db.schema.sealing import Keyed, Sealing
+from lastlight_state.db.schema.sealing import Keyed, Sealing, binding_of
 from lastlight_state.errors import CorruptData, InvalidValue, SealedValue
 
 # Cells of a result, column by column: how their values are read, and how an error names a damaged value.
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
     """One column of a result: its name, its converter, and the table column that it shows (None if computed).
 
     ``keys`` are other columns of that table whose values the converter also needs. ``places`` are their positions in a
-    row.
+    row. ``sealed`` is the column type if a codec seals the values, else None.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Cell(NamedTuple):
     column: sa.Column[Any] | None
     keys: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
+    sealed: TypeEngine[Any] | None = None
 
     def read(self, value: Any, row: Sequence[Any]) -> Any:
         """Return the Python value of a stored value that is not NULL. Raises TypeError or the converter's errors."""
@@ -56,18 +57,28 @@ class Cell(NamedTuple):
 
 def cell(entry: Any, dialect: Dialect, sealed: Sealing | None = None) -> Cell:
     """Return the `Cell` for one column of a compiled statement's result. The column's values may be sealed."""
-    kind = entry.type.dialect_impl(dialect)
-    column = next(_columns(entry.objects), None)
-    convert = (sealed and sealed.reading(kind)) or kind.result_processor(dialect, None)
+    return _cell(entry.keyname, entry.type.dialect_impl(dialect), next(_columns(entry.objects), None), dialect, sealed)
+
+
+def resealed(cell: Cell, dialect: Dialect, sealed: Sealing | None) -> Cell:
+    """Return the cell for the same column with the converter of another codec."""
+    return cell if cell.sealed is None else _cell(cell.name, cell.sealed, cell.column, dialect, sealed)
+
+
+def _cell(
+    name: str, kind: TypeEngine[Any], column: sa.Column[Any] | None, dialect: Dialect, sealed: Sealing | None
+) -> Cell:
+    convert: Any = (sealed and sealed.reading(kind)) or kind.result_processor(dialect, None)
     types = columns.stored_types(kind)
     shape = None if column is None else column.info.get("shape")
     if shape is not None and convert is None:  # the driver converts the value
         types = (shape,)
     elif shape is not None:
         convert = _shaped(converter(convert), shape)
+    own = None if binding_of(kind) is None else kind
     if isinstance(convert, Keyed):
-        return Cell(entry.keyname, convert.convert, types, column, convert.keys)
-    return Cell(entry.keyname, convert, types, column)
+        return Cell(name, convert.convert, types, column, convert.keys, sealed=own)
+    return Cell(name, convert, types, column, sealed=own)
 
 
 def placed(cells: Sequence[Cell]) -> tuple[Cell, ...]:

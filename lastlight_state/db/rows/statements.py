@@ -10,22 +10,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Dialect
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.types import TypeEngine
 
 from lastlight_state.backends.base import Backend
-from lastlight_state.db.rows import batches
-from lastlight_state.db.rows.batches import Batches
-from lastlight_state.db.rows.parameters import UNREADABLE, Bound, BuildOne, Convert, Gather, KnownTypes, builders
+from lastlight_state.db.rows.compiled import Compiled, alike, keep
 from lastlight_state.db.rows.records import needed_columns, row_maker
 from lastlight_state.db.rows.shapes import SHAPES
-from lastlight_state.db.schema import columns, sealing
+from lastlight_state.db.schema import columns
 from lastlight_state.errors import CorruptData
 
 Row = dict[str, Any]
@@ -42,99 +36,6 @@ NO_VALUES: Values = {}
 
 #: How many values a list of parameters can hold. Few sizes, so that few statements are ever compiled.
 SIZES = (1, 2, 4, 8, 20, 50, 100, 200, 500)
-
-#: What a compiled statement takes in bytes beside its text: itself, each parameter, each column of its rows.
-_SMALLEST, _PARAMETER, _COLUMN = 8_000, 450, 900
-
-
-class Compiled:
-    """A statement compiled for one backend's driver. It converts stored rows to dicts of Python values."""
-
-    __slots__ = ("_batches", "_build", "_cells", "_table", "bound", "in_binary", "parameters", "row", "size", "sql")
-
-    def __init__(self, element: sa.Executable, backend: Backend) -> None:
-        self._table = batches.table_of(element)
-        dialect = backend.dialect
-        name = backend.schema_in_texts
-        schema = {"schema_translate_map": {None: name}, "render_schema_translate": True} if name else {}
-        compiled = element.compile(dialect=dialect, **schema)  # type: ignore[attr-defined]
-        if compiled.post_compile_params or compiled.literal_execute_params:
-            raise TypeError(f"write constants with constant() and lists with Family, not as values: {compiled}")
-        self.sql: str = str(compiled)
-        order = tuple(compiled.positiontup or compiled.bind_names.values())
-        converters = _bind_converters(compiled, dialect, backend.sealing)
-        types = {name: bind.type for bind, name in compiled.bind_names.items()}
-        self._batches: Batches | None = None
-        self.bound = Bound(
-            order, types, converters, _constants(compiled), bool(compiled.positional), compiled.bindtemplate
-        )
-        #: The driver's parameters of values by name. Raises `InvalidValue` for one that is wrong.
-        self.parameters: Gather = self.bound.gather()
-        cells = [batches.cell(entry, dialect, backend.sealing) for entry in compiled._result_columns]
-        kinds = (entry.type for entry in compiled._result_columns)
-        #: Whether rows are fetched in binary format, in which a byte takes one byte and not two.
-        self.in_binary = backend.bytes_in_binary and any(isinstance(kind, columns.BYTES) for kind in kinds)
-        self._cells = batches.placed(cells)
-        #: One stored row as Python values by column name. Raises `CorruptData` where one cannot be read.
-        self.row: BuildOne
-        self.row, self._build = builders(
-            self.names,
-            {cell.name: cell.convert for cell in self._cells if cell.convert is not None},
-            KnownTypes([cell.types for cell in self._cells]),
-            self._damage,
-            {cell.name: cell.places for cell in self._cells if cell.places},
-        )
-        #: An estimate of the bytes that this takes, without the statement that it was compiled from.
-        self.size = _SMALLEST + 2 * len(self.sql) + _PARAMETER * len(order) + _COLUMN * len(self._cells)
-
-    def rewritten(self, sql: str, parameters: Gather) -> Compiled:
-        """Return a copy of the statement with another text and other parameters. Its rows are read in the same way."""
-        other = copy(self)
-        other.sql, other.parameters, other.size = sql, parameters, len(sql)
-        return other
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of the columns in a row."""
-        return [cell.name for cell in self._cells]
-
-    @property
-    def batches(self) -> Batches:
-        """Return the object that converts the parameters of many rows. It is made at its first use."""
-        if self._batches is None:
-            self._batches = Batches(self.bound.order, self.bound.types, self.bound.converters)
-        return self._batches
-
-    def rows(self, found: Sequence[Sequence[Any]]) -> list[Row]:
-        """Return stored rows as `row` gives them. Raises the error of a row that cannot be read."""
-        try:
-            return self._build(found)
-        except UNREADABLE as error:
-            raise self._damage(found) from error
-
-    def readable(self, found: Sequence[Sequence[Any]]) -> list[Row | CorruptData]:
-        """Return stored rows as `row` gives them, with an error in place of each row that cannot be read."""
-        try:
-            return [*self._build(found)]
-        except UNREADABLE:
-            return [self._row_or_damage(row) for row in found]
-
-    def key(self, row: Sequence[Any], names: Sequence[str]) -> list[Any] | None:
-        """Return a stored row's values of these columns. Return None if one of them cannot be read."""
-        values = {cell.name: (cell, value) for cell, value in zip(self._cells, row, strict=True)}
-        try:
-            return [None if values[name][1] is None else values[name][0].read(values[name][1], row) for name in names]
-        except UNREADABLE:
-            return None
-
-    def _row_or_damage(self, row: Sequence[Any]) -> Row | CorruptData:
-        try:
-            return self.row(row)
-        except CorruptData as damage:
-            return damage
-
-    def _damage(self, found: Sequence[Sequence[Any]]) -> CorruptData:
-        return batches.damage(self._cells, found, UNREADABLE, self._table)
 
 
 def has_damage(rows: Iterable[Any]) -> bool:
@@ -177,7 +78,9 @@ class Statement(Generic[RowT]):
         found = self.compiled.get(backend.key)
         if found is None:
             element = self._beside if backend.large_values_in_rows else self.element
-            found = self.compiled[backend.key] = Compiled(element, backend)
+            there = alike(self.compiled, backend)
+            found = Compiled(element, backend) if there is None else there.sealed_by(backend.sealing)
+            keep(self.compiled, backend, found)
         return found
 
 
@@ -199,8 +102,11 @@ class Shaped(Statement[RowT]):
         """Return the statement compiled for this backend."""
         found = self.compiled.get(backend.key)
         if found is None:
-            found = self.compiled[backend.key] = self._compile(backend)
-            SHAPES.grow(self._shape, found.size)
+            there = alike(self.compiled, backend)
+            found = self._compile(backend) if there is None or there.seals else there
+            dropped = keep(self.compiled, backend, found)
+            gone = sum(each.size for each in dropped if each not in self.compiled.values())
+            SHAPES.grow(self._shape, (0 if found is there else found.size) - gone)
         return found
 
 
@@ -330,31 +236,3 @@ class Family(Generic[RowT]):
     def _compiled(self, size: int, backend: Backend) -> Compiled:
         made = self._make([sa.bindparam(name) for name in self._names[size]])
         return made.on(backend) if isinstance(made, Statement) else Compiled(made, backend)
-
-
-def _bind_converters(
-    compiled: SQLCompiler, dialect: Dialect, sealed: sealing.Sealing | None
-) -> dict[str, Convert | sealing.Keyed]:
-    """Return parameters' converters by name, so that a parameter used in several places is converted once."""
-    found: dict[str, Convert | sealing.Keyed] = {}
-    for bind, name in compiled.bind_names.items():
-        kind = _variant(bind.type, dialect)
-        cell = sealing.plain_writing(kind) if sealed is None else sealed.writing(kind)
-        if cell is not None:
-            found[name] = cell
-            continue
-        if isinstance(kind, columns.JSON_TYPES):
-            continue
-        convert = bind.type.dialect_impl(dialect).bind_processor(dialect)
-        if convert is not None:
-            found[name] = convert
-    return found
-
-
-def _constants(compiled: SQLCompiler) -> dict[str, Any]:
-    """Return the values in the statement itself. They are converted with the parameters at each use."""
-    return {name: bind.effective_value for bind, name in compiled.bind_names.items() if not bind.required}
-
-
-def _variant(kind: TypeEngine[Any], dialect: Dialect) -> TypeEngine[Any]:
-    return kind._variant_mapping.get(dialect.name, kind)

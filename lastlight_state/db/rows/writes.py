@@ -17,8 +17,9 @@ from sqlalchemy.sql.dml import ReturningInsert
 from lastlight_state import codec
 from lastlight_state.backends.base import Backend
 from lastlight_state.backends.sql.json import elements_of
+from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.shapes import SHAPES
-from lastlight_state.db.rows.statements import Compiled, Row, RowT, Shaped, Statement
+from lastlight_state.db.rows.statements import Row, RowT, Shaped, Statement
 from lastlight_state.db.schema import columns
 
 # Insert or replace in one statement.

@@ -11,8 +11,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import sqlalchemy as sa
 
 from lastlight_state.backends.base import Backend, Checkout, Mode
+from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.records import Record, make_rows
-from lastlight_state.db.rows.statements import NO_VALUES, Compiled, RowT, Statement, Values, has_damage
+from lastlight_state.db.rows.statements import NO_VALUES, RowT, Statement, Values, has_damage
 from lastlight_state.db.rows.writes import NEW, Chain
 from lastlight_state.errors import BackendUnavailable, CorruptData, InvalidValue, MisuseError, StateError
 from lastlight_state.metrics import Metrics

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations.tables import NAMESPACES
 from lastlight_state.db import reconcile
+from lastlight_state.db.rows.compiled import Compiled
 from lastlight_state.db.rows.records import Record
-from lastlight_state.db.rows.statements import Compiled, Statement, number, prepared
+from lastlight_state.db.rows.statements import Statement, number, prepared
 from lastlight_state.db.schema import columns, sealing
 from lastlight_state.db.schema.columns import JsonbText, in_code_points
 from lastlight_state.db.units.unit import Unit
