@@ -20,7 +20,7 @@ from lastlight_state.files.mailbox.host.outbox import HostOutbox
 from lastlight_state.files.mailbox.host.routing import HostRouting
 from lastlight_state.files.mailbox.host.sweep import HostSweep
 from lastlight_state.files.mailbox.host.tasks import HostTasks
-from lastlight_state.files.mailbox.kernel.pair import Mailbox
+from lastlight_state.files.mailbox.shared.pair import Mailbox
 from lastlight_state.lazy import Part
 from lastlight_state.metrics import Metrics
 

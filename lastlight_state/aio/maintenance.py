@@ -28,8 +28,8 @@ from lastlight_state.maintenance import (
     Repair,
     Vacuum,
 )
-from lastlight_state.maintenance.stats import Statistics
 from lastlight_state.maintenance.timeline import Timeline
+from lastlight_state.maintenance.upkeep.stats import Statistics
 
 
 class AsyncStatistics(Face[Statistics]):

@@ -15,13 +15,13 @@ from lastlight_state.workflows.claims import Claims
 from lastlight_state.workflows.executions import Executions
 from lastlight_state.workflows.health import Health
 from lastlight_state.workflows.human_requests import HumanRequests
-from lastlight_state.workflows.kernel.overdue import WorkWait
 from lastlight_state.workflows.lookups import Lookups
 from lastlight_state.workflows.loops import Loops
 from lastlight_state.workflows.nodes import Nodes
 from lastlight_state.workflows.overrides import Overrides
 from lastlight_state.workflows.queue import Queue
 from lastlight_state.workflows.runs import Runs
+from lastlight_state.workflows.shared.overdue import WorkWait
 from lastlight_state.workflows.usage import Rollups
 from lastlight_state.workflows.waits import Waits
 from lastlight_state.workflows.workers import Workers

@@ -17,10 +17,10 @@ import sqlalchemy as sa
 
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
-from lastlight_state.conversations.kernel.feeds import COLUMNS, GONE, TOPIC, watch_for
-from lastlight_state.conversations.kernel.sessions import SUMMARY
 from lastlight_state.conversations.lifecycle_records import Change
 from lastlight_state.conversations.records import SessionSummary
+from lastlight_state.conversations.shared.feeds import COLUMNS, GONE, TOPIC, watch_for
+from lastlight_state.conversations.shared.sessions import SUMMARY
 from lastlight_state.conversations.tables import CHANGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

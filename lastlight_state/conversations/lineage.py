@@ -6,8 +6,8 @@ import builtins
 from typing import Any
 
 from lastlight_state.conversations import checks
-from lastlight_state.conversations.kernel import branching, branching as lines
 from lastlight_state.conversations.records import Ancestor, Branch, BranchSummary
+from lastlight_state.conversations.shared import branching, branching as lines
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

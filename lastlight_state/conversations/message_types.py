@@ -7,8 +7,8 @@ import builtins
 import sqlalchemy as sa
 
 from lastlight_state.conversations import words
-from lastlight_state.conversations.kernel.storing import KnownClasses, numbers_of
 from lastlight_state.conversations.records import MessageType
+from lastlight_state.conversations.shared.storing import KnownClasses, numbers_of
 from lastlight_state.conversations.tables import TYPES
 from lastlight_state.db import valid
 from lastlight_state.db.repository import Repository

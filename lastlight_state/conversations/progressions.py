@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
-from lastlight_state.conversations.kernel import deleting, orders, sessions, storing
-from lastlight_state.conversations.kernel.feeds import entry_parameters
-from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.records import Appended, Link, Progression, ProgressionUse
+from lastlight_state.conversations.shared import deleting, orders, sessions, storing
+from lastlight_state.conversations.shared.feeds import entry_parameters
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.conversations.tables import LINKS, PROGRESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from lastlight_state.conversations import similarity
-from lastlight_state.conversations.kernel import searching
+from lastlight_state.conversations.shared import searching
 from lastlight_state.db import valid
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import InvalidValue

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     )
     from lastlight_state.journal.events import Events
     from lastlight_state.journal.frames import Frames
-    from lastlight_state.journal.kernel import Ended
     from lastlight_state.journal.records import (
         Appended as Appended,
         Event as Event,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     )
     from lastlight_state.journal.sandboxes import Sandboxes
     from lastlight_state.journal.scores import Scores
+    from lastlight_state.journal.shared import Ended
     from lastlight_state.journal.signals import Signals
     from lastlight_state.journal.tool_calls import ToolCalls
     from lastlight_state.journal.writer import JournalWriter as JournalWriter, PendingEvent as PendingEvent

@@ -21,9 +21,9 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, LostRace
 from lastlight_state.journal import models
 from lastlight_state.journal.arguments import TaskAttempt, ToolCallFilter, ToolOutcome
-from lastlight_state.journal.kernel import Numbered, Stream
 from lastlight_state.journal.models import TOOL_CALLS
 from lastlight_state.journal.records import ToolCall, ToolCallSummary
+from lastlight_state.journal.shared import Numbered, Stream
 
 _MOST = limits_of(TOOL_CALLS)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lastlight_state.db.repository import Context, Face
 from lastlight_state.db.runs import TERMINAL_TOPIC
 from lastlight_state.lazy import Part, public
-from lastlight_state.workflows.kernel.presenting import with_claim
+from lastlight_state.workflows.shared.presenting import with_claim
 
 if TYPE_CHECKING:
     from lastlight_state.workflows.approvals import Approvals

@@ -24,9 +24,9 @@ from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.checks import output_text
 from lastlight_state.workflows.executions.lists import FIND_CARRIED, LoopOutput, carry
 from lastlight_state.workflows.executions.statements import SAVE_OUTPUT
-from lastlight_state.workflows.kernel import loops, rows
-from lastlight_state.workflows.kernel.loops import COLUMNS, FIND, THIS_RUN, TOUCHED, upsert
 from lastlight_state.workflows.records import Loop
+from lastlight_state.workflows.shared import loops, rows
+from lastlight_state.workflows.shared.loops import COLUMNS, FIND, THIS_RUN, TOUCHED, upsert
 from lastlight_state.workflows.tables import LOOPS
 
 _c = LOOPS.c

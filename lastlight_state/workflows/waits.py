@@ -28,11 +28,11 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion, StateError
 from lastlight_state.workflows import checks as shared
 from lastlight_state.workflows.arguments import Claim, Wait
-from lastlight_state.workflows.kernel import questions, rows, transitions
-from lastlight_state.workflows.kernel.transitions import TransitionReason
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
+from lastlight_state.workflows.shared import questions, rows, transitions
+from lastlight_state.workflows.shared.transitions import TransitionReason
 from lastlight_state.workflows.tables import APPROVALS, REQUESTS, RUNS, TRANSITIONS
 
 _MOST, _GATE, _TRANSITION = limits_of(RUNS), limits_of(APPROVALS), limits_of(TRANSITIONS)

@@ -20,7 +20,7 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.records import Record, needed_columns
 from lastlight_state.db.rows.statements import Family, Statement, every_column_of
 from lastlight_state.db.rows.writes import Chain, shaped
-from lastlight_state.files.mailbox.kernel.queries import TolerantSelect
+from lastlight_state.files.mailbox.shared.queries import TolerantSelect
 from lastlight_state.journal.models import SIGNALS
 from lastlight_state.journal.records import Sandbox, Signal
 from lastlight_state.journal.sandboxes import put as sandbox
@@ -44,7 +44,7 @@ from lastlight_state.messaging.message_statements import GET
 from lastlight_state.messaging.records import MessagingMessage, MessagingSession
 from lastlight_state.messaging.session_statements import LIST
 from lastlight_state.messaging.models import MESSAGES
-from lastlight_state.workflows.kernel.rows import lock
+from lastlight_state.workflows.shared.rows import lock
 from lastlight_state.workflows.runs.statements import NewRun, RunFacts
 
 def sound(unit: Unit) -> MessagingMessage | None:

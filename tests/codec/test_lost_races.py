@@ -11,7 +11,7 @@ from support.rivals import Wait, after_waiting
 from support.sealing import Bound, Xor
 
 from lastlight_state.conversations import NewMessage
-from lastlight_state.maintenance.reencrypt import Reencrypted
+from lastlight_state.maintenance.upkeep.reencrypt import Reencrypted
 from lastlight_state.testing import Database
 
 SEALED = Xor(7)

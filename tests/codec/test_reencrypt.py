@@ -13,7 +13,7 @@ from support.preloaded import run_program
 from support.sealing import SAID, SECRET, Xor, cells, filled, said
 
 from lastlight_state import MisuseError
-from lastlight_state.maintenance import reencrypt
+from lastlight_state.maintenance.upkeep import reencrypt
 from lastlight_state.testing import Database
 
 ALL = {"states": 2, "checkpoints": 2, "checkpoint_values": 3, "checkpoint_writes": 1, "messages": 4}

@@ -14,7 +14,7 @@ from support.workflows.steps import undone
 from lastlight_state import AsyncStateStore, Conflict, InvalidValue, MisuseError, NotFound, StateStore, iterate
 from lastlight_state.aio.forward import Waker
 from lastlight_state.conversations import BranchPatch, Change, NewBranch, NewMessage, NewSession, SessionPatch
-from lastlight_state.conversations.kernel.feeds import watch_for
+from lastlight_state.conversations.shared.feeds import watch_for
 from lastlight_state.db import valid
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database, FrozenClock

@@ -15,9 +15,9 @@ from support.workflows.steps import Raw
 from lastlight_state import AsyncStateStore, StateStore
 from lastlight_state.conversations import changes, messages, progressions, sessions
 from lastlight_state.conversations.exchange import statements as exchange
-from lastlight_state.conversations.kernel import branching
 from lastlight_state.conversations.lifecycle import statements as lifecycle
 from lastlight_state.conversations.lineage import FORKS
+from lastlight_state.conversations.shared import branching
 from lastlight_state.conversations.vectors import statements as vectors
 from lastlight_state.testing import Database, racing
 

@@ -35,7 +35,7 @@ FEW = {
     "migrations.outlines._outline_of",
     "settings._warn_of",
     "telemetry._known",
-    "workflows.kernel.presenting._engine_writes",
+    "workflows.shared.presenting._engine_writes",
 }
 WORDS = ["queued", "running", "paused", "succeeded", "failed", "cancelled"]
 

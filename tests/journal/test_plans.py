@@ -17,8 +17,8 @@ from lastlight_state.db.rows.writes import as_list
 from lastlight_state.journal import NewEvent, sandboxes, tool_calls as calls
 from lastlight_state.journal.events import statements as events
 from lastlight_state.journal.frames import statements as frames
-from lastlight_state.journal.kernel import COUNTERS
 from lastlight_state.journal.scores import statements as scores
+from lastlight_state.journal.shared import COUNTERS
 from lastlight_state.journal.signals import statements as signals
 from lastlight_state.testing import Database
 

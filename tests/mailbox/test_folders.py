@@ -34,7 +34,7 @@ from lastlight_state.files.mailbox import (
 )
 from lastlight_state.files.mailbox.folder import Place
 from lastlight_state.files.mailbox.folder.creation import complete, create
-from lastlight_state.files.mailbox.kernel import files
+from lastlight_state.files.mailbox.shared import files
 from lastlight_state.settings import Settings
 
 

@@ -20,8 +20,8 @@ from support.preloaded import run_program
 from lastlight_state.backends.sqlite import locked_reads
 from lastlight_state.errors import BackendBusy, BackendUnavailable, CorruptData, StateError
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes
-from lastlight_state.files.mailbox.kernel.pair import _MESSAGES
-from lastlight_state.files.mailbox.kernel.queries import OtherSide
+from lastlight_state.files.mailbox.shared.pair import _MESSAGES
+from lastlight_state.files.mailbox.shared.queries import OtherSide
 from lastlight_state.settings import Settings
 
 ENDLESS = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x)"

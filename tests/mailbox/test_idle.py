@@ -22,7 +22,7 @@ from lastlight_state import clock
 from lastlight_state.backends.sqlite import files, unchanged
 from lastlight_state.errors import ClaimLost, NestedTransaction, UnsafePath
 from lastlight_state.files.mailbox import AgentMailbox, HostMailbox, Mailboxes, StalePolicy
-from lastlight_state.files.mailbox.kernel import idle
+from lastlight_state.files.mailbox.shared import idle
 from lastlight_state.testing import FrozenClock
 
 MINUTE = timedelta(minutes=1)

@@ -14,7 +14,7 @@ from support.workflows.plans import plan_of
 from support.workflows.steps import Raw
 
 from lastlight_state.errors import InvalidValue, UnsafePath
-from lastlight_state.maintenance.agent_sessions import NEWEST
+from lastlight_state.maintenance.chats.agent_sessions import NEWEST
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Trigger
 

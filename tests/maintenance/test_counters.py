@@ -13,7 +13,8 @@ from support.maintenance.rows import insert
 from lastlight_state import AsyncStateStore
 from lastlight_state.conversations import Branch
 from lastlight_state.errors import Conflict
-from lastlight_state.maintenance import LateCounter, counters
+from lastlight_state.maintenance import LateCounter
+from lastlight_state.maintenance.upkeep import counters
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Trigger
 

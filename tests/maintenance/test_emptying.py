@@ -16,8 +16,8 @@ from support.workflows.plans import plan_of
 from lastlight_state import InvalidValue, NotFound
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession, Reason, words
 from lastlight_state.db.rows.statements import Family, Statement
-from lastlight_state.maintenance import PrunePolicy, RedactPlan, RedactPolicy, erase as erasing, redact as redacting
-from lastlight_state.maintenance.redact import messages, personal_rows
+from lastlight_state.maintenance import PrunePolicy, RedactPlan, RedactPolicy, erase as erasing
+from lastlight_state.maintenance.erase import messages, personal_rows, redact as redacting
 from lastlight_state.testing import Database, racing
 
 DAY = 86_400

@@ -13,7 +13,7 @@ from support.preloaded import run_program
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import AlreadyExists, BackendBusy
 from lastlight_state.files.jsonl import sections
-from lastlight_state.maintenance.repair import Repair
+from lastlight_state.maintenance.upkeep.repair import Repair
 
 LINES = b'{"type":"x","n":1}\n\0\0torn\n{"type":"x","n":2}\n'
 CLEAN = b'{"type":"x","n":1}\n{"type":"x","n":2}\n'

@@ -18,7 +18,7 @@ from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewChunk, NewMessage, Reason
 from lastlight_state.errors import BackendBusy, ClaimLost
 from lastlight_state.maintenance import RedactPolicy
-from lastlight_state.maintenance.redact import messages
+from lastlight_state.maintenance.erase import messages
 from lastlight_state.testing import Database, racing
 
 

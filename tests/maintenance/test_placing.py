@@ -15,9 +15,9 @@ from lastlight_state.db.rows.statements import prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.maintenance.copy.contents import content
+from lastlight_state.maintenance.copy.row_merge import insert_missing, missing_rows
 from lastlight_state.maintenance.copy.tables import Subject, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
-from lastlight_state.maintenance.row_merge import insert_missing, missing_rows
 from lastlight_state.messaging import ConversationKey
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.testing import Database

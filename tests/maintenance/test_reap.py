@@ -14,7 +14,7 @@ from support.guards import unguarded
 from lastlight_state import AsyncStateStore, InvalidValue
 from lastlight_state.conversations import NewSession
 from lastlight_state.errors import Conflict
-from lastlight_state.maintenance import reap as maintenance_reap
+from lastlight_state.maintenance.upkeep import reap as maintenance_reap
 from lastlight_state.testing import Database
 
 

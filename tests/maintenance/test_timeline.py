@@ -12,8 +12,8 @@ from support.workflows.plans import plan_of
 from lastlight_state.db.lists.pages import after_values, encode_token
 from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.maintenance import TimelineEntry
-from lastlight_state.maintenance.timeline_facts import FACTS
-from lastlight_state.maintenance.timeline_phases import Phases
+from lastlight_state.maintenance.timeline.facts import FACTS
+from lastlight_state.maintenance.timeline.phases import Phases
 from lastlight_state.store import StateStore
 from lastlight_state.testing.databases import Database
 from lastlight_state.workflows import Failure, Gate, NodeRef, Question, Trigger, Usage

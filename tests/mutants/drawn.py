@@ -112,7 +112,7 @@ def _tests(file: str, kind: str) -> str:
         package == "workflows"
         and (ROOT / "tests" / Path(*parts[1:-1])).is_dir()
         and len(parts) > 3
-        and parts[2] != "kernel"
+        and parts[2] != "shared"
     ):
         folders = f"{Path(*parts[1:-1])} workflows/test_lost_races.py workflows/test_second_looks.py"
     if package == "aio" and (ROOT / "tests" / Path(file).stem).is_dir():

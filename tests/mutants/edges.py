@@ -137,7 +137,7 @@ FILES = (
     ),
     Change(
         "N202",
-        "lastlight_state/maintenance/stats.py",
+        "lastlight_state/maintenance/upkeep/stats.py",
         "MESSAGES.c.timestamp >= bind",
         "MESSAGES.c.timestamp > bind",
         "maintenance/test_stats.py",

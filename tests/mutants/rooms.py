@@ -181,7 +181,7 @@ MESSAGING = (
 JOURNAL = (
     Change(
         "J201",
-        "lastlight_state/journal/kernel.py",
+        "lastlight_state/journal/shared.py",
         "self.lock = prepared(sa.select(_c.next_seq).where(*here).with_for_update())",
         "self.lock = prepared(sa.select(_c.next_seq).where(*here))",
         "journal",
@@ -189,14 +189,14 @@ JOURNAL = (
     ),
     Change(
         "J203",
-        "lastlight_state/journal/kernel.py",
+        "lastlight_state/journal/shared.py",
         ".where(*here, _c.next_seq < self._after_last)\n            .values",
         ".where(*here)\n            .values",
         "journal",
     ),
     Change(
         "J204",
-        "lastlight_state/journal/kernel.py",
+        "lastlight_state/journal/shared.py",
         "        ordered = sorted(set(run_ids), key=str.encode)",
         "        ordered = list(set(run_ids))",
         "journal",

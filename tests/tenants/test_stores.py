@@ -36,7 +36,7 @@ from lastlight_state.models import WorkflowRunModel
 from lastlight_state.testing import ThrowawayPostgres
 from lastlight_state.testing.postgres import connect
 from lastlight_state.workflows import RunOptions, Trigger
-from lastlight_state.workflows.kernel import rows
+from lastlight_state.workflows.shared import rows
 
 TRIGGER = Trigger(type="cli", id="t")
 NAMES = [f"tenant-{number:02}" for number in range(50)]

@@ -14,7 +14,6 @@ from lastlight_state.clock import ago, lasted
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Gate, RunOptions, Trigger
 from lastlight_state.workflows.health.state import Blocked
-from lastlight_state.workflows.kernel.transitions import TransitionReason
 from lastlight_state.workflows.sentences import (
     REASONS,
     TROUBLES,
@@ -24,6 +23,7 @@ from lastlight_state.workflows.sentences import (
     troubles,
     waits_text,
 )
+from lastlight_state.workflows.shared.transitions import TransitionReason
 
 NOW = datetime(2026, 2, 3, 12, 0, tzinfo=UTC)
 FOLDER = Path(workflows.__file__).parent

@@ -14,7 +14,7 @@ from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Gate, Provenance, RunOptions, Trigger
 from lastlight_state.workflows.claims import lists
-from lastlight_state.workflows.kernel import workers as kernel
+from lastlight_state.workflows.shared import workers as rules
 from lastlight_state.workflows.workers import DRIVEN
 from lastlight_state.workflows.workers.waiting import FREE, QUEUED
 
@@ -56,7 +56,7 @@ def test_a_worker_that_is_silent_for_ninety_seconds_is_gone(store: Any, frozen_c
     """workflows W-215: and a process that takes its name begins anew."""
     w = store.workflows
     w.workers.announce("w-1", workflow_names=["review"])
-    frozen_clock.advance(kernel.PATIENCE)
+    frozen_clock.advance(rules.PATIENCE)
     assert not w.workers.get("w-1").is_gone
     frozen_clock.advance(timedelta(milliseconds=1))
     assert w.workers.get("w-1").is_gone
@@ -99,7 +99,7 @@ def test_gone_workers_are_pruned_and_no_others(store: Any, frozen_clock: FrozenC
     """workflows W-215, maintenance OP-26."""
     workers = store.workflows.workers
     workers.announce("gone", workflow_names=["review"])
-    frozen_clock.advance(2 * kernel.PATIENCE)
+    frozen_clock.advance(2 * rules.PATIENCE)
     workers.announce("there", workflow_names=["review"])
     assert store.maintenance.prune.run(PrunePolicy("workers")).counts == {"workflow_workers": 1}
     assert [worker.name for worker in workers.list().items] == ["there"]
@@ -210,7 +210,7 @@ def test_looks_for_waiting_runs_keep_to_live_ones(database: Database) -> None:
     driven, names = DRIVEN.of(["w-1"])
     looks: list[tuple[Any, dict[str, Any]]] = [
         (free, {**moment, **given}),
-        (kernel.HELD, {**moment}),
+        (rules.HELD, {**moment}),
         (driven, names),
     ]
     for statement, values in looks:

@@ -14,7 +14,7 @@ from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.conversations import StaleSession
 from lastlight_state.errors import InvalidValue
 from lastlight_state.maintenance import ReapPlan
-from lastlight_state.maintenance.reap import ENDS
+from lastlight_state.maintenance.upkeep.reap import ENDS
 
 SESSIONS: tuple[Column[StaleSession], ...] = (
     Column("SESSION", lambda one: one.id, is_id=True),

@@ -20,7 +20,7 @@ from lastlight_state.cli.views.maintenance import raised
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.errors import InvalidValue, StateError
 from lastlight_state.maintenance import LineFileScan, Repair
-from lastlight_state.maintenance.repair import scans_below
+from lastlight_state.maintenance.upkeep.repair import scans_below
 from lastlight_state.receipts import Receipts
 
 FILES: tuple[Column[LineFileScan], ...] = (

@@ -13,10 +13,6 @@ from lastlight_state import codec
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import BranchPatch, NewBranch, NewMessage
 from lastlight_state.conversations.branches import statements, statements as sql
-from lastlight_state.conversations.kernel import branching, deleting, sessions, storing
-from lastlight_state.conversations.kernel.feeds import entry_parameters
-from lastlight_state.conversations.kernel.sessions import refuse_fork_keys
-from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.records import (
     Appended,
     Branch,
@@ -24,6 +20,10 @@ from lastlight_state.conversations.records import (
     BranchMessage,
     BranchSummary,
 )
+from lastlight_state.conversations.shared import branching, deleting, sessions, storing
+from lastlight_state.conversations.shared.feeds import entry_parameters
+from lastlight_state.conversations.shared.sessions import refuse_fork_keys
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages

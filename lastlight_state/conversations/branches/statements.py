@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewBranch
 from lastlight_state.conversations.drafts import MessageDraft
-from lastlight_state.conversations.kernel import branching, orders, sessions, storing
-from lastlight_state.conversations.kernel.branching import BranchDraft, ForkDraft
-from lastlight_state.conversations.kernel.feeds import EntryParameters, entry_parameters
-from lastlight_state.conversations.kernel.sessions import FORK_KEYS
-from lastlight_state.conversations.kernel.storing import COLUMNS as MESSAGE_COLUMNS, KnownClasses
 from lastlight_state.conversations.records import Appended, Branch, BranchMessage, BranchSummary
+from lastlight_state.conversations.shared import branching, orders, sessions, storing
+from lastlight_state.conversations.shared.branching import BranchDraft, ForkDraft
+from lastlight_state.conversations.shared.feeds import EntryParameters, entry_parameters
+from lastlight_state.conversations.shared.sessions import FORK_KEYS
+from lastlight_state.conversations.shared.storing import COLUMNS as MESSAGE_COLUMNS, KnownClasses
 from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

@@ -17,9 +17,9 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.exchange import statements, statements as sql
 from lastlight_state.conversations.exchange.records import Delivery, Member, Sent
-from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.records import MessageSummary
+from lastlight_state.conversations.shared import storing
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.conversations.tables import DELIVERIES, MEMBERS
 from lastlight_state.conversations.words import InboxState
 from lastlight_state.db import valid

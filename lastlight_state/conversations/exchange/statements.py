@@ -14,9 +14,9 @@ from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.exchange.records import Delivery, Member, Sent
-from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.kernel.storing import SUMMARY, KnownClasses
 from lastlight_state.conversations.records import MessageSummary
+from lastlight_state.conversations.shared import storing
+from lastlight_state.conversations.shared.storing import SUMMARY, KnownClasses
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS, MESSAGES
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

@@ -10,10 +10,10 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import checks, state as states, words
 from lastlight_state.conversations.arguments import Limits, Reason
-from lastlight_state.conversations.kernel import statuses
-from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.lifecycle import statements as sql
 from lastlight_state.conversations.lifecycle_records import NormalizedState, Transition
+from lastlight_state.conversations.shared import statuses
+from lastlight_state.conversations.shared.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.conversations.words import RUNNING, TERMINAL, SessionStatus
 from lastlight_state.db import valid

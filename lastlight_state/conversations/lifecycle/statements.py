@@ -7,10 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
-from lastlight_state.conversations.kernel.feeds import feed_chain
-from lastlight_state.conversations.kernel.sessions import MOVED
-from lastlight_state.conversations.kernel.statuses import COLUMNS
 from lastlight_state.conversations.lifecycle_records import Transition
+from lastlight_state.conversations.shared.feeds import feed_chain
+from lastlight_state.conversations.shared.sessions import MOVED
+from lastlight_state.conversations.shared.statuses import COLUMNS
 from lastlight_state.conversations.tables import PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared

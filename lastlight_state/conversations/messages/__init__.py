@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import MessageFilter, NewMessage, Search, Within
-from lastlight_state.conversations.kernel import searching, sessions, storing
-from lastlight_state.conversations.kernel.storing import SUMMARY, KnownClasses
 from lastlight_state.conversations.messages import similar
 from lastlight_state.conversations.records import NO_ORD, Message, MessageHit, MessageSummary, MessageUse
+from lastlight_state.conversations.shared import searching, sessions, storing
+from lastlight_state.conversations.shared.storing import SUMMARY, KnownClasses
 from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESSIONS, TYPES
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import Within
-from lastlight_state.conversations.kernel import branching, searching, storing
 from lastlight_state.conversations.records import MessageHit
+from lastlight_state.conversations.shared import branching, searching, storing
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS, SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import Statement, bind, prepared

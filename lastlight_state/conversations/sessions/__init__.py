@@ -12,11 +12,11 @@ from lastlight_state import codec
 from lastlight_state.clock import aware_utc
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewSession, SessionFilter, SessionPatch
-from lastlight_state.conversations.kernel import deleting, orders, sessions, statuses, storing
-from lastlight_state.conversations.kernel.feeds import entry_parameters, feed_chain, write_entry
-from lastlight_state.conversations.kernel.sessions import SUMMARY, merged, refuse_fork_keys
 from lastlight_state.conversations.records import ConversationSession, SessionSummary
 from lastlight_state.conversations.sessions import checks
+from lastlight_state.conversations.shared import deleting, orders, sessions, statuses, storing
+from lastlight_state.conversations.shared.feeds import entry_parameters, feed_chain, write_entry
+from lastlight_state.conversations.shared.sessions import SUMMARY, merged, refuse_fork_keys
 from lastlight_state.conversations.tables import SESSIONS, TRANSITIONS
 from lastlight_state.db import valid
 from lastlight_state.db.lists.listing import Listing

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import NewSession, Provenance, SessionFilter, SessionPatch, SessionTimes
-from lastlight_state.conversations.kernel.statuses import reason
+from lastlight_state.conversations.shared.statuses import reason
 from lastlight_state.conversations.tables import SESSIONS
 from lastlight_state.db import valid
 from lastlight_state.db.repository import UNSET

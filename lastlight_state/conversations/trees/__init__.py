@@ -7,9 +7,9 @@ from functools import partial
 
 from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import SessionTree
-from lastlight_state.conversations.kernel import sessions, storing
-from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.records import SaveReport
+from lastlight_state.conversations.shared import sessions, storing
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.conversations.trees import plans, saving
 from lastlight_state.conversations.trees.plans import plan_of
 from lastlight_state.db import valid

@@ -21,12 +21,12 @@ from lastlight_state.conversations.arguments import (
 )
 from lastlight_state.conversations.branches import statements
 from lastlight_state.conversations.drafts import MessageDraft
-from lastlight_state.conversations.kernel import branching, storing
-from lastlight_state.conversations.kernel.branching import BranchDraft
 from lastlight_state.conversations.records import Branch, ConversationSession, Message
 from lastlight_state.conversations.runtime import branch_order
 from lastlight_state.conversations.sessions import checks as session_checks
 from lastlight_state.conversations.sessions.checks import SessionDraft
+from lastlight_state.conversations.shared import branching, storing
+from lastlight_state.conversations.shared.branching import BranchDraft
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.db import valid
 from lastlight_state.db.rows.statements import bind, number, prepared

@@ -18,13 +18,13 @@ from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import sessions as session_sql, words
 from lastlight_state.conversations.branches import statements, statements as branch_sql
 from lastlight_state.conversations.drafts import MessageDraft
-from lastlight_state.conversations.kernel import branching, orders, sessions, storing
-from lastlight_state.conversations.kernel.branching import BranchDraft
-from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
-from lastlight_state.conversations.kernel.storing import KnownClasses
 from lastlight_state.conversations.progressions import replaced
 from lastlight_state.conversations.records import Branch
 from lastlight_state.conversations.sessions import created
+from lastlight_state.conversations.shared import branching, orders, sessions, storing
+from lastlight_state.conversations.shared.branching import BranchDraft
+from lastlight_state.conversations.shared.feeds import entry_parameters, write_entry
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.conversations.tables import BRANCHES
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.news.listeners import Listeners

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from lastlight_state.conversations import checks, words
 from lastlight_state.conversations.arguments import Search
 from lastlight_state.conversations.drafts import ChunkDraft
-from lastlight_state.conversations.kernel import searching, storing
+from lastlight_state.conversations.shared import searching, storing
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors import statements as own, statements as sql
 from lastlight_state.conversations.vectors.held import HeldNamespaces

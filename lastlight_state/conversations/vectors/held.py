@@ -16,7 +16,7 @@ from typing import Any, Self
 from lastlight_state import codec
 from lastlight_state.backends.base import Mode
 from lastlight_state.conversations import similarity
-from lastlight_state.conversations.kernel.searching import SearchRequest, candidates
+from lastlight_state.conversations.shared.searching import SearchRequest, candidates
 from lastlight_state.conversations.vectors import statements as sql
 from lastlight_state.conversations.vectors.statements import ScannedChunk, SearchedNamespace
 from lastlight_state.db.units.unit import Unit

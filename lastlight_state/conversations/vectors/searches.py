@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from lastlight_state.conversations.kernel import searching
+from lastlight_state.conversations.shared import searching
 from lastlight_state.conversations.vectors import statements as sql
 from lastlight_state.conversations.vectors.held import HeldNamespaces
 from lastlight_state.conversations.vectors.records import VectorHit

@@ -13,7 +13,7 @@ from lastlight_state import codec
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations import checks, similarity, words
 from lastlight_state.conversations.drafts import ChunkDraft
-from lastlight_state.conversations.kernel.searching import ComparedRow
+from lastlight_state.conversations.shared.searching import ComparedRow
 from lastlight_state.conversations.tables import NAMESPACES, VECTORS
 from lastlight_state.conversations.vectors.records import Chunk, ChunkSummary, ChunkText, NewChunk, VectorNamespace
 from lastlight_state.db import valid

@@ -28,12 +28,12 @@ from lastlight_state.files.mailbox.agent import AgentMailbox, state
 from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, Place, creation, is_name, is_regular
 from lastlight_state.files.mailbox.host import HostMailbox, standing
-from lastlight_state.files.mailbox.kernel import files as kernel_files, queries
-from lastlight_state.files.mailbox.kernel.files import deadline
-from lastlight_state.files.mailbox.kernel.idle import Idle
-from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.records import MailboxInfo
 from lastlight_state.files.mailbox.reports import PruneReport, SweepReport
+from lastlight_state.files.mailbox.shared import files as shared_files, queries
+from lastlight_state.files.mailbox.shared.files import deadline
+from lastlight_state.files.mailbox.shared.idle import Idle
+from lastlight_state.files.mailbox.shared.pair import Pair
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings
 
@@ -212,7 +212,7 @@ def fill(path: Path, name: str, **noted: str) -> None:
 
 
 def _complete(unit: Unit, declared: sa.MetaData, noted: Mapping[str, str]) -> None:
-    kernel_files.complete(unit, declared)
+    shared_files.complete(unit, declared)
     for key, value in noted.items():
         queries.put(unit, declared, key, value)
 

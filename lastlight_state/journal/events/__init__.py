@@ -24,9 +24,9 @@ from lastlight_state.journal.arguments import EventFilter, NewEvent
 from lastlight_state.journal.events import checks, statements, statements as sql
 from lastlight_state.journal.events.follow import Follower
 from lastlight_state.journal.events.statements import Draft
-from lastlight_state.journal.kernel import Ended, Numbered
 from lastlight_state.journal.models import EVENTS
 from lastlight_state.journal.records import Appended, Event
+from lastlight_state.journal.shared import Ended, Numbered
 
 _MOST = limits_of(EVENTS)
 

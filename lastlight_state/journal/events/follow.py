@@ -22,8 +22,8 @@ from lastlight_state.errors import NotFound
 from lastlight_state.journal import models
 from lastlight_state.journal.arguments import EventFilter
 from lastlight_state.journal.events import checks, statements as sql
-from lastlight_state.journal.kernel import END, Ended, watch_for
 from lastlight_state.journal.records import Event
+from lastlight_state.journal.shared import END, Ended, watch_for
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from lastlight_state.db.schema.indexes import AmongFew
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists
 from lastlight_state.journal.events.checks import EventDraft
-from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import EVENT, EVENTS, TYPES
 from lastlight_state.journal.records import Appended, Event
+from lastlight_state.journal.shared import Stream
 
 _c = EVENTS.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)

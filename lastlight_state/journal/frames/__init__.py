@@ -25,9 +25,9 @@ from lastlight_state.errors import AlreadyExists, FrameChainBroken
 from lastlight_state.journal import models
 from lastlight_state.journal.frames import codec, statements, statements as sql
 from lastlight_state.journal.frames.codec import render
-from lastlight_state.journal.kernel import Numbered
 from lastlight_state.journal.models import FRAMES
 from lastlight_state.journal.records import Frame, FrameBody, FrameCheck, FrameDelta, FrameSummary, StoredFrame
+from lastlight_state.journal.shared import Numbered
 from lastlight_state.locks import Lock
 
 # A cache of the texts of rebuilt frames.

@@ -11,9 +11,9 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import bind, columns_of, every_column_of, number, prepared
 from lastlight_state.errors import FrameChainBroken, InvalidValue
 from lastlight_state.journal.frames import codec
-from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import FRAMES
 from lastlight_state.journal.records import FrameBody, FrameSummary, StoredFrame
+from lastlight_state.journal.shared import Stream
 
 # Rebuilding frames from rows: a whole text, and the deltas after it. Rows that do not fit raise an error.
 

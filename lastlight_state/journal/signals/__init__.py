@@ -25,9 +25,9 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, InvalidValue
 from lastlight_state.journal import models
 from lastlight_state.journal.arguments import ANY, AnyType, SignalFilter
-from lastlight_state.journal.kernel import Key, Numbered, watch_for
 from lastlight_state.journal.models import SIGNALS
 from lastlight_state.journal.records import Signal, SignalSent
+from lastlight_state.journal.shared import Key, Numbered, watch_for
 from lastlight_state.journal.signals import statements as sql
 
 # Checks of arguments about signals, which become the parameters of statements.

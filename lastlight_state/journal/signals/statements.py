@@ -8,9 +8,9 @@ from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import Statement, bind, every_column_of, number, prepared
 from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.schema.indexes import through
-from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import SIGNALS
 from lastlight_state.journal.records import Signal
+from lastlight_state.journal.shared import Stream
 
 _c = SIGNALS.c
 _RUN = _c.run_id == bind("run_id", _c.run_id)

@@ -20,8 +20,8 @@ from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable
 from lastlight_state.journal.arguments import WriterOptions
 from lastlight_state.journal.events import statements, statements as sql
 from lastlight_state.journal.events.statements import Draft
-from lastlight_state.journal.kernel import Numbered
 from lastlight_state.journal.records import Appended, QueuedEvent
+from lastlight_state.journal.shared import Numbered
 from lastlight_state.journal.writer.mirrors import Mirrors
 from lastlight_state.journal.writer.queue import Entry, Queue
 

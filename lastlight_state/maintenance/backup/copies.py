@@ -22,7 +22,7 @@ from lastlight_state.errors import BackendBusy, BackendUnavailable
 from lastlight_state.files.jsonl import files
 from lastlight_state.files.mailbox import Mailboxes
 from lastlight_state.files.mailbox.folder import INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, is_regular
-from lastlight_state.files.mailbox.kernel.files import OtherFile, deadline
+from lastlight_state.files.mailbox.shared.files import OtherFile, deadline
 from lastlight_state.files.run_log.storage import SUFFIX as PACKED_SUFFIX
 from lastlight_state.metrics import Metrics
 from lastlight_state.settings import Settings

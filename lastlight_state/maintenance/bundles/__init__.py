@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from lastlight_state import codec
-from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.conversations.shared import storing
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import storable
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, CorruptData, InvalidValue
-from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.bundles import row_lines, selection, writing
 from lastlight_state.maintenance.bundles.archive import OpenBundle, new_file, opened
 from lastlight_state.maintenance.bundles.loading import Loading, refuse_newer
@@ -32,6 +31,7 @@ from lastlight_state.maintenance.bundles.records import (
     Redaction,
 )
 from lastlight_state.maintenance.bundles.writing import written
+from lastlight_state.maintenance.shared import jobs
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.receipts.models import State

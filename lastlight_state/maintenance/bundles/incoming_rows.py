@@ -33,15 +33,15 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.ids import series
 from lastlight_state.journal.models import SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.backup.restoring import LINES
 from lastlight_state.maintenance.bundles import row_lines
 from lastlight_state.maintenance.bundles.archive import damaged
 from lastlight_state.maintenance.bundles.row_lines import CLASS
 from lastlight_state.maintenance.bundles.selection import TABLES
+from lastlight_state.maintenance.copy import row_merge
 from lastlight_state.maintenance.copy.contents import shown
-from lastlight_state.maintenance.counters import COUNTERS
-from lastlight_state.maintenance.run_tables import RUN_TABLES
+from lastlight_state.maintenance.shared.run_tables import RUN_TABLES
+from lastlight_state.maintenance.upkeep.counters import COUNTERS
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.workflows.executions.lists import POINTER
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, REQUESTS, RUNS

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from lastlight_state import progress
-from lastlight_state.conversations.kernel.storing import KnownClasses, numbers_of
+from lastlight_state.conversations.shared.storing import KnownClasses, numbers_of
 from lastlight_state.conversations.tables import (
     BRANCHES,
     CHANGES,
@@ -32,7 +32,6 @@ from lastlight_state.db.units.permits import permitted
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, InvalidValue, NewerSchema
 from lastlight_state.ids import new_id
-from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.bundles import incoming_rows, row_lines, selection
 from lastlight_state.maintenance.bundles.archive import OpenBundle, damaged
 from lastlight_state.maintenance.bundles.incoming_rows import (
@@ -42,9 +41,10 @@ from lastlight_state.maintenance.bundles.incoming_rows import (
     refuse_unknown_words,
 )
 from lastlight_state.maintenance.bundles.records import OnConflict
+from lastlight_state.maintenance.copy import row_merge
 from lastlight_state.maintenance.copy.tables import DEPTHS, subjects
 from lastlight_state.maintenance.copy.transfer import make_tables, output_tables
-from lastlight_state.maintenance.run_tables import RUN_TABLES
+from lastlight_state.maintenance.shared.run_tables import RUN_TABLES
 from lastlight_state.migrations.scripts import revisions, was_never_released
 from lastlight_state.outputs import column_types
 from lastlight_state.outputs.catalog.definitions import ALL, Registered

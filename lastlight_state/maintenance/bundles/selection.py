@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel import references
 from lastlight_state.conversations.records import MessageType
+from lastlight_state.conversations.shared import references
 from lastlight_state.conversations.tables import (
     BRANCHES,
     CHANGES,
@@ -37,7 +37,7 @@ from lastlight_state.maintenance.bundles import row_lines
 from lastlight_state.maintenance.copy import tables
 from lastlight_state.maintenance.copy.tables import Subject, batches, subjects
 from lastlight_state.maintenance.copy.transfer import output_tables
-from lastlight_state.maintenance.run_tables import RUN_TABLES
+from lastlight_state.maintenance.shared.run_tables import RUN_TABLES
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS

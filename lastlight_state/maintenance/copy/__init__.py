@@ -19,11 +19,11 @@ from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.scope import StoreScope, TransactionScope
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, NotFound
-from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.copy import contents, tables as copy_tables, transfer as targets
 from lastlight_state.maintenance.copy.contents import MOST_NAMED, forms, shown
 from lastlight_state.maintenance.copy.tables import CopiedTable, CopyPlan, CopyProgress, CopyReport, Subject, subjects
 from lastlight_state.maintenance.copy.transfer import Place, Transfer, make_tables, numbers, output_tables
+from lastlight_state.maintenance.shared import jobs
 from lastlight_state.migrations import read_state, verify
 from lastlight_state.receipts import Receipt, Receipts
 

@@ -17,7 +17,7 @@ from lastlight_state.db.schema import columns, sealing
 from lastlight_state.db.schema.columns import JsonbText, in_code_points
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.migrations.metadata import METADATA
-from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, LEASE_END
+from lastlight_state.workflows.shared.claims import HEARTBEAT_AT, LEASE_END
 from lastlight_state.workflows.tables import LEASES, RUNS
 
 # Finds columns that another program added to tables of this library. A copy or a bundle would lose their values.

@@ -21,7 +21,7 @@ from lastlight_state.db.schema.columns import form_of
 from lastlight_state.db.schema.declarations import facts_of, shaped, vocabularies
 from lastlight_state.errors import SealedValue
 from lastlight_state.maintenance.doctor.check import MOST, Check, CheckContext, Fault, Finding, Snapshot, found, named
-from lastlight_state.maintenance.reencrypt import unopened
+from lastlight_state.maintenance.upkeep.reencrypt import unopened
 from lastlight_state.migrations.metadata import METADATA
 from lastlight_state.reprs import shown
 from lastlight_state.workflows.tables import RUNS

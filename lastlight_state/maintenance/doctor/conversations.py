@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from lastlight_state.conversations.arguments import Limits
-from lastlight_state.conversations.kernel.references import OWNING, REFERRING
-from lastlight_state.conversations.kernel.statuses import last_sign
+from lastlight_state.conversations.shared.references import OWNING, REFERRING
+from lastlight_state.conversations.shared.statuses import last_sign
 from lastlight_state.conversations.state import derived
 from lastlight_state.conversations.tables import (
     BRANCHES,

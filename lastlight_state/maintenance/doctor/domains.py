@@ -16,7 +16,7 @@ from lastlight_state.files.agent_log.paths import is_safe_id
 from lastlight_state.files.mailbox import Mailboxes, MailboxInfo
 from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY
 from lastlight_state.files.mailbox.folder import INBOUND_DB
-from lastlight_state.files.mailbox.kernel.files import deadline
+from lastlight_state.files.mailbox.shared.files import deadline
 from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Fault, Finding, Snapshot, every, found, named
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, is_active
 from lastlight_state.schedules.crons.statements import IS_ON

@@ -17,7 +17,7 @@ from lastlight_state.files.run_log import Report, RunLog
 from lastlight_state.files.run_log.checks.findings import severity_of
 from lastlight_state.files.run_log.reading import DamageReason
 from lastlight_state.maintenance.doctor.check import Check, CheckContext, Finding, every, found
-from lastlight_state.maintenance.repair import scans_below
+from lastlight_state.maintenance.upkeep.repair import scans_below
 from lastlight_state.special_files import open_binary
 
 # Deep checks of readable logs: broken rules of run logs, and missing tool results.

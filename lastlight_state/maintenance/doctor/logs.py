@@ -11,12 +11,12 @@ from lastlight_state.db.lists import filters
 from lastlight_state.db.rows.statements import Family, Statement, constant, number, prepared
 from lastlight_state.files.agent_log import paths
 from lastlight_state.files.agent_log.tree import PROJECTS
-from lastlight_state.maintenance import run_tables
 from lastlight_state.maintenance.doctor import conversations, domains
 from lastlight_state.maintenance.doctor.check import MOST, CheckContext, Finding, Snapshot, found, named, of_faults
 from lastlight_state.maintenance.doctor.files import NEWEST, line_files
 from lastlight_state.maintenance.prune.files import AgentLogs
 from lastlight_state.maintenance.prune.kinds import pointers
+from lastlight_state.maintenance.shared import run_tables
 from lastlight_state.receipts.models import TOMBSTONES
 from lastlight_state.workflows.tables import EXECUTIONS
 

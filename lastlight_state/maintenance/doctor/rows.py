@@ -11,7 +11,6 @@ from lastlight_state.clock import iso_text
 from lastlight_state.conversations.tables import BRANCHES, LINKS, PROGRESSIONS
 from lastlight_state.db.rows.statements import among, bind, constant, number, prepared
 from lastlight_state.journal.models import EVENTS, FRAMES, SIGNALS, TOOL_CALLS
-from lastlight_state.maintenance.counters import COUNTERS, Counter
 from lastlight_state.maintenance.doctor import conversations, domains
 from lastlight_state.maintenance.doctor.check import (
     Check,
@@ -24,14 +23,15 @@ from lastlight_state.maintenance.doctor.check import (
     of_faults,
 )
 from lastlight_state.maintenance.prune.kinds import RUNS_KIND
-from lastlight_state.maintenance.run_leases import LACKS_ITS_LEASE, RUNNING
+from lastlight_state.maintenance.upkeep.counters import COUNTERS, Counter
+from lastlight_state.maintenance.upkeep.run_leases import LACKS_ITS_LEASE, RUNNING
 from lastlight_state.messaging.models import MESSAGES, SESSIONS
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import models as receipt_words
 from lastlight_state.receipts.models import PERMITS, RECEIPTS
-from lastlight_state.workflows.kernel.claims import LEASE_END
-from lastlight_state.workflows.kernel.executions import OVERSTATED
-from lastlight_state.workflows.kernel.workers import UNSERVED
+from lastlight_state.workflows.shared.claims import LEASE_END
+from lastlight_state.workflows.shared.executions import OVERSTATED
+from lastlight_state.workflows.shared.workers import UNSERVED
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LEASES, REQUESTS, RUNS, TRANSITIONS, WORKERS
 from lastlight_state.workflows.words import LIVE, TERMINAL
 from lastlight_state.workflows.workers.waiting import waiting

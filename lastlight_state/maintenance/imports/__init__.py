@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lastlight_state import progress
-from lastlight_state.conversations.kernel import storing
-from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.conversations.shared import storing
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.db import valid
 from lastlight_state.db.news.listeners import storable
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue
-from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.imports import foreign, origins, pieces
 from lastlight_state.maintenance.imports.foreign import SourceWritten
 from lastlight_state.maintenance.imports.kinds import KINDS
@@ -42,6 +41,7 @@ from lastlight_state.maintenance.imports.pieces import (
 from lastlight_state.maintenance.imports.servers import place_of
 from lastlight_state.maintenance.imports.strangers import program_at
 from lastlight_state.maintenance.imports.tally import Outcome, Tally
+from lastlight_state.maintenance.shared import jobs
 from lastlight_state.receipts import Receipt, Receipts, steps
 from lastlight_state.special_files import DIRECTORY, mismatch_at
 

@@ -11,11 +11,11 @@ from lastlight_state import codec
 from lastlight_state.conversations import sessions as session_sql, words
 from lastlight_state.conversations.branches import statements, statements as branch_sql
 from lastlight_state.conversations.drafts import MessageDraft
-from lastlight_state.conversations.kernel import branching, orders, sessions, statuses, storing
-from lastlight_state.conversations.kernel.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.records import ConversationSession, Message
 from lastlight_state.conversations.sessions import checks
 from lastlight_state.conversations.sessions.checks import SessionDraft
+from lastlight_state.conversations.shared import branching, orders, sessions, statuses, storing
+from lastlight_state.conversations.shared.feeds import entry_parameters, write_entry
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.news.listeners import Listeners
 from lastlight_state.db.rows.statements import Row, Values

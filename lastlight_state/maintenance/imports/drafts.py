@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from lastlight_state.backends.sql.json import member_of
 from lastlight_state.conversations.arguments import NewMessage, Reason, SessionTree
-from lastlight_state.conversations.kernel import branching, storing
 from lastlight_state.conversations.records import Branch, Message
+from lastlight_state.conversations.shared import branching, storing
 from lastlight_state.conversations.tables import BRANCHES, MESSAGES, PROGRESSIONS, SESSIONS, TRANSITIONS
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.rows.writes import listed

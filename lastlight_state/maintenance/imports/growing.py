@@ -10,8 +10,8 @@ from typing import Any
 from lastlight_state import codec
 from lastlight_state.clock import iso_text
 from lastlight_state.conversations.drafts import MessageDraft
-from lastlight_state.conversations.kernel import branching
 from lastlight_state.conversations.records import ConversationSession, Message
+from lastlight_state.conversations.shared import branching
 from lastlight_state.conversations.trees.plans import BranchPlan, Plan
 from lastlight_state.db.rows.writes import as_list
 from lastlight_state.maintenance.imports import brought, comparing, drafts as sql, origins, pieces

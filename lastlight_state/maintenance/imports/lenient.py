@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 from lastlight_state import codec
 from lastlight_state.conversations.arguments import BranchTree, NewMessage, Reason
 from lastlight_state.conversations.branches import statements
-from lastlight_state.conversations.kernel import statuses, storing
 from lastlight_state.conversations.sessions import checks as session_checks
+from lastlight_state.conversations.shared import statuses, storing
 from lastlight_state.conversations.tables import MESSAGES
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.errors import InvalidValue

@@ -18,8 +18,8 @@ from lastlight_state.files.jsonl import files, files as line_files
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.face import MODES, Mailboxes, fill
 from lastlight_state.files.mailbox.folder import HEARTBEAT, INBOUND_DB, INBOX, OUTBOUND_DB, OUTBOX, Place, creation
-from lastlight_state.files.mailbox.kernel import files as kernel_files, queries
 from lastlight_state.files.mailbox.models import MAILBOX
+from lastlight_state.files.mailbox.shared import files as shared_files, queries
 from lastlight_state.maintenance.imports import foreign, mailbox_sources as sources, pieces
 from lastlight_state.maintenance.imports.pieces import ImportTarget, Kind, Part, Piece, UnitLookup, key_of
 from lastlight_state.special_files import DIRECTORY
@@ -247,7 +247,7 @@ class AdoptedPiece:
         if OUTBOUND_DB not in files or not all((self._there.path / box).is_dir() for box in (INBOX, OUTBOX)):
             return False
         with foreign.readable(INBOUND_DB):
-            return kernel_files.is_complete(files[INBOUND_DB].unit, models.INBOUND)
+            return shared_files.is_complete(files[INBOUND_DB].unit, models.INBOUND)
 
 
 def _ensure(place: Place, into: ImportTarget) -> None:

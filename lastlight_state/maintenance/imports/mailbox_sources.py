@@ -29,8 +29,8 @@ from lastlight_state.db import reconcile
 from lastlight_state.errors import InvalidValue, UnsafePath
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOUND_DB, OUTBOUND_DB, is_regular
-from lastlight_state.files.mailbox.kernel import files, pair
-from lastlight_state.files.mailbox.kernel.queries import BothFiles, OtherSide
+from lastlight_state.files.mailbox.shared import files, pair
+from lastlight_state.files.mailbox.shared.queries import BothFiles, OtherSide
 from lastlight_state.maintenance.imports import foreign
 from lastlight_state.maintenance.imports.foreign import Foreign, damaged, quoted, readable
 

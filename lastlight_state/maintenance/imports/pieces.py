@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from lastlight_state.conversations import words
-from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Record
 from lastlight_state.db.rows.statements import Statement, bind, prepared

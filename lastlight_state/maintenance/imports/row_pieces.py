@@ -14,7 +14,7 @@ from lastlight_state.db.rows.statements import Statement, bind, exactly, prepare
 from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict
-from lastlight_state.maintenance import row_merge
+from lastlight_state.maintenance.copy import row_merge
 from lastlight_state.maintenance.copy.tables import is_json
 from lastlight_state.maintenance.imports import brought, origins, pieces
 from lastlight_state.maintenance.imports.pieces import STORED, ImportTarget, UnitLookup

@@ -12,11 +12,11 @@ from lastlight_state.clock import iso_text
 from lastlight_state.conversations import checks, sessions as session_sql, words
 from lastlight_state.conversations.arguments import Reason
 from lastlight_state.conversations.drafts import MessageDraft
-from lastlight_state.conversations.kernel import orders, sessions, statuses, storing
-from lastlight_state.conversations.kernel.branching import BranchDraft
-from lastlight_state.conversations.kernel.feeds import entry_parameters
 from lastlight_state.conversations.records import ConversationSession
 from lastlight_state.conversations.sessions.checks import SessionDraft
+from lastlight_state.conversations.shared import orders, sessions, statuses, storing
+from lastlight_state.conversations.shared.branching import BranchDraft
+from lastlight_state.conversations.shared.feeds import entry_parameters
 from lastlight_state.conversations.trees.plans import Plan, plan_of
 from lastlight_state.conversations.trees.saving import ImportExtras, TreeSave
 from lastlight_state.db.rows.statements import Row, Values

@@ -18,8 +18,8 @@ from lastlight_state.conversations import words
 from lastlight_state.conversations.arguments import NewMessage
 from lastlight_state.conversations.drafts import MessageDraft
 from lastlight_state.conversations.exchange import statements, statements as exchange
-from lastlight_state.conversations.kernel import storing
 from lastlight_state.conversations.records import Message
+from lastlight_state.conversations.shared import storing
 from lastlight_state.conversations.tables import DELIVERIES, INBOXES, MEMBERS
 from lastlight_state.db.rows.statements import Row, Statement, bind, prepared
 from lastlight_state.db.rows.writes import as_list, listed

@@ -28,7 +28,7 @@ from lastlight_state.db.schema.base import VERSION_TABLE
 from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import Conflict, InvalidValue, StaleVersion
-from lastlight_state.maintenance import row_merge
+from lastlight_state.maintenance.copy import row_merge
 from lastlight_state.maintenance.imports import brought, foreign, origins, pieces, servers, workflow_rows
 from lastlight_state.maintenance.imports.cells import ExtraFields
 from lastlight_state.maintenance.imports.foreign import Foreign, Row as ForeignRow, digest, unit_name

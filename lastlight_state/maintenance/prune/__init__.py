@@ -17,7 +17,6 @@ from pathlib import Path
 from lastlight_state.db.repository import Context, Repository
 from lastlight_state.db.schema.columns import parse_time
 from lastlight_state.errors import InvalidValue
-from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.prune import batches, checks, sweeping
 from lastlight_state.maintenance.prune.archived_logs import ArchivedLogs
 from lastlight_state.maintenance.prune.archiving import BUNDLES, Archiver
@@ -28,6 +27,7 @@ from lastlight_state.maintenance.prune.files import FILES, Tree
 from lastlight_state.maintenance.prune.kinds import KINDS
 from lastlight_state.maintenance.prune.sweeps import SWEEPS
 from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage
+from lastlight_state.maintenance.shared import jobs
 from lastlight_state.migrations import read_state
 from lastlight_state.receipts import Receipt, Receipts
 

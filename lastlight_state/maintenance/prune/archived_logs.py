@@ -26,11 +26,11 @@ from lastlight_state.errors import UnsafePath
 from lastlight_state.files.agent_log import paths, raw, repair
 from lastlight_state.files.agent_log.tree import PROJECTS
 from lastlight_state.files.jsonl import files
-from lastlight_state.maintenance import run_tables
 from lastlight_state.maintenance.backup.restoring import LINES
 from lastlight_state.maintenance.bundles import row_lines
 from lastlight_state.maintenance.bundles.archive import opened
 from lastlight_state.maintenance.prune.arguments import LINE_BYTES, LINE_FILES
+from lastlight_state.maintenance.shared import run_tables
 from lastlight_state.settings import Settings
 from lastlight_state.workflows.tables import EXECUTIONS
 

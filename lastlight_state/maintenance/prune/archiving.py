@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lastlight_state import codec
-from lastlight_state.conversations.kernel.storing import KnownClasses
+from lastlight_state.conversations.shared.storing import KnownClasses
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyExists, Conflict, CorruptData, StateError
 from lastlight_state.files.jsonl import files

@@ -17,10 +17,10 @@ from lastlight_state.db.rows.statements import Family, Row, Statement, bind, con
 from lastlight_state.db.schema import columns
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.maintenance import jobs
 from lastlight_state.maintenance.prune import arguments
 from lastlight_state.maintenance.prune.arguments import START, Place
 from lastlight_state.maintenance.prune.kinds import KINDS, Kind
+from lastlight_state.maintenance.shared import jobs
 from lastlight_state.migrations.offline import rights
 from lastlight_state.outputs.models import REGISTRY
 from lastlight_state.receipts.models import TOMBSTONES

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import sqlalchemy as sa
 
 from lastlight_state.clock import of_file
-from lastlight_state.conversations.kernel.references import PROTECTIONS
+from lastlight_state.conversations.shared.references import PROTECTIONS
 from lastlight_state.conversations.tables import SESSIONS as TALKS
 from lastlight_state.db.lists.filters import family, rows
 from lastlight_state.db.rows.statements import Family, among

@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import PROTECTIONS
-from lastlight_state.conversations.kernel.threads import Threads
+from lastlight_state.conversations.shared.references import PROTECTIONS
+from lastlight_state.conversations.shared.threads import Threads
 from lastlight_state.conversations.tables import BRANCHES, CHANGES, SESSIONS as SESSION_ROWS
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db.rows.statements import Family, Statement, among, constant, number, prepared
 from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.maintenance.run_tables import RUN_TABLES
+from lastlight_state.maintenance.shared.run_tables import RUN_TABLES
 from lastlight_state.messaging.models import MESSAGES, SESSIONS, is_active
 from lastlight_state.schedules.models import FIRES, IS_RUNNING, SCHEDULES
 from lastlight_state.workflows.executions.lists import POINTER

@@ -23,10 +23,10 @@ from lastlight_state.workflows.approvals.records import Answered, Approval
 from lastlight_state.workflows.approvals.statements import QUESTIONS
 from lastlight_state.workflows.arguments import Claim, Gate, NodeRef
 from lastlight_state.workflows.checks import NodeColumns
-from lastlight_state.workflows.kernel import progress, rows
-from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.kernel.transitions import TransitionParameters, first_line
 from lastlight_state.workflows.questions import repository
+from lastlight_state.workflows.shared import progress, rows
+from lastlight_state.workflows.shared.progress import Step
+from lastlight_state.workflows.shared.transitions import TransitionParameters, first_line
 from lastlight_state.workflows.tables import APPROVALS, RUNS
 
 # How a gate is answered, once, and what the answer does to its run.

@@ -26,9 +26,9 @@ from lastlight_state.workflows.claims import checks, driving, lists, statements 
 from lastlight_state.workflows.claims.checks import ClaimableRun, ClaimHolder
 from lastlight_state.workflows.claims.driving import B, ClaimCallbacks, D, Driven, DrivenRun, J, W
 from lastlight_state.workflows.claims.takes import Attempt, FreeAttempt, GivingUp, OneAttempt
-from lastlight_state.workflows.kernel import overdue, rows
-from lastlight_state.workflows.kernel.claims import RenewedRun
-from lastlight_state.workflows.kernel.overdue import Overdue
+from lastlight_state.workflows.shared import overdue, rows
+from lastlight_state.workflows.shared.claims import RenewedRun
+from lastlight_state.workflows.shared.overdue import Overdue
 from lastlight_state.workflows.tables import TRANSITIONS
 
 _TRANSITION = limits_of(TRANSITIONS)

@@ -25,8 +25,8 @@ from lastlight_state.db.schema.indexes import through
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.claims.checks import ClaimableRun
-from lastlight_state.workflows.kernel import claims, overdue, questions, rows
-from lastlight_state.workflows.kernel.claims import HEARTBEAT_AT, KEPT, LEASE_END
+from lastlight_state.workflows.shared import claims, overdue, questions, rows
+from lastlight_state.workflows.shared.claims import HEARTBEAT_AT, KEPT, LEASE_END
 from lastlight_state.workflows.tables import LEASES, RUNS
 from lastlight_state.workflows.words import GRACE
 

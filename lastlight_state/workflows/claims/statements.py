@@ -15,7 +15,7 @@ from lastlight_state.db.schema.base import later_of
 from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.workflows.claims.checks import ClaimHolder
 from lastlight_state.workflows.claims.lists import ASKED_TO_CANCEL, DUE, FREE, LOOKED_UP, PAUSED, RUNNING, Judged
-from lastlight_state.workflows.kernel.claims import (
+from lastlight_state.workflows.shared.claims import (
     CLAIMED,
     FIRST_TAKEN,
     HEARTBEAT_AT,
@@ -27,9 +27,9 @@ from lastlight_state.workflows.kernel.claims import (
     ClaimedRun,
     RenewedRun,
 )
-from lastlight_state.workflows.kernel.executions import IN_FLIGHT
-from lastlight_state.workflows.kernel.rows import LockedRun, locking, through_live_index
-from lastlight_state.workflows.kernel.transitions import WAKE_REASON, recorded
+from lastlight_state.workflows.shared.executions import IN_FLIGHT
+from lastlight_state.workflows.shared.rows import LockedRun, locking, through_live_index
+from lastlight_state.workflows.shared.transitions import WAKE_REASON, recorded
 from lastlight_state.workflows.tables import EXECUTIONS, LEASES, RUNS, TRANSITIONS
 
 

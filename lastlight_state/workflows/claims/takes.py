@@ -21,8 +21,8 @@ from lastlight_state.workflows.claims import checks, lists, statements as sql
 from lastlight_state.workflows.claims.checks import Holding
 from lastlight_state.workflows.claims.lists import Candidate, MomentParameters
 from lastlight_state.workflows.claims.statements import FreeRun, JudgedRun
-from lastlight_state.workflows.kernel import rows, transitions
-from lastlight_state.workflows.kernel.claims import ClaimedRun, RenewedRun
+from lastlight_state.workflows.shared import rows, transitions
+from lastlight_state.workflows.shared.claims import ClaimedRun, RenewedRun
 
 #: The number of spare candidates to read, because other processes may be taking the first ones.
 _SPARE = 50

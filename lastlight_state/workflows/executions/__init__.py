@@ -28,7 +28,7 @@ from lastlight_state.workflows.executions.changes import AloneExecution, Change,
 from lastlight_state.workflows.executions.lists import LoopOutput
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.running import Ended, RunningExecution, Steps
-from lastlight_state.workflows.kernel import loops, progress
+from lastlight_state.workflows.shared import loops, progress
 from lastlight_state.workflows.tables import LOOPS
 from lastlight_state.workflows.words import NodeState
 

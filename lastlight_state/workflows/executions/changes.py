@@ -20,10 +20,10 @@ from lastlight_state.workflows.arguments import Claim, NodeRef, PhaseEntry
 from lastlight_state.workflows.checks import FenceParameters, NodeColumns, TriggerColumns
 from lastlight_state.workflows.executions import statements as sql
 from lastlight_state.workflows.executions.records import Execution
-from lastlight_state.workflows.kernel import executions, rows
-from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.kernel.rows import LockedRun
-from lastlight_state.workflows.kernel.transitions import first_line
+from lastlight_state.workflows.shared import executions, rows
+from lastlight_state.workflows.shared.progress import Step
+from lastlight_state.workflows.shared.rows import LockedRun
+from lastlight_state.workflows.shared.transitions import first_line
 from lastlight_state.workflows.words import NodeState
 
 # The rows of new executions, and the parameters of changes of an execution. JSON values are text.

@@ -22,9 +22,9 @@ from lastlight_state.workflows.executions import changes, statements as sql
 from lastlight_state.workflows.executions.changes import Change
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
 from lastlight_state.workflows.executions.statements import SUMMARY
-from lastlight_state.workflows.kernel import progress, rows
-from lastlight_state.workflows.kernel.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, covered
-from lastlight_state.workflows.kernel.progress import LockedScratch, Step
+from lastlight_state.workflows.shared import progress, rows
+from lastlight_state.workflows.shared.executions import BY_RUN, IN_FLIGHT, OF_TRIGGER, OUTCOME, covered
+from lastlight_state.workflows.shared.progress import LockedScratch, Step
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.words import LIVE, OUTCOMES
 

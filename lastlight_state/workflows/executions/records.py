@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 from lastlight_state.db.rows.records import Record
-from lastlight_state.workflows.kernel.executions import outcome_of
 from lastlight_state.workflows.repos import split_legacy
+from lastlight_state.workflows.shared.executions import outcome_of
 from lastlight_state.workflows.words import stored_cost
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from lastlight_state.db.rows.statements import Statement, bind, constant, number, prepared
 from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.workflows.executions.records import Execution, ExecutionSummary
-from lastlight_state.workflows.kernel.executions import (
+from lastlight_state.workflows.shared.executions import (
     AT,
     HERE,
     IN_FLIGHT,
@@ -24,8 +24,8 @@ from lastlight_state.workflows.kernel.executions import (
     TOUCHED,
     duration,
 )
-from lastlight_state.workflows.kernel.progress import LockedScratch
-from lastlight_state.workflows.kernel.rows import FENCE, RUN_FENCE, LockedRun, locking
+from lastlight_state.workflows.shared.progress import LockedScratch
+from lastlight_state.workflows.shared.rows import FENCE, RUN_FENCE, LockedRun, locking
 from lastlight_state.workflows.tables import EXECUTIONS, NODES, RUNS, columns_for, every_column_for
 from lastlight_state.workflows.words import UNKNOWN_TRIGGER
 

@@ -29,11 +29,11 @@ from lastlight_state.workflows.health.state import (
     derive,
     waits_for_worker,
 )
-from lastlight_state.workflows.kernel.claims import LEASE_END
-from lastlight_state.workflows.kernel.executions import IN_FLIGHT, label_of
-from lastlight_state.workflows.kernel.questions import pending
-from lastlight_state.workflows.kernel.rows import BY_LIVE_STATUS, live_covering
-from lastlight_state.workflows.kernel.workers import UNSERVED, Workforce, read_workforce
+from lastlight_state.workflows.shared.claims import LEASE_END
+from lastlight_state.workflows.shared.executions import IN_FLIGHT, label_of
+from lastlight_state.workflows.shared.questions import pending
+from lastlight_state.workflows.shared.rows import BY_LIVE_STATUS, live_covering
+from lastlight_state.workflows.shared.workers import UNSERVED, Workforce, read_workforce
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, OVERRIDES, REQUESTS, RUNS, TRANSITIONS
 
 # The statements of `health`: they read the facts from which the state of one run or a page of runs is derived.

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from lastlight_state.db.rows.records import Record
 from lastlight_state.workflows.arguments import NodeRef
-from lastlight_state.workflows.kernel.workers import UNSERVED, WAITS_AFTER, Shortage
+from lastlight_state.workflows.shared.workers import UNSERVED, WAITS_AFTER, Shortage
 from lastlight_state.workflows.words import GRACE, LIVE, TERMINAL
 
 # The records of `health`.

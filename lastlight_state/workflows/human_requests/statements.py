@@ -21,12 +21,12 @@ from lastlight_state.workflows.human_requests.records import (
     HumanRequestSummary,
     PendingRequest,
 )
-from lastlight_state.workflows.kernel import rows, transitions
-from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.questions import repository
 from lastlight_state.workflows.questions.inbox import Inbox, InboxIndexes
 from lastlight_state.workflows.questions.rows import QuestionRows, Shape
 from lastlight_state.workflows.repos import preview, short
+from lastlight_state.workflows.shared import rows, transitions
+from lastlight_state.workflows.shared.transitions import TransitionParameters
 from lastlight_state.workflows.tables import REQUESTS, columns_for, every_column_for
 
 _SUMMARY = "ix_human_requests_summary"

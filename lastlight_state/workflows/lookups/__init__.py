@@ -21,8 +21,6 @@ from lastlight_state.workflows import repos
 from lastlight_state.workflows.arguments import NodeRef, RunFilter
 from lastlight_state.workflows.executions.records import ExecutionSummary
 from lastlight_state.workflows.executions.statements import SUMMARY
-from lastlight_state.workflows.kernel import rows
-from lastlight_state.workflows.kernel.transitions import first_line
 from lastlight_state.workflows.lookups import statements, statements as sql
 from lastlight_state.workflows.lookups.records import (
     Count,
@@ -39,6 +37,8 @@ from lastlight_state.workflows.nodes.statements import FIND
 from lastlight_state.workflows.questions.records import as_of
 from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.lists import summaries
+from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared.transitions import first_line
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, NODES, REQUESTS
 from lastlight_state.workflows.words import TERMINAL, RunStatus
 

@@ -26,10 +26,10 @@ from lastlight_state.errors import InvalidValue, NotFound, StaleVersion, StateEr
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Claim, NodePut, NodeRef, Wait
 from lastlight_state.workflows.checks import FenceParameters, NodeColumns, node_columns, presented
-from lastlight_state.workflows.kernel import rows
 from lastlight_state.workflows.nodes import statements as sql
 from lastlight_state.workflows.nodes.statements import ANY_STATE, FIELDS
 from lastlight_state.workflows.records import Node
+from lastlight_state.workflows.shared import rows
 from lastlight_state.workflows.tables import NODES
 from lastlight_state.workflows.words import NodeState
 

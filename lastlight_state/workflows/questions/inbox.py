@@ -15,8 +15,8 @@ from lastlight_state.db.lists.covering import Covering, NarrowIndex
 from lastlight_state.db.lists.listing import Listing
 from lastlight_state.db.rows.statements import RowT, Statement, bind, constant, prepared
 from lastlight_state.db.schema.indexes import through
-from lastlight_state.workflows.kernel import questions, rows
-from lastlight_state.workflows.kernel.executions import label_of
+from lastlight_state.workflows.shared import questions, rows
+from lastlight_state.workflows.shared.executions import label_of
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.words import TERMINAL
 

@@ -23,15 +23,15 @@ from lastlight_state.errors import AlreadyExists, BackendBusy, Conflict, Invalid
 from lastlight_state.settings import Limits
 from lastlight_state.workflows import checks as shared, words
 from lastlight_state.workflows.arguments import Claim, PhaseEntry
-from lastlight_state.workflows.kernel import overdue, progress, rows, transitions
-from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.kernel.questions import blocking
-from lastlight_state.workflows.kernel.rows import LockedRun
-from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.questions.inbox import Inbox
 from lastlight_state.workflows.questions.records import AskedQuestion, as_of
 from lastlight_state.workflows.questions.rows import ExpiredQuestion, Q, QuestionRows
 from lastlight_state.workflows.records import WorkflowRun
+from lastlight_state.workflows.shared import overdue, progress, rows, transitions
+from lastlight_state.workflows.shared.progress import Step
+from lastlight_state.workflows.shared.questions import blocking
+from lastlight_state.workflows.shared.rows import LockedRun
+from lastlight_state.workflows.shared.transitions import TransitionParameters
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 
 # How a question is opened: without pausing its run, or together with a pause of the run.

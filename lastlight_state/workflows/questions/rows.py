@@ -22,10 +22,10 @@ from lastlight_state.db.schema.indexes import through, unindexed
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import AlreadyAnswered, AlreadyExists, Conflict, LostRace, NotFound
 from lastlight_state.workflows.arguments import NodeRef
-from lastlight_state.workflows.kernel import executions
-from lastlight_state.workflows.kernel.questions import pending as is_pending
-from lastlight_state.workflows.kernel.rows import LockedRun, locking
 from lastlight_state.workflows.questions.records import AskedQuestion
+from lastlight_state.workflows.shared import executions
+from lastlight_state.workflows.shared.questions import pending as is_pending
+from lastlight_state.workflows.shared.rows import LockedRun, locking
 from lastlight_state.workflows.tables import RECORD_NAMES, RUNS, every_column_for
 from lastlight_state.workflows.words import NodeState
 

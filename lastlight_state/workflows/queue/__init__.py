@@ -24,12 +24,12 @@ from lastlight_state.workflows.arguments import Claim
 from lastlight_state.workflows.claims.checks import LONGEST, holding
 from lastlight_state.workflows.claims.lists import Claimable
 from lastlight_state.workflows.claims.takes import claim_of
-from lastlight_state.workflows.kernel import overdue, overdue as kernel_overdue, rows, transitions
-from lastlight_state.workflows.kernel.overdue import Overdue
-from lastlight_state.workflows.kernel.rows import StatusOfRun
 from lastlight_state.workflows.queue import statements, statements as sql
 from lastlight_state.workflows.records import RunSummary, WorkflowRun
 from lastlight_state.workflows.runs.lists import page_of_runs
+from lastlight_state.workflows.shared import overdue, overdue as shared_overdue, rows, transitions
+from lastlight_state.workflows.shared.overdue import Overdue
+from lastlight_state.workflows.shared.rows import StatusOfRun
 from lastlight_state.workflows.tables import RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE
 
@@ -187,10 +187,10 @@ class Queue(Repository):
         if names == []:
             return ()
 
-        def overdue(size: int) -> kernel_overdue.DueRuns:
+        def overdue(size: int) -> shared_overdue.DueRuns:
             return self._reading(lambda unit: _overdue(unit, cutoff, names, size))
 
-        swept = kernel_overdue.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
+        swept = shared_overdue.over(overdue, limit, lambda run_id: self._expire(run_id, cutoff, error, now))
         return tuple(run_id for run_id, expired in swept if expired)
 
     def _awaited(
@@ -215,11 +215,11 @@ class Queue(Repository):
         return self._writing(lambda unit: _expire(unit, self._listeners, run_id, cutoff, error, now))
 
 
-def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> kernel_overdue.DueRuns:
+def _overdue(unit: Unit, cutoff: datetime, names: Sequence[str] | None, limit: int) -> shared_overdue.DueRuns:
     """Return the first runs in line that were queued before ``cutoff``, of the workflows ``names`` or of all."""
     statement, given = sql.OVERDUE.of({"of": names})
     rows, in_all = unit.sound(statement, {**given, "cutoff": cutoff, "limit": limit})
-    return kernel_overdue.DueRuns([run_id for (run_id,) in rows], in_all)
+    return shared_overdue.DueRuns([run_id for (run_id,) in rows], in_all)
 
 
 def _expire(unit: Unit, listeners: Listeners, run_id: str, cutoff: datetime, error: str, at: datetime) -> bool:

@@ -19,11 +19,11 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.claims.checks import Holding
 from lastlight_state.workflows.claims.lists import Claimable
-from lastlight_state.workflows.kernel import transitions
-from lastlight_state.workflows.kernel.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRun
-from lastlight_state.workflows.kernel.rows import LockedRun, locking, of_versions
 from lastlight_state.workflows.records import RunSummary
 from lastlight_state.workflows.runs.statements import COVERED, SUMMARY
+from lastlight_state.workflows.shared import transitions
+from lastlight_state.workflows.shared.claims import CLAIMED, FIRST_TAKEN, KEPT, ClaimedRun
+from lastlight_state.workflows.shared.rows import LockedRun, locking, of_versions
 from lastlight_state.workflows.tables import OVERRIDES, RUNS
 
 _INDEX, _RUNNING = "ix_workflow_runs_queue", "ix_workflow_runs_running"

@@ -21,13 +21,13 @@ from lastlight_state.errors import AlreadyExists, Conflict
 from lastlight_state.lazy import Part
 from lastlight_state.workflows import checks as shared, repos, words
 from lastlight_state.workflows.arguments import Claim, Failure, PhaseEntry, RunOptions, Trigger
-from lastlight_state.workflows.kernel import progress, rows, transitions
-from lastlight_state.workflows.kernel.progress import Step
-from lastlight_state.workflows.kernel.rows import LockedRun
 from lastlight_state.workflows.records import EnsuredRun, RunProgress, RunSummary, WorkflowRun
 from lastlight_state.workflows.runs import checks, lists, statements, statements as sql
 from lastlight_state.workflows.runs.checks import Cancel
 from lastlight_state.workflows.runs.statements import NewRun
+from lastlight_state.workflows.shared import progress, rows, transitions
+from lastlight_state.workflows.shared.progress import Step
+from lastlight_state.workflows.shared.rows import LockedRun
 from lastlight_state.workflows.tables import RUNS
 
 _MOST = limits_of(RUNS)

@@ -19,13 +19,13 @@ from lastlight_state.settings import Limits
 from lastlight_state.workflows import words
 from lastlight_state.workflows.arguments import Failure, Provenance, RunOptions, Trigger
 from lastlight_state.workflows.checks import Operator, failure_columns, no_success, scratch_patch, trigger_columns
-from lastlight_state.workflows.kernel import rows, transitions
-from lastlight_state.workflows.kernel.progress import encoded_scratch
-from lastlight_state.workflows.kernel.rows import LockedRun
-from lastlight_state.workflows.kernel.transitions import TransitionParameters
 from lastlight_state.workflows.records import WorkflowRun
 from lastlight_state.workflows.runs import statements as sql
 from lastlight_state.workflows.runs.statements import NewRun, ProvenanceColumns, RunFacts, new_row
+from lastlight_state.workflows.shared import rows, transitions
+from lastlight_state.workflows.shared.progress import encoded_scratch
+from lastlight_state.workflows.shared.rows import LockedRun
+from lastlight_state.workflows.shared.transitions import TransitionParameters
 from lastlight_state.workflows.tables import RUNS
 
 # How runs are cancelled: on request or at once, one run or its whole tree.

@@ -13,9 +13,9 @@ from lastlight_state.db.lists.pages import KeyedRows, split_damaged, window
 from lastlight_state.db.rows.records import DamagedRow, Page, with_values
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
-from lastlight_state.workflows.kernel.executions import summed
 from lastlight_state.workflows.records import RunSummary, Totals
 from lastlight_state.workflows.runs import statements as sql
+from lastlight_state.workflows.shared.executions import summed
 from lastlight_state.workflows.words import TERMINAL
 
 #: The groups of runs, in their order. Where no statuses are asked for, the last one has those of unknown words, too.

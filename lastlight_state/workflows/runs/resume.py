@@ -14,11 +14,11 @@ from lastlight_state.workflows.approvals.records import Approval
 from lastlight_state.workflows.executions.records import Execution
 from lastlight_state.workflows.executions.statements import COLUMNS
 from lastlight_state.workflows.human_requests.records import HumanRequest
-from lastlight_state.workflows.kernel import rows
-from lastlight_state.workflows.kernel.executions import IN_FLIGHT
-from lastlight_state.workflows.kernel.questions import PENDING_APPROVALS, PENDING_REQUESTS
 from lastlight_state.workflows.questions.records import as_of
 from lastlight_state.workflows.records import Loop, Node, WorkflowRun
+from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared.executions import IN_FLIGHT
+from lastlight_state.workflows.shared.questions import PENDING_APPROVALS, PENDING_REQUESTS
 from lastlight_state.workflows.tables import APPROVALS, EXECUTIONS, LOOPS, NODES, REQUESTS, columns_for
 
 _run_id = bind("run_id", NODES.c.run_id)

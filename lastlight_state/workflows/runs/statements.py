@@ -18,11 +18,11 @@ from lastlight_state.errors import AlreadyExists, Conflict, NotFound, StateError
 from lastlight_state.keys import composed
 from lastlight_state.workflows import repos
 from lastlight_state.workflows.checks import TriggerColumns
-from lastlight_state.workflows.kernel import rows
-from lastlight_state.workflows.kernel.executions import SUMS, of_runs
-from lastlight_state.workflows.kernel.rows import BY_LIVE_STATUS, DETAIL, NEW_COLUMNS, LockedRun, locking
-from lastlight_state.workflows.kernel.transitions import recorded
 from lastlight_state.workflows.records import EnsuredRun, RunDetail, RunSummary, WorkflowRun
+from lastlight_state.workflows.shared import rows
+from lastlight_state.workflows.shared.executions import SUMS, of_runs
+from lastlight_state.workflows.shared.rows import BY_LIVE_STATUS, DETAIL, NEW_COLUMNS, LockedRun, locking
+from lastlight_state.workflows.shared.transitions import recorded
 from lastlight_state.workflows.tables import EXECUTIONS, OVERRIDES, RUNS, TRANSITIONS
 from lastlight_state.workflows.words import GRACE, LIVE
 

@@ -20,7 +20,7 @@ from lastlight_state.db.schema.declarations import limits_of
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import InvalidValue
 from lastlight_state.workflows import repos, words
-from lastlight_state.workflows.kernel import rows
+from lastlight_state.workflows.shared import rows
 from lastlight_state.workflows.tables import EXECUTIONS, RUNS
 from lastlight_state.workflows.usage import statements as sql
 from lastlight_state.workflows.usage.records import (

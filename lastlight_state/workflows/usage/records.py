@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from lastlight_state.db.rows.records import Record, make_record
 from lastlight_state.db.rows.statements import Row
-from lastlight_state.workflows.kernel.executions import COUNTED, INCLUDED, summed, total_tokens
 from lastlight_state.workflows.records import Totals
+from lastlight_state.workflows.shared.executions import COUNTED, INCLUDED, summed, total_tokens
 
 
 class UsageTotals(Totals):

@@ -18,7 +18,7 @@ from lastlight_state.db.rows.statements import Family, Statement, bind, constant
 from lastlight_state.db.rows.writes import shaped
 from lastlight_state.db.schema.indexes import through
 from lastlight_state.workflows import repos
-from lastlight_state.workflows.kernel.executions import IN_FLIGHT, OUTCOME, SUMS, of_runs
+from lastlight_state.workflows.shared.executions import IN_FLIGHT, OUTCOME, SUMS, of_runs
 from lastlight_state.workflows.tables import EXECUTIONS
 from lastlight_state.workflows.usage.records import ThreadUsage, UsageGroup, UsageTotals
 from lastlight_state.workflows.words import MILLION

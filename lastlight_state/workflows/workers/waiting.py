@@ -12,8 +12,8 @@ from lastlight_state.clock import to_millis
 from lastlight_state.db.rows.statements import bind, prepared
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.workflows.claims import lists
-from lastlight_state.workflows.kernel.workers import UNSERVED, WAITS_AFTER, Shortage, read_workforce
 from lastlight_state.workflows.queue.statements import free_in_line
+from lastlight_state.workflows.shared.workers import UNSERVED, WAITS_AFTER, Shortage, read_workforce
 from lastlight_state.workflows.tables import RUNS
 from lastlight_state.workflows.workers.records import WaitingWorkflow
 

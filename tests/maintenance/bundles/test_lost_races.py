@@ -20,8 +20,8 @@ from lastlight_state.errors import (
     InvalidValue,
     StateError,
 )
-from lastlight_state.maintenance import row_merge
 from lastlight_state.maintenance.bundles import archive, row_lines, selection
+from lastlight_state.maintenance.copy import row_merge
 from lastlight_state.receipts import Receipts
 from lastlight_state.testing import Database, racing
 from lastlight_state.workflows import Trigger

@@ -14,7 +14,7 @@ from support.maintenance.run_folders import BEGIN, bytes_of, write
 from support.maintenance.team_files import letter, told, write_team
 
 from lastlight_state.conversations import NewMessage
-from lastlight_state.conversations.kernel import storing
+from lastlight_state.conversations.shared import storing
 from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.testing import Database
 

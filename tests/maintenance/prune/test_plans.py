@@ -10,9 +10,10 @@ from support.maintenance.rows import insert, run_row
 from support.workflows.plans import plan_of
 
 from lastlight_state.db.rows.statements import Family, Statement
-from lastlight_state.maintenance import PrunePolicy, run_tables
+from lastlight_state.maintenance import PrunePolicy
 from lastlight_state.maintenance.prune import archived_logs, candidates as sql, files
 from lastlight_state.maintenance.prune.kinds import KINDS
+from lastlight_state.maintenance.shared import run_tables
 from lastlight_state.testing import Database, racing
 
 SCALE = [

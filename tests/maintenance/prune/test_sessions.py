@@ -14,8 +14,8 @@ from support.workflows.plans import plan_of
 from support.workflows.steps import Raw, wait_until_blocked
 
 from lastlight_state.conversations import NewBranch, NewSession
-from lastlight_state.conversations.kernel import threads as sql
-from lastlight_state.conversations.kernel.references import LINKED
+from lastlight_state.conversations.shared import threads as sql
+from lastlight_state.conversations.shared.references import LINKED
 from lastlight_state.db.rows.statements import Family
 from lastlight_state.ids import new_id
 from lastlight_state.maintenance import PrunePolicy

@@ -24,7 +24,7 @@ from support.maintenance.dying_imports import PACKAGES, Lines
 from support.tracing import traced
 
 from lastlight_state.cli import main as program
-from lastlight_state.maintenance import jobs
+from lastlight_state.maintenance.shared import jobs
 
 
 def interrupted(line: int) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.files.jsonl import files, repair
-from lastlight_state.maintenance.repair import Repair
+from lastlight_state.maintenance.upkeep.repair import Repair
 
 
 def die(*_: Any, **__: Any) -> None:

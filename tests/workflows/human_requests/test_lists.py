@@ -19,7 +19,7 @@ from lastlight_state.errors import InvalidValue, NotFound
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import NodeRef, Trigger
 from lastlight_state.workflows.human_requests import statements as sql
-from lastlight_state.workflows.kernel import questions
+from lastlight_state.workflows.shared import questions
 
 HOUR = timedelta(hours=1)
 

@@ -16,8 +16,8 @@ from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database, FrozenClock
 from lastlight_state.workflows import Node, NodePut, NodeRef, Wait
-from lastlight_state.workflows.kernel import executions, rows
 from lastlight_state.workflows.nodes import statements as sql
+from lastlight_state.workflows.shared import executions, rows
 from lastlight_state.workflows.words import WAITING_NODE
 
 SECOND = timedelta(seconds=1)

@@ -19,13 +19,13 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import LostRace, NotFound
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.agent import state, state as sql
-from lastlight_state.files.mailbox.kernel import messages, queries
-from lastlight_state.files.mailbox.kernel.messages import Poll
-from lastlight_state.files.mailbox.kernel.pair import MailboxPart
-from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_SECOND
 from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.records import Batch, MessageIn
+from lastlight_state.files.mailbox.shared import messages, queries
+from lastlight_state.files.mailbox.shared.messages import Poll
+from lastlight_state.files.mailbox.shared.pair import MailboxPart
+from lastlight_state.files.mailbox.shared.queries import BothFiles
 
 #: The kind of messages for the agent's own bookkeeping; a poll skips them unless asked for.
 _SKIPPED = ("system",)

@@ -19,14 +19,14 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.agent import state as sql
 from lastlight_state.files.mailbox.arguments import AT_ONCE, Attachment, Deliver, Routing
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
-from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxPart
-from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
-from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import DESTINATION, MESSAGE
 from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Delivery, Destination, MessageOut, MessageOutSummary, MessageRef
 from lastlight_state.files.mailbox.reports import PruneReport
+from lastlight_state.files.mailbox.shared import deliveries, messages, pruning, queries
+from lastlight_state.files.mailbox.shared.pair import MailboxPart
+from lastlight_state.files.mailbox.shared.pruning import Pruner, Row, Rule, Step
+from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.ids import new_id
 
 # Deletion of delivered messages from the agent's file.

@@ -27,12 +27,12 @@ from lastlight_state.db.rows.statements import (
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import ClaimLost, NotFound
 from lastlight_state.files.mailbox import models
-from lastlight_state.files.mailbox.kernel import messages, queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxPart, Pair
 from lastlight_state.files.mailbox.models import STATE
 from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.records import MessageOut, MessageOutSummary, StateEntry
 from lastlight_state.files.mailbox.reports import StartReport
+from lastlight_state.files.mailbox.shared import messages, queries
+from lastlight_state.files.mailbox.shared.pair import MailboxPart, Pair
 from lastlight_state.ids import new_id
 
 # Deletion of acknowledgements whose messages the host has settled or removed, so that their number follows the live

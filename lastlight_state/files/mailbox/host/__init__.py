@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from lastlight_state.clock import SYSTEM_CLOCK, Clock
 from lastlight_state.files.mailbox.folder import Place
-from lastlight_state.files.mailbox.kernel.pair import Mailbox, Pair
+from lastlight_state.files.mailbox.shared.pair import Mailbox, Pair
 from lastlight_state.lazy import Part
 from lastlight_state.settings import Settings
 

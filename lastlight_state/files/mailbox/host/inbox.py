@@ -18,13 +18,13 @@ from lastlight_state.files.mailbox.arguments import NOW, Attachment, NewMessage,
 from lastlight_state.files.mailbox.folder import INBOX, attachments
 from lastlight_state.files.mailbox.host import series, statements as sql
 from lastlight_state.files.mailbox.host.receipts import HostPruner
-from lastlight_state.files.mailbox.kernel import messages, pruning, queries
-from lastlight_state.files.mailbox.kernel.messages import Poll
-from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.models import MESSAGE
 from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Ensured, MessageIn, MessageInSummary, MessageRef
 from lastlight_state.files.mailbox.reports import PruneReport
+from lastlight_state.files.mailbox.shared import messages, pruning, queries
+from lastlight_state.files.mailbox.shared.messages import Poll
+from lastlight_state.files.mailbox.shared.pair import MailboxPart
 from lastlight_state.ids import new_id
 
 _ORIGIN = Origin()

@@ -12,14 +12,14 @@ from lastlight_state.clock import iso_text
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.host import receipts, statements as sql
-from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
-from lastlight_state.files.mailbox.kernel.deliveries import UnsettledMessage
-from lastlight_state.files.mailbox.kernel.idle import Horizon
-from lastlight_state.files.mailbox.kernel.pair import Pair
-from lastlight_state.files.mailbox.kernel.queries import BothFiles
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import Waiting
 from lastlight_state.files.mailbox.records import DueMessage, MessageOut
+from lastlight_state.files.mailbox.shared import deliveries, messages, queries
+from lastlight_state.files.mailbox.shared.deliveries import UnsettledMessage
+from lastlight_state.files.mailbox.shared.idle import Horizon
+from lastlight_state.files.mailbox.shared.pair import Pair
+from lastlight_state.files.mailbox.shared.queries import BothFiles
 
 
 class LeaseRequest(NamedTuple):

@@ -19,9 +19,6 @@ from lastlight_state.errors import AlreadyAnswered, LostRace
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import OUTBOX, attachments
 from lastlight_state.files.mailbox.host import leases, receipts, statements as sql
-from lastlight_state.files.mailbox.kernel import deliveries, messages, queries
-from lastlight_state.files.mailbox.kernel.idle import Horizon
-from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.models import MESSAGE, ONE_MINUTE, ONE_SECOND
 from lastlight_state.files.mailbox.records import (
     Delivery,
@@ -32,6 +29,9 @@ from lastlight_state.files.mailbox.records import (
     OutboxFiles,
 )
 from lastlight_state.files.mailbox.reports import DrainReport
+from lastlight_state.files.mailbox.shared import deliveries, messages, queries
+from lastlight_state.files.mailbox.shared.idle import Horizon
+from lastlight_state.files.mailbox.shared.pair import MailboxPart
 from lastlight_state.ids import new_id
 
 _log = logging.getLogger("lastlight_state.files.mailbox")

@@ -16,12 +16,12 @@ from lastlight_state.errors import LostRace
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.folder import INBOX
 from lastlight_state.files.mailbox.host import statements as sql
-from lastlight_state.files.mailbox.kernel import deliveries, messages, pruning, queries
-from lastlight_state.files.mailbox.kernel.pair import Pair
-from lastlight_state.files.mailbox.kernel.pruning import Pruner, Row, Rule, Step
-from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.records import Delivery
 from lastlight_state.files.mailbox.reports import PruneReport
+from lastlight_state.files.mailbox.shared import deliveries, messages, pruning, queries
+from lastlight_state.files.mailbox.shared.pair import Pair
+from lastlight_state.files.mailbox.shared.pruning import Pruner, Row, Rule, Step
+from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, shown
 
 # Deletion of settled messages from the host's file, and of receipts whose messages the agent has removed.
 

@@ -13,10 +13,10 @@ from lastlight_state.errors import InvalidValue, PayloadTooLarge
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import NewDestination, Routing
 from lastlight_state.files.mailbox.host import statements as sql
-from lastlight_state.files.mailbox.kernel import queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.projections import RoutingColumns
 from lastlight_state.files.mailbox.records import Destination
+from lastlight_state.files.mailbox.shared import queries
+from lastlight_state.files.mailbox.shared.pair import MailboxPart
 
 _NEEDED = {"channel": ("channel_type", "platform_id"), "agent": ("agent_group_id",)}
 

@@ -11,10 +11,10 @@ from lastlight_state.db.rows.statements import Row
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData, InvalidValue
 from lastlight_state.files.mailbox.host import statements as sql
-from lastlight_state.files.mailbox.kernel import pruning
-from lastlight_state.files.mailbox.kernel.pair import Pair
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import Head
+from lastlight_state.files.mailbox.shared import pruning
+from lastlight_state.files.mailbox.shared.pair import Pair
 from lastlight_state.ids import new_id
 
 # The next occurrence of a series.

@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import StalePolicy
 from lastlight_state.files.mailbox.folder import Place, creation
-from lastlight_state.files.mailbox.kernel import messages
-from lastlight_state.files.mailbox.kernel.idle import Idle
-from lastlight_state.files.mailbox.kernel.messages import Poll
-from lastlight_state.files.mailbox.kernel.queries import BothFiles, TolerantSelect, shown
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
+from lastlight_state.files.mailbox.shared import messages
+from lastlight_state.files.mailbox.shared.idle import Idle
+from lastlight_state.files.mailbox.shared.messages import Poll
+from lastlight_state.files.mailbox.shared.queries import BothFiles, TolerantSelect, shown
 
 #: The age at which a folder without a stored message counts as left by a dead process.
 LEFT_AFTER = timedelta(hours=1)

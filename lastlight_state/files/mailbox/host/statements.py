@@ -17,7 +17,6 @@ from lastlight_state.db.rows.statements import (
     prepared,
 )
 from lastlight_state.files.mailbox import models
-from lastlight_state.files.mailbox.kernel.messages import HEAD, STEP
 from lastlight_state.files.mailbox.projections import Attempt, Head
 from lastlight_state.files.mailbox.records import (
     Delivery,
@@ -27,6 +26,7 @@ from lastlight_state.files.mailbox.records import (
     Task,
     TaskSummary,
 )
+from lastlight_state.files.mailbox.shared.messages import HEAD, STEP
 
 _in, _done, _try = models.MESSAGES_IN.c, models.DELIVERED.c, models.ATTEMPTS.c
 _heads = [_in[name] for name in HEAD]

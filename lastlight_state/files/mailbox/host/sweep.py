@@ -16,15 +16,15 @@ from lastlight_state.files.mailbox.arguments import DEFAULT_POLICY, StalePolicy
 from lastlight_state.files.mailbox.folder import creation
 from lastlight_state.files.mailbox.host import series, standing, statements as sql
 from lastlight_state.files.mailbox.host.standing import Held, Quiet
-from lastlight_state.files.mailbox.kernel import messages, queries, words
-from lastlight_state.files.mailbox.kernel.files import deadline
-from lastlight_state.files.mailbox.kernel.pair import MailboxPart
-from lastlight_state.files.mailbox.kernel.queries import BothFiles
-from lastlight_state.files.mailbox.kernel.words import AcknowledgedAs
 from lastlight_state.files.mailbox.models import instant
 from lastlight_state.files.mailbox.projections import Ack, Head
 from lastlight_state.files.mailbox.records import Claim
 from lastlight_state.files.mailbox.reports import AdvanceReport, Assessment, ReleaseReport, SweepReport, SyncReport
+from lastlight_state.files.mailbox.shared import messages, queries, words
+from lastlight_state.files.mailbox.shared.files import deadline
+from lastlight_state.files.mailbox.shared.pair import MailboxPart
+from lastlight_state.files.mailbox.shared.queries import BothFiles
+from lastlight_state.files.mailbox.shared.words import AcknowledgedAs
 
 _Settling: TypeAlias = tuple[Head, str, str | None]
 

@@ -23,10 +23,10 @@ from lastlight_state.files.mailbox import models
 from lastlight_state.files.mailbox.arguments import UNCHANGED, Routing, When, WhenChange
 from lastlight_state.files.mailbox.host import statements as sql
 from lastlight_state.files.mailbox.host.inbox import HostInbox
-from lastlight_state.files.mailbox.kernel import queries
-from lastlight_state.files.mailbox.kernel.pair import MailboxPart
 from lastlight_state.files.mailbox.models import TASK
 from lastlight_state.files.mailbox.records import Task, TaskSummary
+from lastlight_state.files.mailbox.shared import queries
+from lastlight_state.files.mailbox.shared.pair import MailboxPart
 from lastlight_state.ids import new_id
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from lastlight_state.db.rows.statements import Statement, bind, prepared
 from lastlight_state.journal.models import SEQUENCES, TOOL_CALLS
-from lastlight_state.maintenance import row_merge
+from lastlight_state.maintenance.copy import row_merge
 from lastlight_state.maintenance.imports import brought, pieces
 from lastlight_state.maintenance.imports.pieces import Piece, UnitLookup
 

@@ -21,8 +21,8 @@ from lastlight_state.db.units.unit import Unit
 from lastlight_state.journal import tool_calls
 from lastlight_state.journal.events import statements as events
 from lastlight_state.journal.frames import statements as frames
-from lastlight_state.journal.kernel import Stream
 from lastlight_state.journal.models import EVENTS, FRAMES, SCORES, SEQUENCES, SIGNALS, TOOL_CALLS
+from lastlight_state.journal.shared import Stream
 from lastlight_state.journal.signals import statements as signals
 from lastlight_state.maintenance.prune import arguments, candidates
 from lastlight_state.maintenance.prune.arguments import START

@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import HOLDERS, OWNING, REFERRING, links
+from lastlight_state.conversations.shared.references import HOLDERS, OWNING, REFERRING, links
 from lastlight_state.conversations.tables import LINKS, MESSAGES, PROGRESSIONS
 from lastlight_state.conversations.words import MESSAGE, PROGRESSION
 from lastlight_state.db.lists.filters import family, rows

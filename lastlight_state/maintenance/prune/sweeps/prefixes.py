@@ -10,16 +10,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from lastlight_state.conversations.kernel.references import HOLDERS, POINTING, PROTECTIONS, REFERRED
-from lastlight_state.conversations.kernel.threads import removed_unused
+from lastlight_state.conversations.shared.references import HOLDERS, POINTING, PROTECTIONS, REFERRED
+from lastlight_state.conversations.shared.threads import removed_unused
 from lastlight_state.conversations.tables import CHANGES, DELIVERIES, INBOXES, MESSAGES, SESSIONS
 from lastlight_state.conversations.words import SESSION
 from lastlight_state.db.lists.filters import family, rows
 from lastlight_state.db.rows.statements import Family, Statement, bind, number, prepared
 from lastlight_state.db.schema.indexes import unindexed
 from lastlight_state.db.units.unit import Unit
-from lastlight_state.maintenance.counters import CHANGES_COUNTER, INBOX_COUNTER, Counter as Numbering
 from lastlight_state.maintenance.prune.sweeps.sweep import CandidatePage, Keys, OneStage, Removal, Tally, Terms, cutoff
+from lastlight_state.maintenance.upkeep.counters import CHANGES_COUNTER, INBOX_COUNTER, Counter as Numbering
 
 #: How many rows of a prefix one statement reads.
 _READ = 2_000

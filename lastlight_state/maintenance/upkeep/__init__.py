@@ -1,0 +1,1 @@
+"""Work on the store as a whole: sizes, counters, vacuum, repair, keys and dead sessions."""
