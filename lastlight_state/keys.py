@@ -1,4 +1,4 @@
-"""Keys made of several parts. This is the only module that joins texts from callers to keys.
+"""Keys made of several parts, and ranges of keys. This is the only module that joins texts from callers to keys.
 
 Two different tuples of parts never give the same key. Ordinary ids stay readable in a key:
 ``adk/session/support/ana/ticket-17``.
@@ -7,6 +7,9 @@ Two different tuples of parts never give the same key. Ordinary ids stay readabl
 from __future__ import annotations
 
 _ESCAPE = "%"
+_LAST, _BEFORE_SURROGATES, _BEHIND_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
+#: More four-byte characters than an indexed text can have.
+_LONGEST = 300
 
 
 def composed(*parts: str, by: str = "/") -> str:
@@ -26,3 +29,13 @@ def escaped(part: str, by: str = "/") -> str:
 
 def _code(character: str) -> str:
     return f"{_ESCAPE}{ord(character):02X}"
+
+
+def prefix_end(prefix: str) -> str:
+    """Return the first text behind all texts with this prefix."""
+    kept = prefix.rstrip(_LAST)
+    if not kept:
+        return _LAST * _LONGEST
+    if kept[-1] == _BEFORE_SURROGATES:
+        return kept[:-1] + _BEHIND_SURROGATES
+    return kept[:-1] + chr(ord(kept[-1]) + 1)

@@ -11,8 +11,8 @@ from lastlight_state.backends import connect, urls
 from lastlight_state.backends.base import Backend
 from lastlight_state.cli.arguments import Flags
 from lastlight_state.cli.output import Call
-from lastlight_state.db.lists.filters import prefix_end
 from lastlight_state.errors import BackendUnavailable, Conflict, InvalidValue, NotFound, StateError
+from lastlight_state.keys import prefix_end
 from lastlight_state.migrations.verification import verify
 from lastlight_state.settings import Settings, load_settings, url_in
 from lastlight_state.store import StateStore

@@ -88,7 +88,8 @@ def test_a_column_is_cut_as_far_as_needed_and_no_shorter_than_twelve_places(
     """maintenance OP-71: the widest one first; what just fits is whole."""
     monkeypatch.setenv("COLUMNS", str(width))
     screen = Screen(stream := Terminal(), colour=False)
-    for drawn in screen.table(COLUMNS, [("0123456789abcdef", "a text of words", "7 of 100")]):
+    count: Column[tuple[str, str, int]] = Column("COUNT", lambda item: f"{item[2]} of 100", right=True)
+    for drawn in screen.table((*COLUMNS[:2], count), [("0123456789abcdef", "a text of words", 7)]):
         screen.write(drawn)
     assert stream.getvalue().splitlines()[1] == line
 

@@ -26,6 +26,7 @@ from lastlight_state.db.rows.statements import (
     size_for,
 )
 from lastlight_state.db.units.unit import Unit
+from lastlight_state.keys import prefix_end
 
 # Filters that take several values, each compared with more than one column.
 
@@ -176,12 +177,8 @@ class Filtered(Generic[RowT]):
 
 # Texts with a prefix: a range of an index, by code points, in which these columns are sorted.
 
+
 #: The last character, and those before and behind the surrogates, which no text contains.
-_LAST, _BEFORE_SURROGATES, _BEHIND_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
-#: More four-byte characters than an indexed text can have.
-_LONGEST = 300
-
-
 def begins_with(name: str, column: sa.Column[Any]) -> sa.ColumnElement[bool]:
     """Return the condition that a column begins with the prefix ``name``. `prefix_range` makes its parameters."""
     return sa.and_(column >= bind(f"{name}_first", column), column < bind(f"{name}_end", column))
@@ -191,13 +188,3 @@ def prefix_range(name: str, prefix: Any) -> Row:
     """Check a prefix, and return the parameters of `begins_with`."""
     first = valid.sought(name, prefix)
     return {f"{name}_first": first, f"{name}_end": prefix_end(first)}
-
-
-def prefix_end(prefix: str) -> str:
-    """Return the first text behind all texts with this prefix."""
-    kept = prefix.rstrip(_LAST)
-    if not kept:
-        return _LAST * _LONGEST
-    if kept[-1] == _BEFORE_SURROGATES:
-        return kept[:-1] + _BEHIND_SURROGATES
-    return kept[:-1] + chr(ord(kept[-1]) + 1)

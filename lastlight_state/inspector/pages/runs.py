@@ -9,13 +9,13 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from lastlight_state import Page as Found, View as Moment
-from lastlight_state.db.lists.filters import prefix_end
 from lastlight_state.errors import NotFound, StateError
 from lastlight_state.inspector import pictures
 from lastlight_state.inspector.page import MOST_ROWS, Ask, Moved, Page, View, status_of, values
 from lastlight_state.inspector.pictures import Axis, Bar, Mark, Step
 from lastlight_state.inspector.rendering import segment
 from lastlight_state.inspector.stories import told_run, told_runs
+from lastlight_state.keys import prefix_end
 from lastlight_state.workflows import RunFilter, RunSummary, Totals, UsageTotals, WorkflowRun
 from lastlight_state.workflows.operators import take_away
 from lastlight_state.workflows.sentences import change_text
