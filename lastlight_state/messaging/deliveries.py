@@ -121,7 +121,7 @@ Delivery = tuple[str, str]
 
 def append_one(unit: Unit, session_id: str, draft: Draft, now: datetime) -> Appended:
     """Append one draft as `append` does. On databases with one writer at a time, storing it takes two statements."""
-    if not unit.backend.writes_in_ctes:
+    if unit.backend.one_writer:
         values = {**draft, "session_id": session_id, "at": now}
         made = unit.value(_INSERT_ONE, values)
         if made is not None:

@@ -65,7 +65,7 @@ class Messages(Repository):
         row = message_statements.message(role, content, platform_message_id, timestamp, now=now, max_bytes=most)
         found = valid.sought("session_id", session_id)
         repeatable = row["platform_message_id"] is not None
-        if repeatable or not self._backend.writes_in_ctes:
+        if repeatable or self._backend.one_writer:
             return self._writing(lambda unit: deliveries.append_one(unit, found, row, now), repeatable=repeatable)
         values = {**row, "session_id": found, "at": now}
         appended = self._chained(lambda unit: _append(unit, sql.APPEND, values))

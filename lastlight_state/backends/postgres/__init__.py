@@ -77,6 +77,7 @@ class PostgresBackend(CitusPart, PostgresSchemas, PostgresVectorIndexes, Moving,
     migration_lock = "an advisory lock of database and schema, and each altered table exclusively, for one transaction"
     writers = None
     writes_in_ctes = True
+    one_writer = False
     large_values_in_rows = False
     bytes_in_binary = True
     failure_aborts_transaction = True

@@ -76,6 +76,7 @@ class SqliteBackend(SqliteUpkeep):
     migration_lock = "the file's write lock, for one transaction; readers go on"
     writers: int | None = 1
     writes_in_ctes = False
+    one_writer = True
     large_values_in_rows = True
     failure_aborts_transaction = False
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from sqlalchemy import make_url
 from support.cli.calls import lastlight_state
+from support.messaging.chat import started
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.errors import NotSupported
@@ -64,6 +67,29 @@ def test_a_chain_is_two_statements_where_the_schema_is_distributed(
         assert store.backend.writes_in_ctes is not distributed
         run = store.workflows.runs.create("w", trigger=Trigger("t"), phase="p")
         assert [store.journal.events.append(run.id, "e", {"n": number}).seq for number in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("platform_id", ["p", None])
+def test_appends_to_a_chat_wait_for_one_another_where_the_schema_is_distributed(
+    postgres_database: Database, platform_id: str | None
+) -> None:
+    """messaging M-32, M-33: Citus has many writers at a time, though a chain is two statements there."""
+    says(postgres_database.url, group=0, distributed=True)
+    with postgres_database.open() as store, ThreadPoolExecutor(1) as threads:
+        chat = started(store).id
+
+        def append() -> int:
+            made = store.messaging.messages.append(chat, role="user", content="a", platform_message_id=platform_id)
+            return made.message.id
+
+        with store.transaction() as tx:
+            made = tx.messaging.messages.append(chat, role="user", content="a", platform_message_id=platform_id)
+            later = threads.submit(append)
+            with pytest.raises(TimeoutError):
+                later.result(timeout=0.5)
+        expected = [made.message.id] if platform_id else [made.message.id, later.result()]
+        assert later.result() == expected[-1]
+        assert [message.id for message in store.messaging.messages.since(chat, after=0)] == expected
 
 
 def test_check_says_what_the_server_is_and_how_it_is_set(postgres_database: Database) -> None:
