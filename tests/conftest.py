@@ -4,14 +4,15 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from support import known_faults
-from support.migrations import recordings
+from support.migrations import recordings, replayed
 from support.opened import name_openers
+from support.rewritten import rewrite_share
 from support.workflows.crew import Crew
 
 from lastlight_state.testing import Database, FrozenClock, PostgresTemplate, SqliteTemplate
@@ -133,8 +134,12 @@ def what_is_logged(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let tests of recordings wait for `make record`."""
+    """Let tests of recordings wait for `make record`. Only tests of migrations run the revisions for each database."""
     recordings.wait(item)
+    if "migrations" in item.path.parts:
+        replayed.remove()
+    else:
+        replayed.install()
 
 
 @pytest.hookimpl(trylast=True)
@@ -148,6 +153,17 @@ def pytest_runtest_teardown() -> None:
 def pytest_xdist_auto_num_workers() -> int | None:
     """Return two for each processor: tests wait for a server, a process or a clock for half of their time."""
     return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect tests without collections of garbage, after the share of this process in their rewriting."""
+    rewrite_share(session.config)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
