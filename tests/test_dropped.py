@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.busy import busy
 from support.conversations.talk import begun
-from support.garbage import collect
+from support.garbage import collect, collect_and_freeze
 from support.run_log.logs import id_of, run_log, start
 from support.workflows.steps import started
 
@@ -28,11 +28,17 @@ from lastlight_state.testing import Database
 from lastlight_state.worker import Worker
 
 #: How many of each kind are dropped.
-MANY = 12
+MANY = 6
 #: Within so many seconds their threads end.
 SOON = 5.0
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def few_objects() -> None:
+    """Let the many collections of a test look at what the test makes, and at nothing before."""
+    collect_and_freeze()
 
 
 def descriptors() -> int:
@@ -56,7 +62,7 @@ def nothing_left(*, spared: int = 0) -> Iterator[None]:
         left = [thread.name for thread in threading.enumerate() if thread not in threads]
         if (not left and descriptors() <= files) or time.monotonic() > end:
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     assert (left, max(0, descriptors() - files)) == ([], 0)
 
 

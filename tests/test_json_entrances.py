@@ -230,8 +230,8 @@ def through_all(store: StateStore, folder: Path, examples: int) -> Counter[str]:
 
 def test_json_values_come_back_equal_or_are_refused_by_name(defining: StateStore, tmp_path: Path) -> None:
     """house H-58: through every entrance, and whatever they hold."""
-    told = through_all(defining, tmp_path, 25)
-    assert all(told[f"{name} accepted"] >= 10 for name in entrances(defining, tmp_path / "again"))
+    told = through_all(defining, tmp_path, 10)
+    assert all(told[f"{name} accepted"] >= 4 for name in entrances(defining, tmp_path / "again"))
 
 
 @pytest.mark.soak

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.trees import nodes
+
 LIBRARY = Path(__file__).parents[2] / "lastlight_state"
 REFUSALS = {"InvalidValue", "UnsafePath", "ReservedName"}
 FRAGMENT = re.compile(r"(not|is no|is not a|blank|empty|lone|NaN|NUL|damaged|given|needs|no regular|a symbolic)\b")
@@ -15,7 +17,7 @@ FRAGMENT = re.compile(r"(not|is no|is not a|blank|empty|lone|NaN|NUL|damaged|giv
 def texts() -> Iterator[tuple[str, str]]:
     """Yield where a text of a refused value stands, and its beginning."""
     for file in sorted(LIBRARY.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in nodes(file):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in REFUSALS and len(node.args) > 1:
                 yield f"{file.relative_to(LIBRARY)}:{node.lineno}", _beginning(node.args[1])
 

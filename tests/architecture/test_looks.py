@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from support.trees import tree
+from support.trees import nodes, tree
 
 ROOT = Path(__file__).parents[2]
 #: How a repository runs a work that may be several statements.
@@ -63,7 +63,7 @@ def works() -> frozenset[str]:
 
 def _works() -> Iterator[str]:
     for file in sorted((ROOT / "lastlight_state").rglob("*.py")):
-        for node in ast.walk(tree(file)):
+        for node in nodes(file):
             if isinstance(node, ast.ClassDef) and "Repository" in str(_bases(node)):
                 methods = [method for method in node.body if isinstance(method, ast.FunctionDef)]
                 yield from (f"{node.name}.{method.name}" for method in methods if _looks_and_writes(method))

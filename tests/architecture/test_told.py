@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from support.trees import tree
+from support.trees import nodes
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "lastlight_state").rglob("*.py"))
@@ -21,7 +21,7 @@ def silent_handlers() -> Iterator[str]:
     """Handlers of every exception on whose line no reason stands."""
     for path in FILES:
         lines = path.read_text(encoding="utf-8").splitlines()
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ExceptHandler) and _catches_all(node) and not REASON.search(lines[node.lineno - 1]):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}"
 
@@ -35,7 +35,7 @@ def _catches_all(handler: ast.ExceptHandler) -> bool:
 def warnings() -> Iterator[str]:
     """The texts that the library logs as a warning or worse."""
     for path in FILES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOGGED:
                 text = node.args[0] if node.args and ast.unparse(node.func.value) == "_log" else None
                 if isinstance(text, ast.Constant) and isinstance(text.value, str):
@@ -52,7 +52,7 @@ def _said_by_tests() -> Iterator[str]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
         if "caplog" in text or "mark.logs" in text:
-            constants = (node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant))
+            constants = (node.value for node in nodes(path) if isinstance(node, ast.Constant))
             yield from (value for value in constants if isinstance(value, str) and len(value) > 8)
 
 

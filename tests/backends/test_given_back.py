@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
@@ -60,34 +61,32 @@ def works(backend: Backend, mode: Mode = Mode.WRITE) -> None:
         backend.release(checkout)
 
 
-@pytest.mark.parametrize("mode", [Mode.WRITE, Mode.SNAPSHOT])
-def test_a_transaction_that_a_signal_cut_off_as_it_began_is_not_left_open(backend: Backend, mode: Mode) -> None:
+def test_a_transaction_that_a_signal_cut_off_as_it_began_is_not_left_open(backend: Backend) -> None:
     """backends B-87: what the exception interrupted may have succeeded before."""
     within = "_acquired" if backend.dialect.name == "sqlite" else "acquire"
-    for _ in range(2):
+    for mode in (Mode.WRITE, Mode.SNAPSHOT) * 2:
         with cut_off_after("execute", within=within), pytest.raises(Interrupted):
             backend.acquire(mode)
         works(backend, mode)
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_unit_that_was_cut_off_makes_room_for_the_next(backend: Backend, mode: Mode) -> None:
+def test_a_unit_that_was_cut_off_makes_room_for_the_next(backend: Backend) -> None:
     """backends B-87: on the only connection that there is."""
-    checkout = backend.acquire(mode)
-    driver = checkout.driver
-    backend.recover(checkout)
-    with pytest.raises(backend.driver_errors, match="closed"):
-        driver.execute("SELECT 1")
-    works(backend)
+    for mode in Mode:
+        checkout = backend.acquire(mode)
+        driver = checkout.driver
+        backend.recover(checkout)
+        with pytest.raises(backend.driver_errors, match="closed"):
+            driver.execute("SELECT 1")
+        works(backend)
 
 
-@pytest.mark.parametrize("called", ["enter", "_lend_writer"])
-@pytest.mark.parametrize("mode", [Mode.READ, Mode.ONE])
 def test_a_place_in_a_files_line_is_free_again_when_no_connection_was_lent(
-    sqlite_database: Database, in_memory: Backend, mode: Mode, called: str
+    sqlite_database: Database, in_memory: Backend
 ) -> None:
     """backends B-87, B-6."""
-    for backend in (sqlite_database.open(settings=IMPATIENT).backend, in_memory):
+    backends = (sqlite_database.open(settings=IMPATIENT).backend, in_memory)
+    for backend, mode, called in product(backends, (Mode.READ, Mode.ONE), ("enter", "_lend_writer")):
         with cut_off_after(called, within="writer"), suppress(Interrupted):
             backend.release(backend.acquire(mode))
         works(backend)
@@ -104,49 +103,48 @@ def test_readers_of_one_moment_are_not_kept_in_memory(sqlite_database: Database)
     assert [one() for one in gone] == [None] * 5
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_unit_that_is_over_is_not_kept_in_memory(backend: Backend, mode: Mode) -> None:
+def test_a_unit_that_is_over_is_not_kept_in_memory(backend: Backend) -> None:
     """backends B-45."""
-    checkout = backend.acquire(mode)
-    backend.rollback(checkout)
-    backend.release(checkout)
-    gone = weakref.ref(checkout)
-    del checkout
+    gone = {}
+    for mode in Mode:
+        checkout = backend.acquire(mode)
+        backend.rollback(checkout)
+        backend.release(checkout)
+        gone[mode] = weakref.ref(checkout)
+        del checkout
     collect()
-    assert gone() is None
+    assert {mode: one() for mode, one in gone.items()} == dict.fromkeys(Mode)
 
 
-@pytest.mark.parametrize("mode", [Mode.READ, Mode.SNAPSHOT])
-def test_what_a_unit_left_open_that_is_over_is_closed_by_the_next(fresh_database: Database, mode: Mode) -> None:
+def test_what_a_unit_left_open_that_is_over_is_closed_by_the_next(fresh_database: Database) -> None:
     """backends B-87: a reader would keep an old state alive for as long as the store is open."""
-    backend = fresh_database.open().backend
-    gone = backend.acquire(mode)
-    gone.handle = weakref.ref(Turn())  # of a statement that is over
-    works(backend, mode)
-    with pytest.raises(backend.driver_errors, match="closed"):
-        gone.driver.execute("SELECT 1")
+    for mode in (Mode.READ, Mode.SNAPSHOT):
+        backend = fresh_database.open().backend
+        gone = backend.acquire(mode)
+        gone.handle = weakref.ref(Turn())  # of a statement that is over
+        works(backend, mode)
+        with pytest.raises(backend.driver_errors, match="closed"):
+            gone.driver.execute("SELECT 1")
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_unit_that_the_garbage_collector_ends_touches_its_connection_no_more(
-    backend: Backend, mode: Mode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_that_the_garbage_collector_ends_touches_its_connection_no_more(backend: Backend) -> None:
     """backends B-87: another thread may be undoing what it left, and two on one connection can end the process."""
 
-    def left_behind() -> Iterator[None]:
+    def left_behind(mode: Mode) -> Iterator[None]:
         with Checkout(mode, backend):
             yield
 
-    rolled_back: list[Checkout] = []
-    monkeypatch.setattr(backend, "rollback", rolled_back.append)
-    with_itself: list[Any] = [left_behind()]
-    with_itself.append(with_itself)
-    next(with_itself[0])
-    del with_itself
-    collect()
-    assert rolled_back == []
-    monkeypatch.undo()
-    works(backend)
+    for mode in Mode:
+        rolled_back: list[Checkout] = []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(backend, "rollback", rolled_back.append)
+            with_itself: list[Any] = [left_behind(mode)]
+            with_itself.append(with_itself)
+            next(with_itself[0])
+            del with_itself
+            collect()
+        assert (mode, rolled_back) == (mode, [])
+        works(backend)
 
 
 def test_a_unit_in_memory_that_a_signal_cut_off_as_it_began_is_not_left_open(in_memory: Backend) -> None:
@@ -156,44 +154,42 @@ def test_a_unit_in_memory_that_a_signal_cut_off_as_it_began_is_not_left_open(in_
     works(in_memory)
 
 
-@pytest.mark.parametrize("called", ["_enter", "_idle"])
-def test_a_place_in_the_pool_is_free_again_when_no_connection_was_lent(
-    postgres_database: Database, called: str
-) -> None:
+def test_a_place_in_the_pool_is_free_again_when_no_connection_was_lent(postgres_database: Database) -> None:
     """backends B-32, B-87."""
-    backend = postgres_database.open(settings=IMPATIENT).backend
-    with cut_off_after(called, within="take"), pytest.raises(Interrupted):
-        backend.acquire(Mode.READ)
-    works(backend)
+    for called in ("_enter", "_idle"):
+        backend = postgres_database.open(settings=IMPATIENT).backend
+        with cut_off_after(called, within="take"), pytest.raises(Interrupted):
+            backend.acquire(Mode.READ)
+        works(backend)
 
 
-@pytest.mark.parametrize("is_broken", [False, True])
-def test_a_unit_in_memory_that_was_cut_off_is_undone_before_the_next(in_memory: Backend, is_broken: bool) -> None:
+def test_a_unit_in_memory_that_was_cut_off_is_undone_before_the_next(in_memory: Backend) -> None:
     """backends B-87, B-6: by the call itself where it can, else by the one that comes."""
     works(in_memory)
-    checkout = in_memory.acquire(Mode.WRITE)
-    checkout.driver.execute("CREATE TABLE theirs (number INTEGER)")
-    if is_broken:
-        checkout.broken = True
-        in_memory.release(checkout)
-    else:
-        in_memory.recover(checkout)
-    works(in_memory)
-    assert in_memory.peek("SELECT * FROM theirs") is None
+    for is_broken in (False, True):
+        checkout = in_memory.acquire(Mode.WRITE)
+        checkout.driver.execute("CREATE TABLE theirs (number INTEGER)")
+        if is_broken:
+            checkout.broken = True
+            in_memory.release(checkout)
+        else:
+            in_memory.recover(checkout)
+        works(in_memory)
+        assert in_memory.peek("SELECT * FROM theirs") is None, is_broken
 
 
-@pytest.mark.parametrize("mode", [Mode.WRITE, Mode.SNAPSHOT])
-def test_whoever_comes_after_the_end_is_not_kept_waiting(fresh_database: Database, mode: Mode) -> None:
+def test_whoever_comes_after_the_end_is_not_kept_waiting(fresh_database: Database) -> None:
     """backends B-6: the one who closed it has left the line."""
     in_memory = StateStore.open("sqlite:///:memory:", settings=IMPATIENT).backend
     in_memory.close()
-    with pytest.raises(StateError, match="closed") as refusal:
-        in_memory.acquire(mode)
-    assert not isinstance(refusal.value, NestedTransaction)
-    backend = fresh_database.open(settings=IMPATIENT).backend
-    works(backend, mode)
-    backend.close()
-    works(backend, mode)
+    for mode in (Mode.WRITE, Mode.SNAPSHOT):
+        with pytest.raises(StateError, match="closed") as refusal:
+            in_memory.acquire(mode)
+        assert not isinstance(refusal.value, NestedTransaction)
+        backend = fresh_database.open(settings=IMPATIENT).backend
+        works(backend, mode)
+        backend.close()
+        works(backend, mode)
 
 
 class _Closing(dict[Any, Any]):

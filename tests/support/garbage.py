@@ -20,6 +20,12 @@ def collect() -> None:
     try:
         while not collected.is_set():
             gc.collect()
-            time.sleep(0 if collected.is_set() else 0.01)
+            time.sleep(0 if collected.is_set() else 0.001)
     finally:
         gc.callbacks.remove(note)
+
+
+def collect_and_freeze() -> None:
+    """Collect all garbage, and let later collections look only at what is made from now on: they are many in a test."""
+    collect()
+    gc.freeze()

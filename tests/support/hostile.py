@@ -18,7 +18,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -317,6 +317,7 @@ def _group(kind: Any, known: Mapping[str, Any], **given: Any) -> Any:
     return kind(**{name: plausible(name, hints.get(name, Unknown), known) for name in _needed(kind)} | given)
 
 
+@cache
 def _hints(thing: Any) -> dict[str, Any]:
     """The types of parameters or fields. What a method returns may be known to type checkers alone."""
     if isinstance(thing, type):

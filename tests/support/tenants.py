@@ -19,9 +19,7 @@ def make_tenants(url: str, names: Iterable[str]) -> None:
         if driver.execute("SELECT FROM pg_extension WHERE extname = 'citus'").rowcount:
             _migrate(url, names)  # Citus takes no text of several statements
             return
-        backend = open_backend(url, Options(schema=_NAME))
-        script = migrations.script(backend) or ""
-        backend.close()
+        script = _script(url)
         for name in names:
             driver.execute(script.replace(f'"{_NAME}"', f'"{name}"'), prepare=False)
 
@@ -30,3 +28,15 @@ def _migrate(url: str, names: Iterable[str]) -> None:
     for name in names:
         with closing(open_backend(url, Options(schema=name))) as backend:
             migrations.migrate(backend)
+
+
+def _script(url: str) -> str:
+    """Return the script of a migration, made once in a process: all its databases are on servers of one version."""
+    if not _made:
+        backend = open_backend(url, Options(schema=_NAME))
+        _made.append(migrations.script(backend) or "")
+        backend.close()
+    return _made[0]
+
+
+_made: list[str] = []

@@ -16,6 +16,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file, which one rule after the other looks at."""
+    return tuple(ast.walk(tree(path)))
+
+
 @contextmanager
 def reading() -> Iterator[None]:
     """Let go of all trees at the end of the block: every later collection of garbage would look at all their nodes.
@@ -27,4 +33,5 @@ def reading() -> Iterator[None]:
         yield
     finally:
         tree.cache_clear()
+        nodes.cache_clear()
         gc.enable()

@@ -16,6 +16,7 @@ from typing import Any, Self
 import psycopg
 import pytest
 from sqlalchemy import create_engine, select
+from support.each import with_each
 from support.sealing import Xor
 from support.tenants import make_tenants
 
@@ -39,7 +40,7 @@ from lastlight_state.workflows import RunOptions, Trigger
 from lastlight_state.workflows.shared import rows
 
 TRIGGER = Trigger(type="cli", id="t")
-NAMES = [f"tenant-{number:02}" for number in range(50)]
+NAMES = [f"tenant-{number:02}" for number in range(20)]
 POOL = 5
 _SESSIONS = """
     SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lastlight-state'
@@ -52,7 +53,7 @@ class Undone(Exception):
 
 @pytest.fixture(scope="module")
 def many(lastlight_postgres_server: ThrowawayPostgres) -> Iterator[str]:
-    """The URL of a database with fifty tenants."""
+    """The URL of a database with many tenants."""
     with lastlight_postgres_server.database() as url:
         make_tenants(url, NAMES)
         yield url
@@ -115,7 +116,7 @@ class Killer:
         self._thread.join()
 
 
-def test_fifty_tenants_share_five_connections_and_no_row(many: str, tenants: Tenants) -> None:
+def test_twenty_tenants_share_five_connections_and_no_row(many: str, tenants: Tenants) -> None:
     """tenants TN-1, TN-2: threads, rollbacks, and connections that are killed in the middle."""
     stores = {name: tenants.store(name) for name in NAMES}
     kept: dict[str, set[str]] = {name: set() for name in NAMES}
@@ -131,7 +132,7 @@ def test_fifty_tenants_share_five_connections_and_no_row(many: str, tenants: Ten
             pass
 
     with Killer(many) as killer, ThreadPoolExecutor(12) as threads:
-        list(threads.map(work, range(400)))
+        list(threads.map(work, range(200)))
     assert killer.killed
     assert killer.most <= POOL
     for name, store in stores.items():
@@ -141,7 +142,7 @@ def test_fifty_tenants_share_five_connections_and_no_row(many: str, tenants: Ten
         assert not ids_of(store, "undone-")
 
 
-def test_tasks_of_fifty_tenants_share_threads_and_connections(many: str, tmp_path: Path) -> None:
+def test_tasks_of_twenty_tenants_share_threads_and_connections(many: str, tmp_path: Path) -> None:
     """tenants TN-1, TN-2, TN-4."""
     asyncio.run(_use_all_from_tasks(many, tmp_path))
 
@@ -303,9 +304,7 @@ def test_a_tenants_files_are_in_a_folder_of_its_own(tenants: Tenants, tmp_path: 
         assert store.settings.agent_sessions == tmp_path / "logs" / "_tenants" / NAMES[0]
 
 
-@pytest.mark.parametrize(
-    "name", ["", "Upper", "-x", "a.b", "a/b", "..", 'a"b', "a%b", "pg_x", "public", "citus", "x" * 64, 7]
-)
+@with_each("name", ["", "Upper", "-x", "a.b", "a/b", "..", 'a"b', "a%b", "pg_x", "public", "citus", "x" * 64, 7])
 def test_what_is_no_name_of_a_tenant_is_refused(tenants: Tenants, name: Any) -> None:
     """tenants TN-6."""
     for act in (tenants.store, tenants.create, tenants.erase, lambda name: tenants.export(name, "x")):

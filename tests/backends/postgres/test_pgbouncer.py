@@ -19,7 +19,7 @@ from lastlight_state.workflows import RunOptions, Trigger
 pytestmark = pytest.mark.skipif(PGBOUNCER is None, reason="no PgBouncer is installed")
 
 BEHIND = Settings(pooler="transaction")
-CLIENTS, SERVER_CONNECTIONS = 500, 10
+SERVER_CONNECTIONS = 10
 
 
 def queued(store: StateStore) -> str:
@@ -36,11 +36,12 @@ def test_pgbouncer_is_named_unless_the_setting_is_given(postgres_database: Datab
             assert store.workflows.runs.get(queued(store)).status == "queued"
 
 
-def test_many_idle_stores_share_few_connections_of_the_server(postgres_database: Database) -> None:
-    """backends B-130: 500 stores that have worked and are open hold 10 connections, and each goes on."""
-    settings = (f"max_client_conn = {CLIENTS + 10}", f"default_pool_size = {SERVER_CONNECTIONS}")
+@pytest.mark.parametrize("clients", [100, pytest.param(500, marks=pytest.mark.soak)])
+def test_many_idle_stores_share_few_connections_of_the_server(postgres_database: Database, clients: int) -> None:
+    """backends B-130: stores that have worked and are open hold 10 connections, and each goes on."""
+    settings = (f"max_client_conn = {clients + 10}", f"default_pool_size = {SERVER_CONNECTIONS}")
     with pooled(postgres_database, *settings) as url, ExitStack() as opened:
-        stores = [opened.enter_context(StateStore.open(url, settings=BEHIND, migrate=False)) for _ in range(CLIENTS)]
+        stores = [opened.enter_context(StateStore.open(url, settings=BEHIND, migrate=False)) for _ in range(clients)]
         runs = [queued(store) for store in stores[:20]]
         for store in stores:
             assert store.workflows.runs.get(runs[0]).status == "queued"

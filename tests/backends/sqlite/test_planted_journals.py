@@ -6,15 +6,19 @@ import os
 import signal
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.preloaded import Program
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.errors import BackendUnavailable
 from lastlight_state.files.mailbox import Mailboxes
+from lastlight_state.testing import Database
 
 SHORT = Settings(busy_timeout=0.1, journal_mode="delete")
 #: Changes so much in a transaction that SQLite has to write it to the file, and is killed.
@@ -71,7 +75,7 @@ def test_a_journal_beside_a_store_that_names_another_file_is_refused(tmp_path: P
     assert not victim.exists() or sqlite3.sqlite_version_info >= (3, 41)  # what the refusal is for
 
 
-@pytest.mark.parametrize("side", ["host", "agent"])
+@with_each("side", ["host", "agent"])
 def test_a_journal_beside_the_own_file_of_a_mailbox_that_names_another_file_is_refused(
     tmp_path: Path, side: str
 ) -> None:
@@ -97,20 +101,19 @@ def test_the_journal_of_a_killed_process_is_rolled_back(tmp_path: Path) -> None:
     assert not journal.exists()
 
 
-@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
-@pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
-@pytest.mark.parametrize("read_only", [True, False])
-def test_what_lies_beside_a_database_and_is_no_regular_file_is_refused(
-    tmp_path: Path, suffix: str, kind: str, *, read_only: bool
-) -> None:
+def test_what_lies_beside_a_database_and_is_no_regular_file_is_refused(sqlite_database: Database) -> None:
     """backends B-196: SQLite would wait at a FIFO for ever."""
-    StateStore.open(tmp_path / "state.db").close()
-    beside = tmp_path / f"state.db{suffix}"
-    if kind == "fifo":
-        os.mkfifo(beside)
-    elif kind == "folder":
-        beside.mkdir()
-    else:
-        beside.symlink_to("/dev/zero")
-    with pytest.raises(BackendUnavailable, match=rf"state\.db{suffix}: expected a regular file, found"):
-        StateStore.open(tmp_path / "state.db", read_only=read_only)
+    kinds: dict[str, Callable[[Path], object]] = {
+        "fifo": os.mkfifo,
+        "folder": Path.mkdir,
+        "device": lambda path: path.symlink_to("/dev/zero"),
+    }
+    for suffix, kind, read_only in product(("-journal", "-wal", "-shm"), kinds, (True, False)):
+        beside = Path(f"{sqlite_database.url}{suffix}")
+        beside.unlink(missing_ok=True)
+        kinds[kind](beside)
+        with pytest.raises(BackendUnavailable) as raised:
+            StateStore.open(sqlite_database.url, read_only=read_only)
+        expected = f"{beside.name}: expected a regular file, found"
+        assert expected in str(raised.value), (kind, read_only)
+        beside.rmdir() if kind == "folder" else beside.unlink()

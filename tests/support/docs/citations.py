@@ -19,6 +19,8 @@ PAGES = ROOT / "docs" / "behaviours"
 _ID = r"(?:[A-Z]{1,2}-\d+|case \d+)"
 _DEFINITION = re.compile(rf"- \*\*({_ID})\*\* [A-Z`0-9].*\.")
 _CITATION = re.compile(rf"(?<![\w-])([a-z]+(?:-[a-z]+)*) ({_ID}(?:, {_ID})*)")
+#: In every text with a citation, and quickly found to be missing in most others.
+_NUMBER = re.compile(r"[A-Z]-\d|case \d")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _LOOKS_LIKE_ONE = re.compile(r"\b(?!UTF-|SHA-|ISO-|CRC-|DOC-)[A-Z]{1,3}-\d+|\b[Cc]ases? \d+|§ ?\d*")
 
@@ -63,6 +65,8 @@ def defined() -> list[Citation]:
 
 def citations(words: str) -> list[Citation]:
     """The behaviours that a text names."""
+    if not _NUMBER.search(words):
+        return []
     return [Citation(page, known) for page, ids in _CITATION.findall(words) for known in ids.split(", ")]
 
 
@@ -94,9 +98,17 @@ def _python(file: Path) -> tuple[Text, ...]:
 
 def _said_in(file: Path) -> Iterator[Text]:
     source = file.read_text("utf-8")
-    for node in ast.walk(ast.parse(source)):
+    for node in _statements(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield Text(file, node.lineno, " ".join(node.value.value.split()))
     for number, line in enumerate(source.splitlines(), 1):
         if found := _COMMENT.search(line):
             yield Text(file, number, found[0])
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node. Their expressions are most of a tree, and hold no docstring."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from _statements(inner)

@@ -1,0 +1,45 @@
+"""Tests of many values in one run."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+
+import pytest
+from support.each import with_each
+
+
+def test_each_value_is_tried_and_all_that_failed_are_named() -> None:
+    """A failure of the first value hides no other."""
+    tried = []
+
+    @with_each(("first", "second"), [(1, 2), pytest.param(3, 3), (4, 5)], ids=["a", "b", "c"])
+    def test(first: int, second: int) -> None:
+        tried.append(first)
+        assert first == second
+
+    with pytest.raises(AssertionError) as raised:
+        test()
+    assert (tried, raised.value.__notes__) == ([1, 3, 4], ["failed for:\na\nc"])
+
+
+@with_each("value", ["a", "b"])
+@with_each("other", [1, 2])
+def test_each_value_has_a_folder_and_an_environment_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, other: int
+) -> None:
+    """Values are tried by one another's side."""
+    assert list(tmp_path.iterdir()) == []
+    assert "OF_ONE_VALUE" not in os.environ
+    (tmp_path / f"{value}{other}").touch()
+    monkeypatch.setenv("OF_ONE_VALUE", value)
+
+
+def test_a_test_asks_for_its_fixtures_alone() -> None:
+    """pytest gives what is left of the parameters."""
+
+    @with_each("value", [1])
+    def test(database: object, value: int) -> None: ...
+
+    assert list(inspect.signature(test).parameters) == ["database"]
