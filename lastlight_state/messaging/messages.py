@@ -12,7 +12,7 @@ from datetime import datetime
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.pages import keyed_rows, split_damaged, window
+from lastlight_state.db.lists.pages import keyed_rows, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, Statement, Values
@@ -138,9 +138,7 @@ class Messages(Repository):
             shown = window(
                 lambda size: keyed_rows(unit.readable(sql.SUMMARIES_BEFORE, {**values, "limit": size}), ["id"]), limit
             )
-            items, damaged = split_damaged(shown.rows)
-            token = None if shown.last is None else pages.encode_token(asked, shown.last)
-            return Page(items=items, next_page_token=token, damaged=damaged)
+            return shown.page(asked)
 
         return self._reading(read)
 

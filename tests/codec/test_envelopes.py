@@ -214,8 +214,8 @@ class Returning(Xor):
 def test_what_a_codec_may_not_return_is_refused_before_anything_is_stored(every_backend: Any, made: Any) -> None:
     """codec CO-7: the same error on both databases, for each way to store."""
     store = every_backend
-    store.conversations.progressions.create("p")
     store.backend.sealing = sealing.Sealing(Returning(made=(made,)))
+    store.conversations.progressions.create("p")
     messages = [NewMessage(id=f"m{n}", role="user", content=n) for n in range(3)]
     for put in (
         lambda: store.states.put("k", 1),

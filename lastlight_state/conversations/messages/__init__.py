@@ -18,7 +18,7 @@ from lastlight_state.conversations.tables import BRANCHES, LINKS, MESSAGES, SESS
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import keyed_rows, split_damaged, window
+from lastlight_state.db.lists.pages import keyed_rows, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import Row, bind, number, prepared
@@ -209,9 +209,7 @@ class Messages(Repository):
             )
             if not shown.rows and unit.row(THERE, {"id": found}) is None:
                 raise NotFound(words.MESSAGE, message_id)
-            items, damaged = split_damaged(shown.rows)
-            token = None if shown.last is None else pages.encode_token(asked, shown.last)
-            return Page(items=items, next_page_token=token, damaged=damaged)
+            return shown.page(asked)
 
         return self._viewing(read)
 

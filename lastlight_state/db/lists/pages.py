@@ -154,6 +154,12 @@ class Window(NamedTuple, Generic[RowT]):
     rows: Sequence[RowT | CorruptData]
     last: list[Any] | None
 
+    def page(self, asked: Any) -> Page[RowT]:
+        """Return these rows as a page of the list ``asked``; rows that cannot be read are named in ``damaged``."""
+        items, damaged = split_damaged(self.rows)
+        token = None if self.last is None else encode_token(asked, self.last)
+        return Page.of({"items": items, "next_page_token": token, "damaged": damaged})
+
 
 def keyed_rows(found: FoundRows[RowT], key: Sequence[str]) -> KeyedRows[RowT]:
     """Return the rows that a statement found, with their keys taken from these columns."""

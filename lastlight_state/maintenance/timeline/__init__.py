@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.pages import KeyedRows, Row, split_damaged, window
+from lastlight_state.db.lists.pages import KeyedRows, Row, map_page, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.units.unit import Unit
@@ -62,10 +62,7 @@ class Timeline(Repository):
             found = window(lambda size: _next(unit, run_id, told, size), limit)
             if not found.rows and unit.row(EXISTS, {"run_id": run_id}) is None:
                 raise valid.not_found("workflow_run", run_id)
-            rows, damaged = split_damaged(found.rows)
-            items = tuple(FACTS[row["rank"]].entry(row, row["told_at"]) for row in rows)
-            token = None if found.last is None else pages.encode_token(asked, found.last)
-            return Page(items=items, next_page_token=token, damaged=damaged)
+            return map_page(found.page(asked), lambda row: FACTS[row["rank"]].entry(row, row["told_at"]))
 
         return self._viewing(work)
 

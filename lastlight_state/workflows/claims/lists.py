@@ -17,7 +17,7 @@ from lastlight_state.clock import to_millis
 from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.covering import NarrowIndex
 from lastlight_state.db.lists.filters import Filtered
-from lastlight_state.db.lists.pages import KeyedRows, Window, keyed_rows, split_damaged, window
+from lastlight_state.db.lists.pages import KeyedRows, Window, keyed_rows, window
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import RowT, bind, columns_of, constant, number
 from lastlight_state.db.schema.base import later_of
@@ -129,10 +129,8 @@ def page(
     ``now`` is `moment` with this ``grace``.
     """
     asked = ["claimable", grace.total_seconds(), names]
-    found = _window(unit, LISTED, now, {"workflow_name": names}, pages.key(asked, page_token, (datetime, str)), limit)
-    items, damaged = split_damaged(found.rows)
-    token = None if found.last is None else pages.encode_token(asked, found.last)
-    return Page(items=items, next_page_token=token, damaged=damaged)
+    after = pages.key(asked, page_token, (datetime, str))
+    return _window(unit, LISTED, now, {"workflow_name": names}, after, limit).page(asked)
 
 
 def candidates(

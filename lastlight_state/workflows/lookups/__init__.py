@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from lastlight_state.clock import aware_utc
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
-from lastlight_state.db.lists.pages import Window, keyed_rows, split_damaged, window
+from lastlight_state.db.lists.pages import Window, keyed_rows, map_page, split_damaged, window
 from lastlight_state.db.repository import Repository
 from lastlight_state.db.rows.records import Page
 from lastlight_state.db.rows.statements import bind, constant, number, prepared
@@ -203,10 +203,7 @@ class Lookups(Repository):
             asked = {"after": after}
             return window(lambda size: keyed_rows(unit.readable(sql.NAMES, {**asked, "most": size}), ["name"]), limit)
 
-        found = self._reading(read)
-        items, damaged = split_damaged(found.rows)
-        token = None if found.last is None else pages.encode_token(_NAMES, found.last)
-        return Page(items=tuple(name for (name,) in items), next_page_token=token, damaged=damaged)
+        return map_page(self._reading(read).page(_NAMES), lambda row: row[0])
 
     def repos(self, *, limit: int = 500, page_token: str | None = None) -> Page[RepoRuns]:
         """Return a page of repositories that have runs, by owner and name; repositories without owner come first.

@@ -9,8 +9,8 @@ from typing import Any
 from lastlight_state.db import valid
 from lastlight_state.db.lists import pages
 from lastlight_state.db.lists.listing import Listing
-from lastlight_state.db.lists.pages import KeyedRows, split_damaged, window
-from lastlight_state.db.rows.records import DamagedRow, Page, with_values
+from lastlight_state.db.lists.pages import KeyedRows, window
+from lastlight_state.db.rows.records import Page, with_values
 from lastlight_state.db.units.unit import Unit
 from lastlight_state.errors import CorruptData
 from lastlight_state.workflows.records import RunSummary, Totals
@@ -32,16 +32,14 @@ def page_of_runs(
     valid.page_limit(limit)
 
     def work(unit: Unit) -> Page[RunSummary]:
-        found = listing.page(unit, limit=limit, page_token=page_token, given=given)
-        return _page(unit, found.items, found.next_page_token, found.damaged)
+        return _with_totals(unit, listing.page(unit, limit=limit, page_token=page_token, given=given))
 
     return work
 
 
 def newest(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
     """Return a page of all runs, newest first."""
-    found = sql.listing_of(given).page(unit, limit=limit, page_token=page_token, given=given)
-    return _page(unit, found.items, found.next_page_token, found.damaged)
+    return _with_totals(unit, sql.listing_of(given).page(unit, limit=limit, page_token=page_token, given=given))
 
 
 def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: str | None) -> Page[RunSummary]:
@@ -49,10 +47,7 @@ def active_first(unit: Unit, given: Mapping[str, Any], limit: int, page_token: s
     chosen = {name: value for name, value in given.items() if value is not None}
     asked = ["runs", "active_first", chosen]
     rank, key = _position(asked, page_token)
-    found = window(lambda size: _ranked(unit, chosen, rank, key, size), limit)
-    items, damaged = split_damaged(found.rows)
-    token = None if found.last is None else pages.encode_token(asked, found.last)
-    return _page(unit, items, token, damaged)
+    return _with_totals(unit, window(lambda size: _ranked(unit, chosen, rank, key, size), limit).page(asked))
 
 
 def _ranked(
@@ -91,10 +86,8 @@ def _position(asked: Any, page_token: str | None) -> tuple[int, list[Any] | None
     return (0, None) if position is None else (position[0], position[1:])
 
 
-def _page(
-    unit: Unit, rows: Sequence[RunSummary], token: str | None, damaged: tuple[DamagedRow, ...] = ()
-) -> Page[RunSummary]:
-    return Page.of({"items": summaries(unit, rows), "next_page_token": token, "damaged": damaged})
+def _with_totals(unit: Unit, page: Page[RunSummary]) -> Page[RunSummary]:
+    return with_values(page, items=summaries(unit, page.items))
 
 
 def summaries(unit: Unit, runs: Sequence[RunSummary]) -> tuple[RunSummary, ...]:
