@@ -48,9 +48,9 @@ def with_each(
                     except Exception as error:  # noqa: BLE001 - raised below, with its value
                         failed.append((name, error))
             if failed:
-                error = failed[0][1]
-                error.add_note("\n".join(["failed for:", *(name for name, _ in failed)]))
-                raise error
+                first = failed[0][1]
+                first.add_note("\n".join(["failed for:", *(name for name, _ in failed)]))
+                raise first
 
         left = [parameter for name, parameter in signature.parameters.items() if name not in wanted]
         assert len(left) + len(wanted) == len(signature.parameters), f"{test.__name__} takes no {wanted}"
