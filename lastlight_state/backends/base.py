@@ -175,10 +175,8 @@ class Backend(NamedLocks, Listened, Joinable, Schemas, VectorIndexes, Upkeep, AB
     #: The number of threads that write for coroutines; more would only wait for each other. None: one per connection.
     writers: int | None
     shares_commits: bool = False  # True if waiting units can be committed together
-    #: True if several writes can be one statement (data-modifying WITH), and that is the fastest way.
-    writes_in_ctes: bool
-    #: True if one unit writes at a time, so that a unit needs no lock to read before it writes.
-    one_writer: bool
+    writes_in_ctes: bool  # True if several writes can be one statement (data-modifying WITH), and should be
+    one_writer: bool  # True if one unit writes at a time, so that it needs no lock to read before it writes
     #: True if reading a column behind a large value takes as long as reading that value.
     large_values_in_rows: bool
     bytes_in_binary: bool = False  # True if rows with bytes are fetched in binary format
