@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from support.each import with_each
 
 from lastlight_state import StateStore, codec
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
@@ -212,7 +213,7 @@ def test_the_members_of_a_set_are_written_in_one_order_wherever_it_stands() -> N
     assert list(codec.in_one_order(value, written)) == ["b", "a", "c"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "written"),
     [
         ({1, 2}, "text"),
@@ -230,7 +231,7 @@ def test_what_was_written_as_something_else_stays_as_it_was_written(value: Any, 
     assert codec.in_one_order(value, written) == written
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("amount", "text"),
     [
         ("0", "0"),
@@ -246,13 +247,13 @@ def test_an_exact_amount_has_no_exponent_and_no_needless_zeros(amount: str, text
     assert codec.exact_text(Decimal(amount)) == text
 
 
-@pytest.mark.parametrize("number", [-(2**63), 2**64 - 1, 2.0**53, -(2.0**53), 2.0**53 - 1])
+@with_each("number", [-(2**63), 2**64 - 1, 2.0**53, -(2.0**53), 2.0**53 - 1])
 def test_numbers_reach_to_the_ends_of_what_both_databases_store(number: float) -> None:
     """house H-33."""
     assert codec.decode(codec.encode("context", [number], max_bytes=LARGE)) == [number]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("number", "text"),
     [(2.0**53 - 1, b"9007199254740991.0"), (2.0**53, b"9007199254740992"), (-(2.0**53), b"-9007199254740992")],
 )
@@ -263,7 +264,7 @@ def test_a_whole_float_is_written_as_an_integer_from_where_postgres_would_return
     assert codec.encode_bytes("context", [number]) == b"[%b]" % text
 
 
-@pytest.mark.parametrize("number", [-(2**63) - 1, 2**64])
+@with_each("number", [-(2**63) - 1, 2**64])
 def test_an_integer_beyond_them_is_refused(number: int) -> None:
     """house H-33."""
     for value in (number, [number], {"a": {"b": number}}):

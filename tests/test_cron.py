@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.each import with_each
 from support.schedules.days import daily
 
 from lastlight_state import InvalidValue, MisuseError, cron
@@ -69,7 +70,7 @@ def instants(pattern: str, zone: str, after: str, count: int) -> list[str]:
     return [f"{instant:%m-%dT%H:%M}" for instant in cron.upcoming(pattern, zone, at(after), count)]
 
 
-@pytest.mark.parametrize("pattern", ACCEPTED.split("|"))
+@with_each("pattern", ACCEPTED.split("|"))
 def test_a_pattern_of_the_dialect_is_accepted(pattern: str) -> None:
     """schedules X-2, case 30."""
     assert cron.validate(pattern) == pattern
@@ -79,7 +80,7 @@ def test_a_pattern_of_the_dialect_is_accepted(pattern: str) -> None:
     assert first.tzinfo is UTC
 
 
-@pytest.mark.parametrize(("pattern", "named"), REFUSED)
+@with_each(("pattern", "named"), REFUSED)
 def test_any_other_pattern_is_refused_by_field(pattern: Any, named: str) -> None:
     """schedules X-3, case 30."""
     with pytest.raises(InvalidValue, match=f"^pattern: .*{named}") as caught:
@@ -100,7 +101,7 @@ def test_needless_blanks_are_tolerated_and_not_stored() -> None:
     assert cron.next_after(" 0  3 * * *", "UTC", at("2026-02-03T12:00Z")) == at("2026-02-04T03:00Z")
 
 
-@pytest.mark.parametrize("zone", NO_ZONES)
+@with_each("zone", NO_ZONES)
 def test_a_zone_is_a_name_that_the_machine_knows(zone: str) -> None:
     """schedules X-4."""
     with pytest.raises(InvalidValue, match=r"^timezone: "):
@@ -128,9 +129,7 @@ def test_shorthands_are_what_they_stand_for() -> None:
         assert cron.upcoming(shorthand, "UTC", after, 3) == cron.upcoming(pattern, "UTC", after, 3)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "first"), [("0 12 * * *", "2026-02-04T12:00Z"), ("* * * * * *", "2026-02-03T12:00:01Z")]
-)
+@with_each(("pattern", "first"), [("0 12 * * *", "2026-02-04T12:00Z"), ("* * * * * *", "2026-02-03T12:00:01Z")])
 def test_the_next_instant_is_strictly_after(pattern: str, first: str) -> None:
     """schedules X-5: an instant itself is over, a millisecond before it is not."""
     noon = at("2026-02-03T12:00Z")
@@ -143,7 +142,7 @@ def test_a_day_matches_by_either_of_two_restrictions() -> None:
     assert instants("0 0 13 * FRI", "UTC", "2026-02-01T00:00Z", 3) == ["02-06T00:00", "02-13T00:00", "02-20T00:00"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("pattern", "zone", "after", "expected"),
     [
         ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00Z", ["03-29T01:00", "03-30T00:30"]),
@@ -303,8 +302,8 @@ ODD_CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("zone", "change"), ODD_CHANGES)
-@pytest.mark.parametrize(("hour", "minute"), [(0, 0), (0, 20), (2, 30), (12, 0), (23, 30)])
+@with_each(("zone", "change"), ODD_CHANGES)
+@with_each(("hour", "minute"), [(0, 0), (0, 20), (2, 30), (12, 0), (23, 30)])
 def test_a_daily_pattern_fires_once_on_each_day_that_a_zone_has(zone: str, change: str, hour: int, minute: int) -> None:
     """schedules X-6: where a day is skipped or comes twice, or the clocks change by other than an hour."""
     start, end = at(change) - timedelta(days=3), at(change) + timedelta(days=3)

@@ -3,8 +3,8 @@ import pickle
 import re
 from collections.abc import Iterator
 
-import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 
 from lastlight_state import errors
 from lastlight_state.db.rows.records import Page
@@ -57,7 +57,7 @@ def tree(root: type[StateError]) -> Iterator[type[StateError]]:
 OURS = [kind for kind in tree(StateError) if kind.__module__ == errors.__name__]
 
 
-@pytest.mark.parametrize("kind", OURS)
+@with_each("kind", OURS)
 def test_every_error_survives_pickling_with_its_facts(kind: type[StateError]) -> None:
     """house H-54."""
     error = EXAMPLES[kind]

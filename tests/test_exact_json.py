@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from support.each import with_each
 
 from lastlight_state import codec
 from lastlight_state.errors import InvalidValue
@@ -56,7 +57,7 @@ def test_whatever_was_cut_off_or_misspelt_is_no_json_as_before(value: Any, place
         assert codec.decode(broken) == expected
 
 
-@pytest.mark.parametrize(
+@with_each(
     "text",
     ["1e400", "-1E+999", f"[{2**70}, 1e400]", f"{{{2**70}: 1}}", f"[0{2**70}]", f"[NaN, {2**70}]", f'"{2**70}',
      f'["\\ud800", {2**70}]', "1" + "0" * 5_000, f"[{2**70}, 1.e5]", f"[+{2**70}]", f'["\n", {2**70}]'],
@@ -77,7 +78,7 @@ def test_the_digits_that_postgres_makes_of_a_float_read_as_the_float(number: flo
     assert codec.decode_jsonb(f"[{written}]") == [number]
 
 
-@pytest.mark.parametrize("number", [2**64 + 1, 10**23 + 1, 123456789012345678901234567890, 10**310, -(2**64) - 1])
+@with_each("number", [2**64 + 1, 10**23 + 1, 123456789012345678901234567890, 10**310, -(2**64) - 1])
 def test_an_integer_that_no_float_has_the_digits_of_stays_one_on_postgres(number: int) -> None:
     """house H-57."""
     assert codec.decode_jsonb(f'{{"a": {number}}}') == {"a": number}
@@ -108,7 +109,7 @@ def is_refused(value: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize("numbers", [range(10), range(100), range(1000)])
+@with_each("numbers", [range(10), range(100), range(1000)])
 def test_a_list_of_small_integers_is_not_suspected(numbers: range) -> None:
     """house H-57: a second reading of it would take ten times as long."""
     assert not codec.may_hold_long_integers(codec.encode_sound({"a": [*numbers] * 20}))

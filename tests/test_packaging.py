@@ -8,6 +8,7 @@ from pathlib import Path
 
 import alembic
 import pytest
+from support.each import with_each
 
 import lastlight_state
 
@@ -43,7 +44,7 @@ def test_the_folder_of_revisions_is_no_package() -> None:
     assert not (ROOT / "alembic" / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("how", [["-c", "import alembic; print(alembic.__file__)"], ["-m", "alembic", "--version"]])
+@with_each("how", [["-c", "import alembic; print(alembic.__file__)"], ["-m", "alembic", "--version"]])
 def test_alembic_is_the_installed_one_even_from_the_root(how: list[str]) -> None:
     """migrations MG-1."""
     told = subprocess.run([sys.executable, *how], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
+from support.each import with_each
 
 from lastlight_state.db.rows.records import Record
 from lastlight_state.plain import plain
@@ -24,7 +24,7 @@ class Dated(Record):
     parts: tuple[Sized, ...]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "expected"),
     [
         (None, None),

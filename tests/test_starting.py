@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 
 from lastlight_state import StateStore
 
@@ -69,7 +70,7 @@ def test_the_errors_are_an_attribute_of_the_library() -> None:
     assert fresh(code) == "True\n"
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("history",)])
+@with_each("words", [("--help",), ("--version",), ("history",)])
 def test_commands_that_ask_no_database_load_no_database_library(words: tuple[str, ...]) -> None:
     """packaging PT-30."""
     assert loaded(COMMAND, *words) & {"alembic", "lastlight_state.store", "pydantic", "sqlalchemy"} == set()

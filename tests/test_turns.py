@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.agent_log.logs import SESSION, agent_log, said, text
+from support.each import with_each
 from support.run_log.logs import event, run_log, start
 from support.turns import outcome_of_waiting
 
@@ -58,7 +59,7 @@ IN_MEMORY: dict[str, tuple[Callable[[], Any], Call, object]] = {
 }
 
 
-@pytest.mark.parametrize("case", IN_MEMORY)
+@with_each("case", IN_MEMORY)
 def test_a_thread_waits_while_another_is_at_the_same_state(case: str) -> None:
     """house H-43."""
     make, call, expected = IN_MEMORY[case]

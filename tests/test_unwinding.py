@@ -7,6 +7,7 @@ from types import FrameType, MethodType
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.garbage import collect
 from support.tracing import traced
 
@@ -14,7 +15,7 @@ from lastlight_state.db.news.renewals import Held, RenewalBlock
 from lastlight_state.unwinding import block
 
 
-@pytest.mark.parametrize("raised", [None, ValueError("no")])
+@with_each("raised", [None, ValueError("no")])
 def test_a_block_that_is_left_by_a_call_ends_as_one_that_is_left_by_a_statement(raised: ValueError | None) -> None:
     """backends B-87: also where nobody keeps the bound method that is called."""
     seen: list[object] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import sqlalchemy as sa
-from support.trees import tree
+from support.trees import nodes
 
 import lastlight_state
 from lastlight_state import StateStore
@@ -22,10 +22,6 @@ TIME_SOURCES = {"now", "utcnow", "today", "time", "time_ns", "uuid1", "uuid4", "
 
 LONGEST_FILE = 360
 LONGEST_FUNCTION = 45
-
-
-def nodes(path: Path) -> Iterator[ast.AST]:
-    return ast.walk(tree(path))
 
 
 def found(rule: Callable[[ast.AST], bool], *, except_in: tuple[str, ...] = ()) -> list[str]:
@@ -73,8 +69,9 @@ def is_long(node: ast.AST) -> bool:
 def imports_late(node: ast.AST) -> bool:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return any(isinstance(inner, ast.Import | ast.ImportFrom) for inner in ast.walk(node))
-    called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-    return called.endswith(("__import__", "find_spec", "import_module"))
+    called = node.func if isinstance(node, ast.Call) else None
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name.endswith(("__import__", "find_spec", "import_module"))
 
 
 def test_what_loads_late_loads_by_lazy() -> None:

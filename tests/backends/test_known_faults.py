@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.known_faults import TABLE
 
 from lastlight_state import StateStore
@@ -74,15 +75,13 @@ VERSIONS: dict[str, dict[str, set[str]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("product", "version"), [(product, version) for product, found in VERSIONS.items() for version in found]
-)
+@with_each(("product", "version"), [(product, version) for product, found in VERSIONS.items() for version in found])
 def test_a_version_has_its_faults_and_no_other(product: str, version: str) -> None:
     """backends B-183: at the borders, and where a fix was brought back to an older line."""
     assert {fault.name for fault in faults_of(product, version)} == VERSIONS[product][version]
 
 
-@pytest.mark.parametrize("fault", TABLE, ids=lambda fault: fault.name)
+@with_each("fault", TABLE, ids=lambda fault: fault.name)
 def test_a_fault_says_what_happens_what_mends_it_and_who_says_so(fault: Fault) -> None:
     """backends B-183: and the version that mends it has not got it."""
     assert fault.happens

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.each import with_each
 from support.tracing import traced
 
 from lastlight_state.backends import fair_lock as module
@@ -82,7 +83,7 @@ def test_a_place_that_is_taken_is_not_given_within_the_timeout() -> None:
     assert line.enter(second, 0)
 
 
-@pytest.mark.parametrize("places", [1, 3])
+@with_each("places", [1, 3])
 def test_no_more_have_a_place_at_a_time_than_there_are_however_short_the_patience(places: int) -> None:
     """backends B-22: a place may become free in the very moment that a wait ends."""
     line = FairLock(places)
@@ -107,7 +108,7 @@ def test_no_more_have_a_place_at_a_time_than_there_are_however_short_the_patienc
     assert len(line) == 0
 
 
-@pytest.mark.parametrize("places", [1, 3])
+@with_each("places", [1, 3])
 def test_whoever_looks_along_the_line_is_not_disturbed_by_those_who_come_and_go(places: int) -> None:
     """backends B-22: another thread enters and leaves at each instruction of a call."""
     line = FairLock(places)

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.dialects.sqlite import pysqlcipher
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.backends import open_backend
@@ -40,7 +41,7 @@ REFUSALS: dict[str, tuple[str, Callable[[], object]]] = {
 }
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+@with_each("refusal", REFUSALS)
 def test_a_refused_driver_is_told_the_ways_that_work(refusal: str) -> None:
     """backends B-10: an engine of one's own beside the store, or a function that the store calls."""
     driver, call = REFUSALS[refusal]

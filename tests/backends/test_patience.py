@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 
-import pytest
+from support.each import with_each
 
 from lastlight_state.backends import waiting
 from lastlight_state.backends.waiting import Patience
 from lastlight_state.errors import BackendBusy
 
 
-@pytest.mark.parametrize("begun", [True, False])
+@with_each("begun", [True, False])
 def test_a_pause_ends_when_its_call_is_given_up(*, begun: bool) -> None:
     """backends B-74: before it begins, and in the middle of it."""
     given, told = Patience(), threading.Event()

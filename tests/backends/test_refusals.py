@@ -5,6 +5,7 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from support.each import with_each
 
 from lastlight_state.backends.sql.expressions import refusal
 from lastlight_state.errors import NotSupported
@@ -13,7 +14,7 @@ from lastlight_state.testing.postgres import connect
 MESSAGE = 'it\'s 100% "full"'
 
 
-@pytest.mark.parametrize("found", [False, True])
+@with_each("found", [False, True])
 def test_a_condition_stops_a_script_on_sqlite_and_says_why(found: bool) -> None:
     """messaging M-6."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:

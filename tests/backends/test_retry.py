@@ -3,6 +3,7 @@ from contextlib import suppress
 
 import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 
 from lastlight_state.backends.waiting import Retry
 from lastlight_state.errors import BackendBusy, BackendError, BackendUnavailable, Conflict, StateError
@@ -118,7 +119,7 @@ def test_an_unknown_outcome_is_repeated_only_when_the_writes_are_repeatable() ->
         retry(Sleeper()).run(failing(UNKNOWN))
 
 
-@pytest.mark.parametrize("last", [LOST, BUSY])
+@with_each("last", [LOST, BUSY])
 def test_what_an_earlier_attempt_may_have_written_is_not_forgotten(last: BackendError) -> None:
     """backends B-51: the outcome is unknown, even when the last attempt certainly wrote nothing."""
     last = type(last)("the last", **last.details)
@@ -127,7 +128,7 @@ def test_what_an_earlier_attempt_may_have_written_is_not_forgotten(last: Backend
     assert raised.value.details["outcome"] == "unknown"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "error", [BackendError("refused"), BackendUnavailable("no such host"), Conflict("refused"), RuntimeError("a bug")]
 )
 def test_what_repeating_cannot_mend_is_raised_at_once(error: Exception) -> None:

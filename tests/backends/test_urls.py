@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import pytest
 from hypothesis import assume, given, strategies as st
+from support.each import with_each
 
 from lastlight_state.backends import urls
 from lastlight_state.errors import InvalidValue
@@ -14,7 +15,7 @@ ENCODED = quote(PASSWORD, safe="")
 PATH_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).map(lambda text: f"/x/{text}")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [
         "state.db",
@@ -34,7 +35,7 @@ def test_a_path_is_a_sqlite_file_of_exactly_that_name(given: str) -> None:
         assert (urls.scheme(url), url.database) == ("sqlite", str(way))
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("given", "scheme", "database"),
     [
         ("sqlite:///state.db", "sqlite", "state.db"),
@@ -62,7 +63,7 @@ def test_a_percent_encoded_password_is_decoded_exactly() -> None:
     assert (url.username, url.password, url.host, url.port) == ("ana", PASSWORD, "db", 5432)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [
         "ana:a-secret@db",
@@ -87,7 +88,7 @@ def test_a_login_without_a_scheme_never_becomes_a_file_name(given: str) -> None:
     assert PASSWORD not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("given", "host", "port"),
     [
         ("postgresql://ana:a-secret@a:5432,b:5433/state", "a,b", "5432,5433"),
@@ -105,20 +106,20 @@ def test_several_hosts_are_written_as_libpq_writes_them(given: str, host: str, p
         assert "secret" not in urls.redacted(given + tail)
 
 
-@pytest.mark.parametrize("hosts", ["a:x,b", "a,b:1:2", "[::1,b", "a,b/state?host=c"])
+@with_each("hosts", ["a:x,b", "a,b:1:2", "[::1,b", "a,b/state?host=c"])
 def test_several_hosts_that_cannot_be_read_are_refused(hosts: str) -> None:
     """backends B-112."""
     with pytest.raises(InvalidValue, match="this is not a database URL"):
         urls.parse(f"postgresql://ana:a-secret@{hosts}")
 
 
-@pytest.mark.parametrize("given", ["", "   ", "a\0b", Path("a\0b")])
+@with_each("given", ["", "   ", "a\0b", Path("a\0b")])
 def test_what_names_nothing_is_refused(given: str | Path) -> None:
     with pytest.raises(InvalidValue, match="a text that is empty, or not a path"):
         urls.parse(given)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [
         "post-gres://ana:a-secret@db/s",
@@ -136,7 +137,7 @@ def test_a_url_that_does_not_parse_is_refused_without_repeating_it(given: str) -
     assert refused.value.__cause__ is None
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [
         "postgresql://ana:a-secret@db/state",
@@ -160,7 +161,7 @@ def test_the_url_of_a_file_that_is_shown_leads_back_to_the_file(path: str) -> No
     assert urls.parse(urls.redacted(Path(path))).database == str(Path(path))
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [
         "postgresql//db/state",
@@ -185,7 +186,7 @@ def test_a_mistyped_url_does_not_become_a_file(given: str) -> None:
         urls.parse(given)
 
 
-@pytest.mark.parametrize("given", ["/x/ana:a-secret@db/state.db", "./ana:a-secret@db", "sqlite:////x/ana:a-secret@db"])
+@with_each("given", ["/x/ana:a-secret@db/state.db", "./ana:a-secret@db", "sqlite:////x/ana:a-secret@db"])
 def test_what_looks_like_a_login_is_masked_in_a_path_too(given: str) -> None:
     """backends B-5: passwords in no text."""
     assert "secret" not in urls.redacted(given)
@@ -199,7 +200,7 @@ def test_what_is_neither_a_text_nor_a_path_is_refused() -> None:
         urls.parse(wrong)
 
 
-@pytest.mark.parametrize("given", ["a\ud800", "sqlite:////tmp/\udcff.db", "postgresql://h/\ud800", Path("/tmp/\udcff")])
+@with_each("given", ["a\ud800", "sqlite:////tmp/\udcff.db", "postgresql://h/\ud800", Path("/tmp/\udcff")])
 def test_what_is_not_utf_8_is_refused(given: str | Path) -> None:
     """backends B-86."""
     with pytest.raises(InvalidValue, match="must be UTF-8"):

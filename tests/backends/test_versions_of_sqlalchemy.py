@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
+from support.each import with_each
 
 from lastlight_state.backends import open_backend, urls
 from lastlight_state.backends.base import Options
@@ -28,14 +28,14 @@ def test_a_literal_keeps_its_backslashes_before_anybody_has_connected() -> None:
     assert str(matching.compile(dialect=backend.dialect)).endswith("ESCAPE '\\'")
 
 
-@pytest.mark.parametrize("text", ["postgres://host/db", "postgresql://host/db", "postgresql+psycopg://host/db"])
+@with_each("text", ["postgres://host/db", "postgresql://host/db", "postgresql+psycopg://host/db"])
 def test_a_url_without_a_driver_means_psycopg(text: str) -> None:
     """backends B-188."""
     assert urls.driver(urls.parse(text)) == "psycopg"
     assert open_backend(text, Options()).name == "postgresql"
 
 
-@pytest.mark.parametrize(("url", "sets"), [("postgresql+psycopg://", 1), ("sqlite://", 0)])
+@with_each(("url", "sets"), [("postgresql+psycopg://", 1), ("sqlite://", 0)])
 def test_a_table_gets_its_storage_parameters_by_a_statement_of_their_own(url: str, sets: int) -> None:
     """backends B-188."""
     sent = statements_that_make(table_of(WorkflowRunModel), url)

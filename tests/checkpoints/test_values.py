@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.checkpoints.steps import NOTHING, content, machine_steps, step, texts, write
+from support.each import with_each
 
 from lastlight_state import CorruptData
 from lastlight_state.checkpoints import Content, NewCheckpoint
@@ -59,7 +60,7 @@ def test_a_change_makes_one_value_of_an_edited_one(seed: int, edits: int) -> Non
     assert changed(before, change_between(before, bytes(after))) == bytes(after)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "edit",
     [
         lambda data: data + b"more",
@@ -81,9 +82,7 @@ def test_a_small_difference_is_a_small_change(edit: Any) -> None:
     assert (changed(before, made) == after, len(made) < 400) == (True, True)
 
 
-@pytest.mark.parametrize(
-    "damage", [b"\1", b"\xff" * 24, change_between(b"ab", b"abc")[:-1], change_between(b"abcdef", b"abcdefg")]
-)
+@with_each("damage", [b"\1", b"\xff" * 24, change_between(b"ab", b"abc")[:-1], change_between(b"abcdef", b"abcdefg")])
 def test_a_change_that_does_not_fit_is_an_error(damage: bytes) -> None:
     """checkpoints CK-22."""
     with pytest.raises(ValueError, match=r"takes|ends"):

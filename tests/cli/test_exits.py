@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import click
 import pytest
+from support.each import with_each
 
 from lastlight_state.cli.exits import Terminated, failure_of
 from lastlight_state.errors import (
@@ -42,7 +43,7 @@ EXITS: list[tuple[BaseException, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "exit_code", "code"), EXITS, ids=[f"{e[2]} {e[1]}" for e in EXITS])
+@with_each(("error", "exit_code", "code"), EXITS, ids=[f"{e[2]} {e[1]}" for e in EXITS])
 def test_each_failure_has_its_exit_code_and_its_name(error: BaseException, exit_code: int, code: str) -> None:
     """maintenance OP-72."""
     failure = failure_of(error)

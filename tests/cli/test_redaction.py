@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy.engine import make_url
 from support.cli.calls import Filled, Said, fill, lastlight_state
+from support.each import with_each
 
 from lastlight_state.redaction import Secrets
 from lastlight_state.store import StateStore
@@ -106,7 +107,7 @@ def test_a_password_that_begins_as_another_one_is_hidden_whole() -> None:
         assert secrets.hidden("landing land lan") == "*** *** lan"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "hidden"),
     [
         ("at postgresql://ana:wonderland@host/db now", "at postgresql://ana:***@host/db now"),

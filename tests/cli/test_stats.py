@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from support.each import with_each
 
 from lastlight_state.cli.commands.stats import size
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("count", "text"),
     [
         (None, None),

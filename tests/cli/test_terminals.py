@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from support.cli.calls import Terminal, begun, lastlight_state
+from support.each import with_each
 from support.filled_store import scene
 from support.stored_words import unguarded_words
 
@@ -78,7 +79,7 @@ def test_columns_leave_by_their_rank_and_are_named(monkeypatch: pytest.MonkeyPat
     assert drawn(11)[:3] == ["-- 1 --", "a  aaaaaaaaaaaa", "b  bbbbbbbbbbbb"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("texts", "short"),
     [
         (["0123456789abcdef"], ["0123456789abc"]),
@@ -93,7 +94,7 @@ def test_ids_are_as_short_as_a_page_allows(texts: list[str], short: list[str]) -
     assert [shortest(texts)[text] for text in texts] == short
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("ago", "text"),
     [
         (timedelta(), "0s ago"),
@@ -200,7 +201,7 @@ def test_what_is_switched_off_can_be_listed(database: Database) -> None:
     )
 
 
-@pytest.mark.parametrize("words", [["-h"], ["help"], ["show", "-h"], ["help", "show"]])
+@with_each("words", [["-h"], ["help"], ["show", "-h"], ["help", "show"]])
 def test_help_is_asked_for_in_every_usual_way(words: list[str]) -> None:
     """maintenance OP-98."""
     found = lastlight_state(*words)
@@ -214,7 +215,7 @@ def test_the_package_is_the_program(sqlite_database: Database) -> None:
     assert subprocess.run(program, check=True, capture_output=True, text=True).stdout == "(no runs)\n"
 
 
-@pytest.mark.parametrize(("line", "found"), [("mig", "migrate"), ("show sess", "session"), ("ls --st", "--status")])
+@with_each(("line", "found"), [("mig", "migrate"), ("show sess", "session"), ("ls --st", "--status")])
 def test_a_shell_completes_commands_kinds_and_flags(line: str, found: str) -> None:
     """maintenance OP-98."""
     words = f"lastlight-state {line}"

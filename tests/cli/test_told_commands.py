@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.each import with_each
 
 from lastlight_state import NotMigrated, SchemaMismatch, StateStore
 from lastlight_state.backends import connect, open_backend
@@ -82,7 +83,7 @@ def test_a_command_whose_variable_is_not_set_works_on_no_other_database(
     assert (done.returncode, "--url: must not be empty" in done.stderr) == (2, True), done.stderr
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("url", "told"),
     [
         ("postgresql://ana:geheim@127.0.0.1:1/db?sslpassword=auch", "--url postgresql://ana@127.0.0.1:1/db"),

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from psycopg.types.json import Jsonb
 from support.checkpoints.steps import write
 from support.conversations.talk import begun
+from support.each import with_each
 from support.sealing import SAID, Bound, filled, said
 
 from lastlight_state import StateStore
@@ -34,7 +35,7 @@ def sealed() -> dict[str, tuple[sa.Column[Any], Binding]]:
 SEALED = sealed()
 
 
-@pytest.mark.parametrize("name", SEALED)
+@with_each("name", SEALED)
 def test_the_context_of_a_value_tells_its_row_and_column_from_all_others(name: str) -> None:
     """codec CO-19: it has the name of the column, and a key that no two rows share."""
     column, binding = SEALED[name]

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import pytest
 from support.conversations.talk import begun
+from support.each import with_each
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.conversations import NewMessage
@@ -51,7 +52,7 @@ def test_an_embedding_comes_back_as_the_nearest_number(store: StateStore) -> Non
     assert store.conversations.messages.create(new).to_runtime()["embedding"] == pytest.approx([0.1, 2.0])
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [[], {"role": "user"}, {"content": "x"}, {"role": "user", "content": None},
      {"role": "user", "content": "x", "metadata": {}, "node_metadata": {}},

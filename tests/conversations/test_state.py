@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.conversations import (
@@ -42,7 +43,7 @@ def state(**facts: Any) -> dict[str, Any]:
 FRESH = timedelta(seconds=90)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("facts", "health"),
     [
         ({"status": None}, "unknown"),
@@ -69,7 +70,7 @@ def test_health_follows_signs_of_life(facts: dict[str, Any], health: str) -> Non
     assert state(**facts)["health"] == health
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("facts", "expected"),
     [
         ({"status": "failed"}, ("critical", "danger")),
@@ -88,7 +89,7 @@ def test_severity_is_that_of_the_worst(facts: dict[str, Any], expected: tuple[st
     assert (found["severity"], found["tone"]) == expected
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("result", "delivery", "severity"),
     [
         (None, "unknown", "critical"),

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
+from support.each import with_each
 from support.filled_store import scene
 from support.shown import lists
 
@@ -36,7 +36,7 @@ def test_the_timeline_shows_each_fact_once(postgres_database: Database) -> None:
     assert tuple(_walked(listed)) == listed(limit=50).items != ()
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("moment", "text"),
     [
         (datetime(2026, 2, 3, 12, 34, 56, 789_000, UTC), "2026-02-03T12:34:56.789Z"),

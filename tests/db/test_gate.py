@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any, Literal, NamedTuple, NewType, TypeVar
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.db.gate import checked, guarded
 from lastlight_state.errors import InvalidValue
@@ -75,7 +76,7 @@ FITS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value"), FITS, ids=[str(hint)[:60] for hint, _ in FITS])
+@with_each(("hint", "value"), FITS, ids=[str(hint)[:60] for hint, _ in FITS])
 def test_an_argument_that_fits_its_annotation_is_given_to_the_call(hint: Any, value: Any) -> None:
     """backends B-86: nothing is refused that the method could take."""
     [given] = taking(hint)(value)
@@ -117,7 +118,7 @@ UNFIT: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value", "problem"), UNFIT, ids=[problem[:60] for *_, problem in UNFIT])
+@with_each(("hint", "value", "problem"), UNFIT, ids=[problem[:60] for *_, problem in UNFIT])
 def test_an_argument_that_does_not_fit_is_named_with_the_place_in_it(hint: Any, value: Any, problem: str) -> None:
     """backends B-86: by its name."""
     with pytest.raises(InvalidValue) as raised:
@@ -163,12 +164,12 @@ def test_what_says_nothing_of_an_argument_is_raised_as_it_is() -> None:
         divide("a", 0, error=RuntimeError)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("call", [divide, checked(lambda: None)], ids=["guarded", "checked"])
+@with_each("call", [divide, checked(lambda: None)], ids=["guarded", "checked"])
 def test_an_argument_that_is_not_there_is_the_callers_own_mistake(call: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match="unexpected keyword"):
         call(nothing=5)
 
 
-@pytest.mark.parametrize("hint", ["Nowhere", "pytest.nothing", "(int, str)"])
+@with_each("hint", ["Nowhere", "pytest.nothing", "(int, str)"])
 def test_an_annotation_that_cannot_be_resolved_refuses_nothing(hint: str) -> None:
     assert taking(hint)(5) == [5]

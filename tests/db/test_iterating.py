@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.each import with_each
 from support.guards import unguarded
 from support.workflows.steps import started
 
@@ -56,7 +57,7 @@ def test_coroutines_go_through_all_pages(database: Database) -> None:
     assert asyncio.run(walk()) == runs[::-1]
 
 
-@pytest.mark.parametrize(("before", "circle"), [(0, 1), (0, 2), (1, 1), (5, 3), (40, 7)])
+@with_each(("before", "circle"), [(0, 1), (0, 2), (1, 1), (5, 3), (40, 7)])
 def test_a_walk_that_comes_back_to_a_page_stops(before: int, circle: int) -> None:
     """house H-42: however many pages lie before the circle and in it; without it the walk would never end."""
 

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from hypothesis import given, strategies as st
+from support.each import with_each
 
 from lastlight_state.db.lists.pages import LONGEST, after, after_values, checked, decode_token, encode_token, key
 from lastlight_state.db.rows.records import Page
@@ -38,7 +39,7 @@ def test_no_token_is_the_beginning() -> None:
     assert decode_token(["list"], None) is None
 
 
-@pytest.mark.parametrize("token", ["", "=", "é", "W10", "bnVsbA", "eyJhIjoxfQ", "WzEsMl0", "not base64!", 5, b"W10"])
+@with_each("token", ["", "=", "é", "W10", "bnVsbA", "eyJhIjoxfQ", "WzEsMl0", "not base64!", 5, b"W10"])
 def test_what_is_no_token_is_refused(token: Any) -> None:
     """house H-13: opaque tokens."""
     with pytest.raises(InvalidValue, match="page_token"):
@@ -53,7 +54,7 @@ def test_a_key_is_of_its_kinds() -> None:
     assert key("list", None, kinds) is None
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("part", "kind"),
     [
         ("yesterday", datetime),
@@ -78,7 +79,7 @@ def test_a_forged_part_of_a_key_is_refused(part: Any, kind: Any) -> None:
         key("list", encode_token("list", [part]), (kind,))
 
 
-@pytest.mark.parametrize("parts", [[], ["a", "b"]])
+@with_each("parts", [[], ["a", "b"]])
 def test_a_key_has_as_many_parts_as_the_order(parts: list[Any]) -> None:
     """house H-13: opaque tokens."""
     with pytest.raises(InvalidValue, match=r"page_token: .*damaged, or made by something else"):
@@ -111,8 +112,8 @@ def test_a_part_may_be_missing_where_that_is_permitted() -> None:
 ROWS = sa.table("rows", sa.column("at", sa.Integer), sa.column("id", sa.Text))
 
 
-@pytest.mark.parametrize("leading", [ROWS.c.at, sa.func.coalesce(ROWS.c.at, 0)], ids=["column", "function"])
-@pytest.mark.parametrize("descending", [True, False])
+@with_each("leading", [ROWS.c.at, sa.func.coalesce(ROWS.c.at, 0)], ids=["column", "function"])
+@with_each("descending", [True, False])
 def test_each_row_comes_after_the_one_before_it_once(leading: Any, descending: bool) -> None:
     """house H-13: also where several rows have the same first part."""
     stored = [(at, word) for at in (1, 2, 3) for word in "abc"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import configure_mappers
+from support.each import with_each
 
 from lastlight_state import models
 from lastlight_state.migrations.metadata import METADATA
@@ -61,7 +61,7 @@ def refers(column: sa.Column[object]) -> bool:
 COLUMNS = {str(column): column for table in METADATA.sorted_tables for column in table.columns}
 
 
-@pytest.mark.parametrize("name", sorted(followed() | {name for name, column in COLUMNS.items() if refers(column)}))
+@with_each("name", sorted(followed() | {name for name, column in COLUMNS.items() if refers(column)}))
 def test_a_column_that_refers_has_a_foreign_key_or_a_reason_to_stay_open(name: str) -> None:
     """house H-21: a new column of this kind comes with one of the two."""
     assert bool(COLUMNS[name].foreign_keys) is not (name in opened()), f"{name}: a foreign key, or a row in {PAGE.name}"

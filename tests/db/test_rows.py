@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 from support.stored_times import SPELLINGS, UNREADABLE
 
 from lastlight_state.clock import iso_text
@@ -47,7 +48,7 @@ def test_times_are_read_as_by_the_column(moment: datetime | None) -> None:
     assert build(("at",), {"at": read_time}, (text,)) == [{"at": read_time(text)}]
 
 
-@pytest.mark.parametrize("text", [*SPELLINGS, *UNREADABLE])
+@with_each("text", [*SPELLINGS, *UNREADABLE])
 def test_a_time_in_another_spelling_is_read_neither_way(text: str) -> None:
     """house H-61: in the code that is made for a statement, and by its converter."""
     with pytest.raises(ValueError, match=r"."):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.each import with_each
 from support.filled_store import scene
 from support.guards import without_guards
 from support.refusal import refused
@@ -88,7 +89,7 @@ def test_plain_sql_with_times_as_ours_is_taken(sqlite_database: Database) -> Non
     assert tables
 
 
-@pytest.mark.parametrize("odd", [*SPELLINGS, *UNREADABLE])
+@with_each("odd", [*SPELLINGS, *UNREADABLE])
 def test_only_our_spelling_is_read(odd: str) -> None:
     """house H-61."""
     assert read_time(STORED) == datetime(2026, 7, 27, 23, tzinfo=UTC)
@@ -110,7 +111,7 @@ def test_walks_end_and_name_rows_with_times_in_another_spelling(sqlite_database:
         assert name.startswith("timeline") or len(shown) == len({str(key) for key in shown}), name
 
 
-@pytest.mark.parametrize("value", [2, -1])
+@with_each("value", [2, -1])
 def test_a_flag_is_0_or_1(value: int) -> None:
     """house H-61: a statement compares with 1, so 2 would be true for readers and false for statements."""
     dialect = sa.create_engine("sqlite://").dialect

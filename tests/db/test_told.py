@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.each import with_each
 
 from lastlight_state.db.news.listeners import CUT, MESSAGE_CHARS, message_of
 
@@ -23,7 +23,7 @@ def test_a_message_is_kept_to_the_last_character_of_its_limit_and_a_longer_one_i
     assert cut == whole[: MESSAGE_CHARS - len(CUT)] + CUT
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("said", "stored"),
     [
         ("a\0b", "a\ufffdb"),

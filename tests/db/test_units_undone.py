@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from support.between import before
+from support.each import with_each
 from support.scratch import THINGS, scratch_tables
 
 from lastlight_state import BackendBusy, BackendUnavailable, CorruptData, InvalidValue, StateError, StateStore
@@ -132,7 +133,7 @@ def test_scratch_gives_back_the_same_numbers_on_both_databases(store: StateStore
     assert store.workflows.runs.get(run.id).scratch == {"large": 2**60, "deep": [10**16], "more": 2**60}
 
 
-@pytest.mark.parametrize("name", ["statement_timeout", "lock_timeout"])
+@with_each("name", ["statement_timeout", "lock_timeout"])
 def test_a_timeout_that_a_pooler_would_drop_is_refused(name: str) -> None:
     timeout: dict[str, Any] = {name: 3.0}
     with pytest.raises(InvalidValue, match=name):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
+from support.each import with_each
 
 from lastlight_state.db.rows.writes import upsert
 
@@ -28,7 +28,7 @@ PUT = upsert(
 DIALECTS: list[Dialect] = [sqlite.dialect(), postgresql.dialect()]  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=["sqlite", "postgresql"])
+@with_each("dialect", DIALECTS, ids=["sqlite", "postgresql"])
 def test_every_product_gets_one_statement_with_both_ways_out(dialect: Dialect) -> None:
     """architecture, verbs: put inserts or replaces."""
     text = str(PUT.compile(dialect=dialect))

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 
 from lastlight_state.db import valid
 from lastlight_state.errors import InvalidValue, NotFound, PayloadTooLarge
@@ -23,7 +24,7 @@ def test_names_are_kept_verbatim(text: str) -> None:
     assert valid.optional("name", None) is None
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "problem"),
     [
         ("", "must not be blank"),
@@ -78,7 +79,7 @@ def test_a_wrong_word_is_not_repeated_at_length() -> None:
     assert len(str(raised.value)) < 200
 
 
-@pytest.mark.parametrize("number", [-1, 2**63, True, 1.0, "1", None])
+@with_each("number", [-1, 2**63, True, 1.0, "1", None])
 def test_what_is_no_number_within_bounds_is_refused(number: Any) -> None:
     with pytest.raises(InvalidValue, match="count: "):
         valid.number("count", number)
@@ -115,7 +116,7 @@ def test_an_argument_group_is_of_its_class() -> None:
         valid.group("trigger", {"type": "cli", "id": "t"}, Trigger)
 
 
-@pytest.mark.parametrize("limit", [0, 501, -1, None, "10", True])
+@with_each("limit", [0, 501, -1, None, "10", True])
 def test_a_page_has_one_to_five_hundred_items(limit: Any) -> None:
     """house H-12: at most 500."""
     with pytest.raises(InvalidValue, match="limit: "):
@@ -123,7 +124,7 @@ def test_a_page_has_one_to_five_hundred_items(limit: Any) -> None:
     assert [valid.page_limit(n) for n in (1, 500)] == [1, 500]
 
 
-@pytest.mark.parametrize("check", [valid.flag, valid.several])
+@with_each("check", [valid.flag, valid.several])
 def test_a_truth_value_and_several_values_are_not_guessed(check: Callable[[str, Any], Any]) -> None:
     for wrong in ("true", 1, None):
         with pytest.raises(InvalidValue, match="what: "):
@@ -132,16 +133,14 @@ def test_a_truth_value_and_several_values_are_not_guessed(check: Callable[[str, 
     assert valid.several("what", ("a", "b")) == ["a", "b"]
 
 
-@pytest.mark.parametrize("name", ["a", "é" * 128, "a" * 256, "a\u00a0b"])
+@with_each("name", ["a", "é" * 128, "a" * 256, "a\u00a0b"])
 def test_a_name_may_be_as_long_as_its_limit(name: str) -> None:
     """house H-22: of UTF-8."""
     assert valid.identifier("name", name) == name
     assert valid.is_identifier(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["", " ", "\u2003", "a\nb", "a\x7f", "\0", "\ud83d", "é" * 129, "a" * 257, 5, None, b"a"]
-)
+@with_each("name", ["", " ", "\u2003", "a\nb", "a\x7f", "\0", "\ud83d", "é" * 129, "a" * 257, 5, None, b"a"])
 def test_what_is_no_name_is_known_without_an_error(name: Any) -> None:
     """house H-22."""
     assert not valid.is_identifier(name)
@@ -153,25 +152,25 @@ def test_a_number_has_the_64_bits_of_the_databases() -> None:
     assert [valid.number("n", n) for n in (0, 2**63 - 1)] == [0, 2**63 - 1]
 
 
-@pytest.mark.parametrize("name", ["A-z_9", "a" * 200])
+@with_each("name", ["A-z_9", "a" * 200])
 def test_the_id_of_a_session_names_a_file(name: str) -> None:
     assert valid.session_id("session_id", name) == name
 
 
-@pytest.mark.parametrize("name", ["", "a" * 201, "a b", "a\n", "a.b", "../a", "é"])
+@with_each("name", ["", "a" * 201, "a b", "a\n", "a.b", "../a", "é"])
 def test_what_cannot_name_a_file_is_no_id_of_a_session(name: str) -> None:
     with pytest.raises(InvalidValue, match="session_id: must be 1 to 200 of") as raised:
         valid.session_id("session_id", name)
     assert (raised.value.details["limit"], raised.value.details["actual"]) == (200, len(name))
 
 
-@pytest.mark.parametrize("wait", [0, 0.25, 1, 86_400])
+@with_each("wait", [0, 0.25, 1, 86_400])
 def test_a_call_waits_for_up_to_a_day(wait: float) -> None:
     assert valid.seconds("timeout", wait) == wait
     assert type(valid.seconds("timeout", wait)) is float
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("wait", "problem"),
     [
         (-0.001, "must be between 0 and 86400 seconds, got -0.001"),
@@ -197,13 +196,13 @@ def test_a_following_without_a_stop_is_stopped_by_nobody() -> None:
         valid.stop(True)
 
 
-@pytest.mark.parametrize("key", ["a", "é", 5, ("a", 5), b"\0"])
+@with_each("key", ["a", "é", 5, ("a", 5), b"\0"])
 def test_a_key_that_finds_nothing_is_told(key: Any) -> None:
     error = valid.not_found("run", key)
     assert isinstance(error, NotFound)
 
 
-@pytest.mark.parametrize("key", [None, ("a", None), "a\0", ("a", "\ud83d")])
+@with_each("key", [None, ("a", None), "a\0", ("a", "\ud83d")])
 def test_a_key_that_no_database_can_hold_is_an_invalid_value(key: Any) -> None:
     """backends B-86: the same on both databases."""
 

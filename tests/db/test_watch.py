@@ -8,6 +8,7 @@ from collections.abc import Collection
 from contextlib import ExitStack
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.db.news import watch as watches
 from lastlight_state.db.news.watch import Watch
@@ -199,7 +200,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize(("slows_down", "looks_again"), [(True, False), (False, True)])
+@with_each(("slows_down", "looks_again"), [(True, False), (False, True)])
 def test_looks_become_fewer_while_nothing_happens(slows_down: bool, looks_again: bool) -> None:
     """workflows W-129: where no interval is given. The first look comes after a rest, as all others."""
     looks = [0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from support.affected import nearest
+from support.each import with_each
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("file", "expected"),
     [
         ("lastlight_state/workflows/runs/lists.py", "tests/workflows/runs"),

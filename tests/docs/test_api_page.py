@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-import pytest
+from support.each import with_each
 from support.reference import NAMES, PACKAGES, names
 
 import lastlight_state
@@ -63,7 +63,7 @@ def test_the_names_of_every_domain_are_recorded() -> None:
     assert set(LAZY) <= set(PACKAGES)
 
 
-@pytest.mark.parametrize("path", LAZY)
+@with_each("path", LAZY)
 def test_type_checkers_and_programs_find_the_same_names(path: str) -> None:
     """packaging PT-26: what is imported for type checkers is what the package gives when it is asked."""
     package = import_module(path)
@@ -78,7 +78,7 @@ def test_type_checkers_and_programs_find_the_same_names(path: str) -> None:
     assert {each.name for each in imported if each.exported} | stubbed(package) <= public
 
 
-@pytest.mark.parametrize("path", PACKAGES)
+@with_each("path", PACKAGES)
 def test_every_public_name_is_there(path: str) -> None:
     """packaging PT-26: and is shown by ``dir``."""
     package = import_module(path)

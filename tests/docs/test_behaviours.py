@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from support.docs.citations import (
     PAGES,
     Citation,
@@ -18,6 +17,7 @@ from support.docs.citations import (
     uncited,
 )
 from support.docs.pages import ROOT, name_of
+from support.each import with_each
 
 #: Of a behaviour. A condition that does not fit stands in the docstring of the call, or of the test.
 MOST_WORDS = 12
@@ -25,12 +25,12 @@ MOST_WORDS = 12
 FOLDERS = ("tests", "lastlight_state", "alembic", "benchmarks", "examples", "docs")
 
 
-@pytest.mark.parametrize("page", behaviour_pages(), ids=name_of)
+@with_each("page", behaviour_pages(), ids=name_of)
 def test_every_item_of_a_page_defines_one_behaviour(page: Path) -> None:
     assert [line for line, known in definitions(page) if known is None] == []
 
 
-@pytest.mark.parametrize("page", behaviour_pages(), ids=name_of)
+@with_each("page", behaviour_pages(), ids=name_of)
 def test_a_behaviour_is_one_short_sentence(page: Path) -> None:
     """The promise is the docstring: here is what a test cites."""
     said = [line.partition("** ")[2] for line, known in definitions(page) if known]
@@ -63,7 +63,7 @@ def test_the_index_names_every_page() -> None:
     assert [page.name for page in behaviour_pages() if f"({page.name})" not in index] == []
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("words", "expected"),
     [
         ("page A-1.", [("page", "A-1")]),
@@ -79,6 +79,6 @@ def test_a_citation_is_a_page_and_its_ids(words: str, expected: list[tuple[str, 
     assert uncited(words) == []
 
 
-@pytest.mark.parametrize("words", ["A-1", "page A-1; case 2", "page cases 1-3", "page §4"])
+@with_each("words", ["A-1", "page A-1; case 2", "page cases 1-3", "page §4"])
 def test_anything_else_is_found_as_no_citation(words: str) -> None:
     assert uncited(words) != []

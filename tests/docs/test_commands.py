@@ -6,8 +6,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
-import pytest
 from support.docs.pages import ROOT, blocks, pages
+from support.each import with_each
 
 from lastlight_state.cli import program as cli_program
 
@@ -45,14 +45,14 @@ def of_program(program: str) -> list[tuple[str, str]]:
     return [(command, where) for command, where in COMMANDS if command.split()[0] == program]
 
 
-@pytest.mark.parametrize(("command", "where"), of_program("make"))
+@with_each(("command", "where"), of_program("make"))
 def test_make_has_the_target(command: str, where: str) -> None:
     targets = [word for word in command.split()[1:] if "=" not in word and not word.startswith("-")]
     assert targets, where
     assert set(targets) <= TARGETS, where
 
 
-@pytest.mark.parametrize(("command", "where"), of_program(cli_program.PROGRAM))
+@with_each(("command", "where"), of_program(cli_program.PROGRAM))
 def test_the_command_line_has_the_command_and_its_flags(command: str, where: str) -> None:
     words = command.split()[1:]
     named = next((word for word in words if word in cli_program.COMMANDS), None)

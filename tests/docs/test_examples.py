@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 from starlette.testclient import TestClient
 from support.docs.pages import Block, blocks, name_of, pages
+from support.each import with_each
 
 from lastlight_state import StateStore
 
@@ -115,7 +116,7 @@ def test_the_inspector_of_its_page_is_served_while_the_service_runs(place: Path)
         assert open_databases() == []
 
 
-@pytest.mark.parametrize("name", SKETCHES)
+@with_each("name", SKETCHES)
 def test_a_sketch_for_a_framework_is_python_and_imports_what_is_there(name: str) -> None:
     """packaging PT-35."""
     block = SKETCHES[name]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from support.docs.pages import ROOT, links, name_of, pages
+from support.each import with_each
 
 from lastlight_state.settings import PREFIX, Limits, Settings
 
@@ -16,7 +16,7 @@ VARIABLES = {PREFIX + _WORDS.get(name, name.upper()) for name in Settings.model_
 VARIABLES |= {f"{PREFIX}LIMITS__{name.upper()}" for name in Limits.model_fields}
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
+@with_each("page", pages(), ids=name_of)
 def test_links_lead_to_files(page: Path) -> None:
     missing = [target for target in links(page) if not (page.parent / target).exists()]
     assert missing == []
@@ -43,7 +43,7 @@ def test_every_page_stands_once_in_the_navigation_of_the_site() -> None:
     assert sorted(named) == sorted(found - indexed)
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
+@with_each("page", pages(), ids=name_of)
 def test_a_variable_that_a_page_names_is_that_of_a_setting(page: Path) -> None:
     """backends B-1."""
     named = set(_VARIABLE.findall(page.read_text())) - {PREFIX}  # the prefix alone stands for all of them

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from support.docs.pages import ROOT, name_of, pages
+from support.each import with_each
 
 MOST_WORDS = 44
 
@@ -27,7 +27,7 @@ def sentences(text: str) -> Iterator[str]:
             yield from _END.split(line)
 
 
-@pytest.mark.parametrize("page", READ, ids=name_of)
+@with_each("page", READ, ids=name_of)
 def test_a_sentence_can_be_read_at_once(page: Path) -> None:
     """house H-98."""
     text = page.read_text("utf-8")

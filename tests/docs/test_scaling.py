@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
 import sqlalchemy as sa
+from support.each import with_each
 
 from lastlight_state.migrations.metadata import METADATA
 
@@ -24,7 +24,7 @@ def _unique_keys(table: sa.Table) -> list[set[str]]:
     return keys + [{column.name for column in index.columns} for index in table.indexes if index.unique]
 
 
-@pytest.mark.parametrize("table", METADATA.sorted_tables, ids=lambda table: table.name)
+@with_each("table", METADATA.sorted_tables, ids=lambda table: table.name)
 def test_a_table_whose_unique_keys_lack_its_parent_is_named(table: sa.Table) -> None:
     parents = [name for name in PARENTS if name in table.columns and table.name not in ALONE]
     lacks = any(not key.intersection(parents) for key in _unique_keys(table)) if parents else False

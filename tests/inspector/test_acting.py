@@ -9,6 +9,7 @@ from inspector.test_pages import JSON, Parsed, token_of
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.testclient import TestClient
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.inspector import forms, inspector
@@ -173,7 +174,7 @@ def test_what_does_not_fit_the_form_is_refused_and_kept(
     assert store.workflows.human_requests.get(request.id).status == "pending"
 
 
-@pytest.mark.parametrize("schema", [None, True, [], {"properties": []}, {"properties": {"a": True}, "required": 1}])
+@with_each("schema", [None, True, [], {"properties": []}, {"properties": {"a": True}, "required": 1}])
 def test_fields_are_made_of_any_schema(schema: Any) -> None:
     """inspector IN-32: also of one that another program stored."""
     [field] = forms.fields_of("form", None, schema)

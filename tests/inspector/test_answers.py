@@ -9,6 +9,7 @@ import pytest
 from inspector.test_acting import HERE, sent
 from inspector.test_pages import JSON, Parsed, token_of
 from starlette.testclient import TestClient
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.files.agent_log import Cwd
@@ -140,7 +141,7 @@ def test_a_call_and_its_result_are_one_line_while_they_are_folded(ana: TestClien
     assert [one["calls"][0]["id"] for one in found] == ["c2"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "told"),
     [({"command": "ls\npwd"}, "ls"), ('{"path": "a.py"}', "a.py"), ("{no json", "{no json"), (None, ""), ([], "[]"),
      ([{"type": "text", "text": "so\nmore"}], "so"), ({"n": 1}, '{"n": 1}'), ("x" * 200, "x" * 100 + "…"), (7, "7")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
+from support.each import with_each
 
 from lastlight_state.inspector.markdown import MOST, html
 
@@ -15,7 +15,7 @@ OURS = re.compile(
 )
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "shown"),
     [
         ("one\ntwo\n\nthree", "<p>one<br />two</p><p>three</p>"),
@@ -35,7 +35,7 @@ def test_markdown_is_shown_as_what_it_means(text: str, shown: str) -> None:
     assert html(text).replace("\n", "") == shown
 
 
-@pytest.mark.parametrize(
+@with_each(
     "text",
     [
         "<script>alert(1)</script>",
@@ -66,7 +66,7 @@ def test_nothing_of_an_agent_becomes_a_tag(text: str) -> None:
     assert "<img" not in shown
 
 
-@pytest.mark.parametrize("text", ["*", "`", "[", "- ", "**a", "[a](http://", "`x``y", ">", "<"])
+@with_each("text", ["*", "`", "[", "- ", "**a", "[a](http://", "`x``y", ">", "<"])
 def test_a_hostile_text_takes_no_long_time(text: str) -> None:
     """inspector IN-19: the suite's own limit would end it. A longer text is shown as it is."""
     assert html(text * (MOST // len(text)))

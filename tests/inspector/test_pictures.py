@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from inspector.test_pages import Parsed
 from starlette.testclient import TestClient
+from support.each import with_each
 
 from lastlight_state.inspector import inspector
 from lastlight_state.inspector.pictures import BOX, LEFT, LETTER, MOST_BOXES, ROW, WIDTH, Bar, Step, axis, order
@@ -59,7 +59,7 @@ def bar(lane: str, start: int, end: int, key: str | None = None) -> Bar:
     return Bar(lane, NOON + timedelta(minutes=start), NOON + timedelta(minutes=end), "failed", "told", key)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("bars", "sides"),
     [
         ([bar("a", 0, 1, "e"), bar("b", 0, 100)], ["right", None]),

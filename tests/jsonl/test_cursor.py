@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.jsonl.lines import opened, record
 
 from lastlight_state.codec import dump_line
@@ -81,9 +82,7 @@ def test_a_mark_that_checks_nothing_or_too_much_is_none() -> None:
             mark_of_text("after", mark.to_text())
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "é" * 18, "A" * 17, "A" * 19, "////////////////AA", "AAAAAAAAAAAB" + "A" * 6]
-)
+@with_each("text", ["", "x", "é" * 18, "A" * 17, "A" * 19, "////////////////AA", "AAAAAAAAAAAB" + "A" * 6])
 def test_damaged_text_is_no_mark(text: str) -> None:
     """agent-log L-41: the last one claims to check more bytes than lie before its offset."""
     with pytest.raises(InvalidValue):

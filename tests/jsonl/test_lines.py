@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 
 from lastlight_state.codec import dump_line, load_line
 from lastlight_state.errors import InvalidValue
@@ -49,7 +50,7 @@ def test_a_line_is_compact_and_keeps_the_order_of_its_keys() -> None:
     assert dump_line({"b": 1, "a": "é\u2028 😀"}) == '{"b":1,"a":"é\u2028 😀"}\n'.encode()
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "written"),
     [
         (0.0, b"0"),
@@ -88,7 +89,7 @@ def test_whole_floats_from_1e21_on_keep_their_exponent() -> None:
     assert dump_line({"v": 1e21}).startswith(b'{"v":1e')
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("make", "where"),
     [
         (cyclic, "line.a[0].a"),
@@ -141,7 +142,7 @@ def test_half_an_emoji_reads_as_the_replacement_character() -> None:
     assert load_line(raw) == {"half": "a\ufffd", "low": "\ufffd", "pair": "😀", "spelled": r"\ud83d", "other": "\né"}
 
 
-@pytest.mark.parametrize("raw", [b"{", rb'{"a":"\ud83d', b"\xff", b"NaN", b""])
+@with_each("raw", [b"{", rb'{"a":"\ud83d', b"\xff", b"NaN", b""])
 def test_what_is_no_json_is_a_value_error(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         load_line(raw)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.mailbox.files import PLACE, ids, inbound, outbound, reply, send, sql
 from support.migrations.nobody import as_nobody
 
@@ -265,7 +266,7 @@ def test_a_conversation_that_another_has_taken_over_meanwhile_is_not_taken_twice
     assert state.list() == []
 
 
-@pytest.mark.parametrize("door", ["group", "."])
+@with_each("door", ["group", "."])
 def test_a_mailbox_behind_a_closed_door_is_no_error_of_the_operating_system(door: str) -> None:
     """mailbox MB-06: it may be there, so it is not said to be missing."""
     with TemporaryDirectory() as folder:  # where others may go, unlike pytest's

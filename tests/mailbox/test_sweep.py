@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.each import with_each
 from support.mailbox.files import ids, inbound, outbound, reply, send, sql
 
 from lastlight_state.backends.base import Checkout, Mode
@@ -255,7 +256,7 @@ def test_acknowledgements_of_unknown_messages_are_counted(host: HostMailbox) -> 
     assert host.sweep.sync().ignored == 1
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("signs", "reason"),
     [
         ({"heartbeat": -29.98 * MINUTE}, None),

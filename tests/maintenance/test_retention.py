@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.each import with_each
 
 from lastlight_state.db.schema.declarations import facts_of
 from lastlight_state.maintenance.prune.checks import ALL
@@ -22,7 +22,7 @@ def removed_as(kind: str) -> set[str]:
     return {found.table_name, *shared, *(child.table.name for child in found.children)}
 
 
-@pytest.mark.parametrize("kind", ALL)
+@with_each("kind", ALL)
 def test_a_prune_removes_rows_of_the_tables_that_say_so(kind: str) -> None:
     """maintenance OP-6, OP-26."""
     assert removed_as(kind) == {name for name, table in METADATA.tables.items() if kind in facts_of(table).pruned_as}

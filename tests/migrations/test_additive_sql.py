@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import pytest
+from support.each import with_each
 from support.migrations.additive_sql import problem_with
 
 ADDS = (
@@ -39,19 +39,19 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize("sql", ADDS)
+@with_each("sql", ADDS)
 def test_what_adds_is_permitted(sql: str) -> None:
     """migrations MG-10."""
     assert problem_with(sql, {"runs": ("status", "version")}) is None
 
 
-@pytest.mark.parametrize("sql", REFUSED)
+@with_each("sql", REFUSED)
 def test_what_is_not_known_to_add_is_refused(sql: str) -> None:
     """migrations MG-10."""
     assert problem_with(sql, {"runs": ("status",)}) == "not known to add"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "body",
     [
         "DELETE FROM runs",
@@ -69,7 +69,7 @@ def test_a_trigger_whose_body_changes_rows_is_refused(body: str) -> None:
     assert problem_with(function, {}) == "a function that changes something"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "sql",
     [
         "CREATE TABLE more (id TEXT); DROP TABLE runs",
@@ -83,7 +83,7 @@ def test_a_second_statement_cannot_hide_behind_the_first(sql: str) -> None:
     assert problem_with(sql, {}) == "more than one statement"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("sql", "problem"),
     [
         ("UPDATE runs SET status = 'x' WHERE 1 = 1", "changes runs.status, which no data step declares"),
@@ -107,7 +107,7 @@ REACTION = "UPDATE jobs SET next_at = made_at, planned = '' WHERE name IN (OLD.n
 LOCK = "PERFORM name FROM jobs WHERE name = OLD.name FOR NO KEY UPDATE"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("body", "permitted"),
     [
         (REACTION, True),
@@ -132,7 +132,7 @@ PUT = (
 DROP = "DELETE FROM places WHERE id = OLD.id"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("body", "permitted"),
     [(PUT, True), (DROP, True), (f"{DROP}; DELETE FROM jobs WHERE id = OLD.id", False), ("DELETE FROM places", False)],
 )

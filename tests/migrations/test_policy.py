@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.migrations.policy import violations
 from support.migrations.support import load
 
@@ -27,8 +28,8 @@ def revision(tmp_path: Path, body: str, *, head: str = HEAD, after: str = "") ->
     return found[0]
 
 
-@pytest.mark.parametrize("product", PRODUCTS)
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@with_each("product", PRODUCTS)
+@with_each("file", FILES, ids=lambda file: file.stem)
 def test_every_revision_only_adds(file: Path, product: str) -> None:
     """migrations MG-10."""
     assert violations(load(file), product) == []

@@ -23,16 +23,21 @@ def replaying() -> Iterator[None]:
     replayed.remove()
 
 
+def at(name: str, url: str) -> Place:
+    """Return the place of a URL."""
+    return Place(name, lambda _: url)
+
+
 @pytest.fixture(params=("sqlite", "postgresql"))
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Place]]:
     """Three places without a database."""
     if request.param == "sqlite":
-        made = [Place("sqlite", lambda _, n=n: str(tmp_path / f"{n}.db")) for n in range(3)]  # type: ignore[misc]
+        made = [at("sqlite", str(tmp_path / f"{number}.db")) for number in range(3)]
         yield made
     else:
         server: ThrowawayPostgres = request.getfixturevalue("postgres_server")
         with server.database() as one, server.database() as two, server.database() as three:
-            made = [Place("postgresql", lambda _, url=url: url) for url in (one, two, three)]  # type: ignore[misc]
+            made = [at("postgresql", url) for url in (one, two, three)]
             yield made
             for place in made:
                 place.close()
@@ -47,7 +52,7 @@ def rows(place: Place) -> list[list[object]]:
 
 
 def test_kept_statements_make_the_database_that_the_revisions_make(places: list[Place], replaying: None) -> None:
-    """A replay is what other tests have instead of the revisions."""
+    """Compare what other tests have with what the revisions make."""
     first, second, third = places
     migrate(first.backend())
     [kept] = replayed._kept.values()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from alembic.script import ScriptDirectory
 from sqlalchemy.sql import operators
+from support.each import with_each
 from support.migrations.golden import files
 from support.migrations.support import Place
 
@@ -101,7 +102,7 @@ def test_names_of_indexes_fit_postgres() -> None:
     assert all(len(name.encode()) <= 63 for name in names)
 
 
-@pytest.mark.parametrize("table", sorted(METADATA.tables))
+@with_each("table", sorted(METADATA.tables))
 def test_large_columns_come_last_among_those_that_one_revision_brought(table: str) -> None:
     """house H-35: on SQLite what lies behind a large column is slow to read. The seed's own order is fixed.
 
@@ -152,7 +153,7 @@ def is_large(column: object) -> bool:
     return isinstance(kind, JSON_TYPES) or getattr(column, "name", "") in LARGE
 
 
-@pytest.mark.parametrize("table", sorted(METADATA.tables))
+@with_each("table", sorted(METADATA.tables))
 def test_indexes_take_new_rows_at_their_end(table: str) -> None:
     """house H-66: at its beginning an index splits pages and leaves them half full; it is read in both directions.
 

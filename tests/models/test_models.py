@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session, raiseload, selectinload
 from support.callers import engine_on
+from support.each import with_each
 from support.filled_store import scene
 
 from lastlight_state import StateStore, models
@@ -139,7 +140,7 @@ def test_times_have_their_zone_and_costs_are_exact(database: Database, engine: s
         assert loaded.executions[0].cost == Decimal("0.1000000001")
 
 
-@pytest.mark.parametrize(("model", "name"), RELATIONS, ids=[f"{model.__name__}.{name}" for model, name in RELATIONS])
+@with_each(("model", "name"), RELATIONS, ids=[f"{model.__name__}.{name}" for model, name in RELATIONS])
 def test_relationships_are_only_read(model: type[Base], name: str) -> None:
     """house H-112."""
     found = sa.inspect(model).relationships[name]

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.errors import InvalidValue, ReservedName
 from lastlight_state.outputs import column_types
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("key", "table"),
     [
         ("analysis", "analysis"),
@@ -26,7 +27,7 @@ def test_keys_become_table_names_in_snake_case(key: str, table: str) -> None:
     assert column_types.snake_case(key) == table
 
 
-@pytest.mark.parametrize("key", ["", "9a", "É", "a" * 49, "a-b", "a b", None, 3])
+@with_each("key", ["", "9a", "É", "a" * 49, "a-b", "a b", None, 3])
 def test_a_key_is_a_short_ascii_name(key: Any) -> None:
     """outputs D-3."""
     with pytest.raises(InvalidValue):
@@ -34,14 +35,14 @@ def test_a_key_is_a_short_ascii_name(key: Any) -> None:
     assert column_types.key("a" * 48)
 
 
-@pytest.mark.parametrize("key", ["input", "inputs"])
+@with_each("key", ["input", "inputs"])
 def test_the_input_is_no_output(key: str) -> None:
     """outputs D-3."""
     with pytest.raises(ReservedName):
         column_types.key(key)
 
 
-@pytest.mark.parametrize("field", ["runId", "node_id", "iteration", "row_x", "rowCreatedAt", "lastlight_x", "xmin"])
+@with_each("field", ["runId", "node_id", "iteration", "row_x", "rowCreatedAt", "lastlight_x", "xmin"])
 def test_fields_of_the_names_of_bookkeeping_are_refused(field: str) -> None:
     """outputs D-5."""
     with pytest.raises(ReservedName) as refusal:
@@ -49,13 +50,13 @@ def test_fields_of_the_names_of_bookkeeping_are_refused(field: str) -> None:
     assert refusal.value.where == field
 
 
-@pytest.mark.parametrize("table", ["scores", "messages", "run_notes", "pg_x", "sqlite_x", "alembic_version"])
+@with_each("table", ["scores", "messages", "run_notes", "pg_x", "sqlite_x", "alembic_version"])
 def test_names_of_the_library_and_of_tools_are_reserved(table: str) -> None:
     """outputs D-5."""
     assert column_types.is_reserved(table)
 
 
-@pytest.mark.parametrize("word", ["attempt", "status", "order", "select", "user"])
+@with_each("word", ["attempt", "status", "order", "select", "user"])
 def test_plain_words_are_fields(word: str) -> None:
     """outputs D-5."""
     assert column_types.column(word) == word

@@ -25,6 +25,7 @@ from pydantic import (
     SecretStr,
     create_model,
 )
+from support.each import with_each
 from typing_extensions import TypeAliasType
 
 from lastlight_state.errors import InvalidValue
@@ -59,7 +60,7 @@ class Opaque:
     """A type that pydantic knows nothing of."""
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("annotation", "token"),
     [
         (str, "text"),
@@ -109,7 +110,7 @@ def test_each_type_has_its_token(annotation: Any, token: str) -> None:
     assert token_of(annotation) == token
 
 
-@pytest.mark.parametrize(
+@with_each(
     "annotation",
     [bytes, SecretStr, list[bytes], dict[str, SecretStr], Callable[[], int], Json[int], list[Json[int]]],
     ids=str,
@@ -149,7 +150,7 @@ class Odd:
         raise ZeroDivisionError(name)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "model",
     [
         list[Opaque],
@@ -166,7 +167,7 @@ def test_a_type_without_a_json_schema_is_refused_by_name(model: Any) -> None:
     assert refusal.value.where == ("it" if isinstance(model, type) and issubclass(model, BaseModel) else model.__name__)
 
 
-@pytest.mark.parametrize("model", [Odd(), "str", 3, {"type": "int"}], ids=["odd", "name", "number", "core schema"])
+@with_each("model", [Odd(), "str", 3, {"type": "int"}], ids=["odd", "name", "number", "core schema"])
 def test_what_is_no_type_is_refused(model: Any) -> None:
     """outputs T-4."""
     with pytest.raises(InvalidValue, match="must be a model or another type"):
@@ -180,7 +181,7 @@ def test_two_fields_with_one_column_are_refused() -> None:
     assert refusal.value.where == "foo_bar"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "model",
     [
         create_model("M", payload=(dict[str, int], ...)),
@@ -236,7 +237,7 @@ def test_what_stands_behind_a_reference_is_described() -> None:
     assert not [one for one in facts if one["warning"]]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "field",
     [
         (str, "\ud800"),

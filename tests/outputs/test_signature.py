@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import pytest
 from pydantic import BaseModel, Field, create_model
+from support.each import with_each
 
 from lastlight_state.outputs.column_types import signature, signed_text
 from lastlight_state.outputs.shapes import BOOKKEEPING, shape_of
@@ -46,7 +46,7 @@ def test_what_no_column_shows_leaves_the_signature() -> None:
     assert signed(Same) == signed(Analysis)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "fields",
     [
         {"summary": (str, ...)},

@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.run_log.logs import NOW, OTHER_RUN, SESSION, files_below, lines_of, start
 
 from lastlight_state.errors import InvalidValue, NewerSchema
@@ -37,7 +38,7 @@ def test_a_complete_exchange_is_left_as_it_is() -> None:
     assert normalise(messages) == (tuple(messages), ())
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("messages", "expected", "dropped"),
     [
         ([USER, CALL], [USER], [("call", "a"), ("call", "b"), ("message", None)]),
@@ -100,7 +101,7 @@ def test_half_exchanges_are_dropped(
     assert given == messages
 
 
-@pytest.mark.parametrize("meta", [{"mine": 1}, {}, {"x.lastlight.resume_notice": False}, "text", None])
+@with_each("meta", [{"mine": 1}, {}, {"x.lastlight.resume_notice": False}, "text", None])
 def test_a_message_with_a_meta_of_its_own_is_no_notice(meta: Any) -> None:
     """run-log RL-94: it stays in the history, and keeps its marks."""
     own = USER | {"meta": meta}
@@ -130,7 +131,7 @@ def test_an_environment_that_cannot_be_read_is_refused_unless_another_is_given()
     assert prepare_resume(given, environment=THERE, previous=HERE).changes[0].name == "cwd"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("environment", "previous"),
     [(Runtime(cwd="/there", os=None), HERE), (THERE, Runtime(cwd="/here", os=None)), (THERE, Runtime(cwd="/here"))],
 )
@@ -199,7 +200,7 @@ def test_a_message_with_a_mark_of_others_is_no_notice() -> None:
     assert without_marks([marked]) == (marked,)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("call", "answer"),
     [
         ({"type": "tool_use"}, {"type": "tool_result"}),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.errors import BackendBusy, CorruptData, LostRace, MisuseError, StateError
 from lastlight_state.schedules.checks import claimed
@@ -62,7 +63,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("take", "names", "told"), FAILURES, ids=[failure[2] for failure in FAILURES])
+@with_each(("take", "names", "told"), FAILURES, ids=[failure[2] for failure in FAILURES])
 def test_where_nothing_was_claimed_a_failure_is_raised(take: Takes, names: str, told: str) -> None:
     """schedules C-21: the first, or that of the database."""
     with pytest.raises(StateError) as raised:
@@ -70,7 +71,7 @@ def test_where_nothing_was_claimed_a_failure_is_raised(take: Takes, names: str, 
     assert str(raised.value) == told
 
 
-@pytest.mark.parametrize("error", [MisuseError("no extra"), TypeError("a bug")], ids=["misuse", "bug"])
+@with_each("error", [MisuseError("no extra"), TypeError("a bug")], ids=["misuse", "bug"])
 def test_a_mistake_is_raised_at_once(error: Exception) -> None:
     """schedules X-1: whatever was claimed before it, and no other row is tried."""
     take = Takes(b=error)

@@ -21,11 +21,13 @@ def with_each(
     All values are tried. The first failure is raised, with a note of all values that failed. Each value has a folder
     ``tmp_path`` and a ``monkeypatch`` of its own.
     """
+    values = list(values)
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
     listed = [
         list(value.values) if isinstance(value, _PARAM) else [*value] if len(wanted) > 1 else [value]
         for value in values
     ]
+    assert not any(value.marks for value in values if isinstance(value, _PARAM)), "a mark needs a run of its own"
     assert listed, "a test without a value proves nothing"
     called = list(map(repr, listed)) if ids is None or callable(ids) else list(map(str, ids))
 

@@ -12,8 +12,9 @@ from types import ModuleType
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-LIBRARY = TESTS.parent / "lastlight_state"
+LIBRARY = Path(__file__).parents[2] / "lastlight_state"
+#: So many modules of tests import most of the library.
+MANY = 100
 
 
 def rewrite_share(config: pytest.Config) -> None:
@@ -31,14 +32,16 @@ def rewrite_share(config: pytest.Config) -> None:
     except (ImportError, AttributeError, KeyError):  # another version: each process rewrites them for itself
         return
     share = slice(int(worker["workerid"].removeprefix("gw")), None, worker["workercount"])
-    tests = sorted(TESTS.rglob("*.py"))
-    for file in [one for one in tests if one.name.startswith("test_")][share]:
+    named = sorted({config.invocation_params.dir / argument.partition("::")[0] for argument in config.args})
+    tests = [test for place in named for test in (sorted(place.rglob("test_*.py")) if place.is_dir() else [place])]
+    for file in tests[share]:
         cached = kept(file) / f"{file.stem}{tail}"
         if read(file, cached) is None:
             digest, code = rewritten(file, config)
             cached.parent.mkdir(parents=True, exist_ok=True)
             write(state, code, digest, cached)
-    for file in [*tests, *sorted(LIBRARY.rglob("*.py"))][share]:
+    library = sorted(LIBRARY.rglob("*.py")) if len(tests) >= MANY else []
+    for file in [*tests, *library][share]:
         module = ModuleType(file.stem)
         module.__file__ = str(file)
         constants_from_module(module)

@@ -11,7 +11,7 @@ from support.each import with_each
 
 
 def test_each_value_is_tried_and_all_that_failed_are_named() -> None:
-    """A failure of the first value hides no other."""
+    """Try all values, also after a failure."""
     tried = []
 
     @with_each(("first", "second"), [(1, 2), pytest.param(3, 3), (4, 5)], ids=["a", "b", "c"])
@@ -29,7 +29,7 @@ def test_each_value_is_tried_and_all_that_failed_are_named() -> None:
 def test_each_value_has_a_folder_and_an_environment_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, other: int
 ) -> None:
-    """Values are tried by one another's side."""
+    """Give each value a folder and an environment of its own."""
     assert list(tmp_path.iterdir()) == []
     assert "OF_ONE_VALUE" not in os.environ
     (tmp_path / f"{value}{other}").touch()
@@ -37,7 +37,7 @@ def test_each_value_has_a_folder_and_an_environment_of_its_own(
 
 
 def test_a_test_asks_for_its_fixtures_alone() -> None:
-    """pytest gives what is left of the parameters."""
+    """Leave the other parameters to pytest."""
 
     @with_each("value", [1])
     def test(database: object, value: int) -> None: ...

@@ -7,6 +7,7 @@ from math import nextafter
 
 import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
@@ -23,7 +24,7 @@ from lastlight_state.workflows.words import (
 )
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("dollars", "cost"),
     [
         ("0", (0, 0)),
@@ -61,7 +62,7 @@ def test_a_mirror_tells_the_same_micro_dollars(micros: int) -> None:
 NO_AMOUNTS = [*map(Decimal, ("-0.01", "NaN", "sNaN", "-Infinity")), -0.5, float("nan"), True, "1"]
 
 
-@pytest.mark.parametrize("bad", NO_AMOUNTS)
+@with_each("bad", NO_AMOUNTS)
 def test_what_is_no_amount_is_refused(bad: Decimal) -> None:
     """workflows W-7, W-60."""
     with pytest.raises(InvalidValue, match="cost"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
@@ -45,7 +46,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("said", "stored"), NAMES)
+@with_each(("said", "stored"), NAMES)
 def test_owner_and_repository_are_told_apart(
     said: tuple[str | None, str | None], stored: tuple[str | None, str | None]
 ) -> None:
@@ -53,7 +54,7 @@ def test_owner_and_repository_are_told_apart(
     assert normalised(*said) == stored
 
 
-@pytest.mark.parametrize(("owner", "repo"), REFUSED)
+@with_each(("owner", "repo"), REFUSED)
 def test_what_is_no_name_is_refused(owner: str | None, repo: str | None) -> None:
     """workflows W-2, W-6."""
     with pytest.raises(InvalidValue):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
-import pytest
+from support.each import with_each
 
 from lastlight_state import workflows
 from lastlight_state.clock import ago, lasted
@@ -72,7 +72,7 @@ def test_what_says_most_stands_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("seconds", "told"),
     [(0, "0 s"), (99, "99 s"), (100, "1 min"), (5_999, "99 min"), (11_000, "3 h 3 min"), (40_000, "11 h"),
      (400_000, "4 d")],
@@ -85,7 +85,7 @@ def test_lengths_of_time_are_told_in_their_greatest_unit(seconds: int, told: str
     assert ago(NOW + length, NOW) == (f"in {told}" if seconds else f"{told} ago")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("blocked", "told"),
     [
         (Blocked(kind="approval", label="merge", since=NOW - timedelta(hours=3), count=2),
@@ -106,7 +106,7 @@ def test_every_wait_is_a_sentence(blocked: Blocked, told: str) -> None:
     assert told in waits_text(blocked, NOW)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("change", "told"),
     [
         ((None, "running", "run.created"), "began"),

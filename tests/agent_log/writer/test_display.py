@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings, strategies as st
+from support.each import with_each
 
 from lastlight_state.files.agent_log.writer.session import CAP_UNITS, cut_for_display
 
 
-@pytest.mark.parametrize(
-    "whole", ["", "x" * CAP_UNITS, "é" * CAP_UNITS, "😀" * (CAP_UNITS // 2), "x" * 65_535 + "\ud83d"]
-)
+@with_each("whole", ["", "x" * CAP_UNITS, "é" * CAP_UNITS, "😀" * (CAP_UNITS // 2), "x" * 65_535 + "\ud83d"])
 def test_a_text_of_the_cap_stays(whole: str) -> None:
     """agent-log L-70, case 24."""
     assert cut_for_display(whole) is None
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("whole", "kept", "left_out"),
     [
         ("x" * 65_537, "x" * 65_536, 1),

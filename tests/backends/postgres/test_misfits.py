@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.old_server import server_that_says
 
 from lastlight_state import StateStore
@@ -19,7 +20,7 @@ from lastlight_state.testing import Database, ThrowawayPostgres
 SAID = {"server_version": "17.0", "TimeZone": "UTC"}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("said", "refusal", "error", "text"),
     [
         (SAID, "unsupported startup parameter: options", InvalidValue, "pooler='transaction'"),
@@ -50,7 +51,7 @@ def test_opening_names_the_setting_that_a_server_needs(
         StateStore.open(url)
 
 
-@pytest.mark.parametrize("said", ["18.1", "17beta2", "18rc1", "15.18 (Debian 15.18-0+deb12u1)", "14.5", "19devel"])
+@with_each("said", ["18.1", "17beta2", "18rc1", "15.18 (Debian 15.18-0+deb12u1)", "14.5", "19devel"])
 def test_postgres_is_known_by_its_version(said: str) -> None:
     """cluster CL-40: with what those add who build it."""
     assert product(_info({"server_version": said})) == f"PostgreSQL {said}"

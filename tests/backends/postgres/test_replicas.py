@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 from support.cluster import Pair, connected, pair
+from support.each import with_each
 
 from lastlight_state import Settings, StateStore
 from lastlight_state.aio import AsyncStateStore
@@ -227,7 +228,7 @@ def test_a_replica_is_for_postgres_alone(tmp_path: Path, monkeypatch: pytest.Mon
         _ = store.replica
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("position", "end"),
     [(8192 * 3 + 24, 8192 * 3), (2**24 + 40, 2**24), (8192 * 3 + 32, 8192 * 3 + 32), (8192 + 40, 8192 + 40)],
 )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
+from support.each import with_each
 
 from lastlight_state.backends.sql.expressions import millis_between
 from lastlight_state.backends.sql.json import entry_of, member_of
@@ -44,7 +45,7 @@ def test_with_one_time_missing_there_is_nothing_between(database: Database, miss
         assert tx.connection.execute(sa.select(millis_between(start, end)), values).scalar() is None
 
 
-@pytest.mark.parametrize("name", ["a b", "a'b", "$.a", "1"])
+@with_each("name", ["a b", "a'b", "$.a", "1"])
 def test_a_member_is_named_in_the_statement_and_can_be_nothing_but_a_name(name: str) -> None:
     """backends B-61."""
     for make in (

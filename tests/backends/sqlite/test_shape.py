@@ -3,7 +3,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-import pytest
+from support.each import with_each
 
 from lastlight_state.backends.facts import Catalogue
 from lastlight_state.backends.sqlite.catalogue import normal, shape_of as shape
@@ -24,13 +24,13 @@ UNLIKE = {
 }
 
 
-@pytest.mark.parametrize("kind", ALIKE)
+@with_each("kind", ALIKE)
 def test_statements_that_mean_the_same_read_the_same(kind: str) -> None:
     one, other = ALIKE[kind]
     assert normal(one) == normal(other)
 
 
-@pytest.mark.parametrize("kind", UNLIKE)
+@with_each("kind", UNLIKE)
 def test_statements_that_mean_something_else_do_not(kind: str) -> None:
     one, other = UNLIKE[kind]
     assert normal(one) != normal(other)
@@ -53,7 +53,7 @@ def shape_of(table: str) -> Catalogue:
         return {entry: text for entry, text in shape(connection).items() if entry[1] == "t"}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("one", "other"),
     [
         ("id TEXT PRIMARY KEY", "`id` text NOT NULL PRIMARY KEY"),
@@ -68,7 +68,7 @@ def test_tables_that_are_alike_have_one_shape(one: str, other: str) -> None:
     assert shape_of(one) == shape_of(other)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("one", "other"),
     [
         ("a TEXT", "a TEXT NOT NULL"),

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.each import with_each
 from support.journal.trees import TREES, element, text
 
 from lastlight_state.errors import InvalidValue, PayloadTooLarge
@@ -54,7 +55,7 @@ def test_a_tree_fit_for_xml_is_all_there() -> None:
     assert step.attrib == {"id": "s1", "note": 'say "hi"\n'}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("tag", "name"),
     [("a", "a"), ("xmlish", "_xmlish"), ("XML", "_XML"), ("1a", "_1a"), ("", "_"), ("a b", "a_b"), ("-", "_-")],
 )
@@ -77,7 +78,7 @@ def test_the_canonical_text_has_one_order_of_keys() -> None:
     assert codec.canonical(None) == "null"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "tree",
     [
         7,
@@ -122,8 +123,8 @@ def nested(levels: int, wrap: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"x": value}], ids=["lists", "objects"])
-@pytest.mark.parametrize("above", [0, 3])
+@with_each("wrap", [lambda value: [value], lambda value: {"x": value}], ids=["lists", "objects"])
+@with_each("above", [0, 3])
 def test_what_an_element_holds_has_as_many_levels_as_elements_in_its_place(wrap: Any, above: int) -> None:
     """journal J-3: lists and objects of a prop count with the elements above them."""
 
@@ -188,7 +189,7 @@ def test_a_child_without_an_id_is_not_the_one_with_an_id_in_its_place() -> None:
         assert ops(before, after) == [("remove", ["children", 0]), ("insert", ["children", 0])]
 
 
-@pytest.mark.parametrize("none", ["", 7, None, ["a"]])
+@with_each("none", ["", 7, None, ["a"]])
 def test_what_is_no_text_or_empty_is_no_id(none: Any) -> None:
     """journal C-5: such an element is known by its place, and named by none."""
     before, after = (element("list", element("i", id=none, n=n), element("i", id="b")) for n in (1, 2))
@@ -215,7 +216,7 @@ def test_what_changed_inside_a_moved_neighbourhood_is_found_by_its_id() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "delta",
     [
         "{",
@@ -251,7 +252,7 @@ def test_a_delta_that_does_not_fit_is_refused(delta: str) -> None:
         codec.apply(element("a", text("x")), codec.decode_delta(delta))
 
 
-@pytest.mark.parametrize(
+@with_each(
     "path",
     [
         [0], ["props", 0], ["tag", "a", "b"], ["tag", 0, "b"], ["props", "n", "x"], ["props", "x", "y"],

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.run_log.logs import ending, head, id_of, put
 
 from lastlight_state import StateStore
@@ -145,7 +146,7 @@ def test_what_is_no_file_among_the_line_files_is_left_out_and_named(
     assert {file.path for file in manifest.files if file.path.startswith(inside)} == {f"{inside}/one.jsonl"}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("path", "is_too_deep"),
     [("n" * 2_000, False), ("n" * 2_001, True), ("é" * 1_001, True), ("d/" * 64, False), ("d/" * 65, True)],
     ids=["long", "too long", "too many bytes", "deep", "too deep"],

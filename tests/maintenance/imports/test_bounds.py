@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.mailbox.files import sql
 from support.maintenance.homes import state, write_state
 from support.maintenance.node_databases import BEGIN, made, put
@@ -87,7 +88,7 @@ def test_an_attempt_is_named_after_its_node_if_that_is_short(
     assert (found.id == f"r1:{node}:0:1", len(found.id)) == (is_whole, 256 if is_whole else 64)
 
 
-@pytest.mark.parametrize(("parts", "is_plain"), [(("n" * 250, 0, 1), True), (("n" * 251, 0, 1), False)])
+@with_each(("parts", "is_plain"), [(("n" * 250, 0, 1), True), (("n" * 251, 0, 1), False)])
 def test_an_id_that_is_made_of_names_has_256_bytes_at_most(parts: tuple[Any, ...], is_plain: bool) -> None:
     """maintenance OP-86."""
     made_of_them = id_of("r", *parts)

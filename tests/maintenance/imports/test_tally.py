@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.errors import BackendUnavailable, ClaimLost, SchemaMismatch, StateError, StoreClosed
 from lastlight_state.maintenance.imports.tally import Tally
@@ -34,7 +35,7 @@ def test_a_unit_that_runs_out_of_stack_fails_alone() -> None:
     assert tally.counts == {"units.failed": 1}
 
 
-@pytest.mark.parametrize(
+@with_each(
     "error",
     [
         ClaimLost("r", presented=1, current_epoch=2, held_by="other", status="running", kind="receipt"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.each import with_each
 
 from lastlight_state.backends.facts import Catalogue, Entry
 from lastlight_state.migrations.adoption import fit
@@ -15,7 +15,7 @@ TRIGGER: Entry = ("trigger", "a", "t")
 ELSEWHERE: Entry = ("column", "b", "y")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("entry", "text", "is_added"),
     [
         (COLUMN, "TEXT", True),
@@ -33,14 +33,14 @@ def test_what_filled_tables_can_get_may_be_missing(entry: Entry, text: str, is_a
     assert len(fit.misfits(A, expected)) == 1
 
 
-@pytest.mark.parametrize("additive", [True, False])
+@with_each("additive", [True, False])
 def test_what_is_there_and_another_contradicts(additive: bool) -> None:
     """migrations MG-43: although it could be added where it is missing."""
     [line] = fit.misfits({**A, COLUMN: "INTEGER"}, {**A, COLUMN: "TEXT"}, additive=additive)
     assert line == "column a.y is 'INTEGER', expected 'TEXT'"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("entry", "text", "is_refused"),
     [
         (COLUMN, "TEXT", False),
@@ -66,7 +66,7 @@ def test_tables_lack_columns_and_indexes_and_missing_tables_only_themselves() ->
     assert fit.lacking(A, expected) == [COLUMN, INDEX, missing]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("entry", "text", "is_present", "clashes"),
     [
         (COLUMN, "TEXT", True, 1),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from support.each import with_each
 from support.processes import started as process
 from support.workflows.steps import Raw, started
 
@@ -111,7 +112,7 @@ def sleep_after(end: Callable[[], None]) -> None:
         time.sleep(30)
 
 
-@pytest.mark.parametrize("end", [ended_by_finalizer, ended_by_weak_reference])
+@with_each("end", [ended_by_finalizer, ended_by_weak_reference])
 def test_a_signal_that_comes_in_a_finalizer_is_not_lost(end: Callable[[], None]) -> None:
     """workflows W-142: Python drops what a handler raises there."""
     told: list[object] = []

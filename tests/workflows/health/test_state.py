@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 
 from lastlight_state.workflows import Blocked, NodeRef
 from lastlight_state.workflows.health.state import Facts, PendingQuestions, derive, is_abandoned
@@ -71,7 +71,7 @@ STATES: list[tuple[str, Facts]] = [
 ]
 
 
-@pytest.mark.parametrize(("state", "stored"), STATES)
+@with_each(("state", "stored"), STATES)
 def test_a_state_follows_from_what_is_stored(state: str, stored: Facts) -> None:
     """workflows W-97, case 58."""
     derived = derive(stored, NOW)
@@ -126,7 +126,7 @@ BLOCKS: list[tuple[Blocked | None, Facts]] = [
 ]
 
 
-@pytest.mark.parametrize(("blocked", "stored"), BLOCKS)
+@with_each(("blocked", "stored"), BLOCKS)
 def test_what_a_run_waits_for(blocked: Blocked | None, stored: Facts) -> None:
     """workflows W-98."""
     assert derive(stored, NOW).blocked == blocked
@@ -176,7 +176,7 @@ COMPLAINTS: list[tuple[set[str], Facts]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "stored"), COMPLAINTS)
+@with_each(("words", "stored"), COMPLAINTS)
 def test_what_is_wrong_with_a_run(words: set[str], stored: Facts) -> None:
     """workflows W-98, case 58."""
     assert set(derive(stored, NOW).unhealthy) == words
