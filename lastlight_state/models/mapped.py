@@ -231,7 +231,7 @@ only_read(CronScheduleModel, "schedules.crons.put", "schedules.crons.put", "sche
 only_read(CronOverrideModel, "schedules.overrides.put", "schedules.overrides.put", "schedules.overrides.clear")
 only_read(CronFireModel, "schedules.fires.create", "schedules.fires.finish", _prune)
 
-only_read(CheckpointThreadModel, "checkpoints.put", "checkpoints.expire", "checkpoints.delete")
+only_read(CheckpointThreadModel, "checkpoints.put", "checkpoints.put", "checkpoints.delete")
 only_read(CheckpointModel, "checkpoints.put", None, "checkpoints.keep_latest checkpoints.delete_runs")
 only_read(StateModel, "states.put states.merge", "states.put states.merge", "states.remove states.clear")
 
