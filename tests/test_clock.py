@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from support.each import with_each
 
 from lastlight_state import clock as clock_module
 from lastlight_state.clock import SYSTEM_CLOCK, KeptClock, aware_utc, iso_text, of_file, to_millis
@@ -45,20 +46,20 @@ def test_a_time_of_any_zone_is_kept_as_the_same_moment_in_utc(moment: datetime) 
     assert timedelta() <= moment - kept < timedelta(milliseconds=1)
 
 
-@pytest.mark.parametrize("moment", [NOON.replace(tzinfo=None), NOON.replace(tzinfo=Undecided())])
+@with_each("moment", [NOON.replace(tzinfo=None), NOON.replace(tzinfo=Undecided())])
 def test_a_time_without_an_offset_is_refused(moment: datetime) -> None:
     """house H-30."""
     with pytest.raises(InvalidValue, match="since: naive datetime"):
         aware_utc("since", moment)
 
 
-@pytest.mark.parametrize("value", ["2026-02-03T00:00:00Z", 1770076800, None])
+@with_each("value", ["2026-02-03T00:00:00Z", 1770076800, None])
 def test_what_is_no_datetime_is_refused_by_its_type(value: object) -> None:
     with pytest.raises(InvalidValue, match="since: expected a datetime"):
         aware_utc("since", value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "moment",
     [
         datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
@@ -83,7 +84,7 @@ def test_the_text_of_a_time_reads_back_as_the_time(moment: datetime) -> None:
     assert parse_time(iso_text(moment)) == moment
 
 
-@pytest.mark.parametrize("year", [1, 999, 9000, 9999])
+@with_each("year", [1, 999, 9000, 9999])
 def test_a_clock_at_the_end_of_the_calendar_is_refused_when_it_is_given(year: int, tmp_path: Path) -> None:
     """house H-31: leases and windows are added to the present, and must stay in the calendar."""
     clock = FrozenClock(datetime(year, 6, 1, tzinfo=UTC))
@@ -94,7 +95,7 @@ def test_a_clock_at_the_end_of_the_calendar_is_refused_when_it_is_given(year: in
         KeptClock(clock).now()
 
 
-@pytest.mark.parametrize("year", [1000, 8999])
+@with_each("year", [1000, 8999])
 def test_a_clock_in_the_first_and_in_the_last_year_is_taken(year: int) -> None:
     """house H-31."""
     clock = FrozenClock(datetime(year, 6, 1, tzinfo=UTC))

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support import deadlines
 from support.deadlines import SHORT, Timed, held, held_file, late, promised, timed
+from support.each import with_each
 from support.faults.interrupts import Interrupted
 from support.hostile_rows import fill
 from support.tracing import traced
@@ -191,7 +192,7 @@ def test_a_coroutine_that_meets_a_held_file_waits_no_longer(sqlite_database: Dat
 LEAVING = ("_leave", "__exit__")
 
 
-@pytest.mark.parametrize("made", [partial(waiting.Deadline, 0.0), waiting.NoPatience], ids=["deadline", "no patience"])
+@with_each("made", [partial(waiting.Deadline, 0.0), waiting.NoPatience], ids=["deadline", "no patience"])
 def test_a_limit_of_waits_ends_with_its_block_while_the_exception_that_cut_it_off_is_looked_at(
     made: Callable[[], AbstractContextManager[object]],
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
+from support.each import with_each
 
 from lastlight_state.errors import BackendUnavailable, InvalidValue
 from lastlight_state.files.agent_log import Slug
@@ -83,7 +84,7 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
     assert load_settings(made, durability="full") == made.model_copy(update={"durability": "full"})
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "text", "attribute", "value"),
     [
         ("URL", "postgresql://db/state", "url", "postgresql://db/state"),
@@ -149,7 +150,7 @@ def test_the_state_directory_has_a_second_name_that_gives_way_to_the_first(monke
     assert Settings().state_dir == Path("/own")
 
 
-@pytest.mark.parametrize("name", ["SCHEMA", "SCHEMA_NAME", "URL", "CONTEXT", "SCRATCH", "POOL_SIZE"])
+@with_each("name", ["SCHEMA", "SCHEMA_NAME", "URL", "CONTEXT", "SCRATCH", "POOL_SIZE"])
 def test_variables_of_other_programs_are_not_ours(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """backends B-1: the environment means ``LASTLIGHT_STATE_<NAME>`` and ``STATE_DIR``."""
     monkeypatch.setenv(name, "7")
@@ -163,7 +164,7 @@ def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert Settings() == Settings(url=None, state_dir=Path("state"), pool_size=5)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("arguments", "where"),
     [
         ({"durability": "sometimes"}, "durability"),
@@ -200,7 +201,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
+@with_each("name", Settings.model_fields)
 def test_a_hostile_setting_is_refused_by_name_or_works(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,14 +214,14 @@ def test_a_hostile_setting_is_refused_by_name_or_works(
                 store.workflows.overrides.put("w", enabled=True)
 
 
-@pytest.mark.parametrize("schema", ["x\0y", "", "\ud800", "x" * 64, "ü" * 32])
+@with_each("schema", ["x\0y", "", "\ud800", "x" * 64, "ü" * 32])
 def test_a_schema_that_no_database_can_have_is_refused_by_name(schema: str) -> None:
     """backends B-2: before anything is sent."""
     with pytest.raises(InvalidValue, match="schema"):
         StateStore.open("postgresql://nobody@127.0.0.1:1/none", schema=schema)
 
 
-@pytest.mark.parametrize(("name", "where"), [("POOL_SIZE", "pool_size"), ("SESSION_TYPES", "session_types")])
+@with_each(("name", "where"), [("POOL_SIZE", "pool_size"), ("SESSION_TYPES", "session_types")])
 def test_a_wrong_variable_is_named_and_not_repeated(monkeypatch: pytest.MonkeyPatch, name: str, where: str) -> None:
     """house H-53: no error text carries what may be a secret."""
     monkeypatch.setenv(PREFIX + name, "{secret")
@@ -284,7 +285,7 @@ def test_a_url_and_a_file_together_are_refused_with_both_names(monkeypatch: pyte
     assert "swordfish" not in str(refused.value) + str(unloaded.value)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("content", "says"),
     [
         (None, "No such file or directory"),
@@ -339,7 +340,7 @@ def test_a_variable_that_is_no_setting_is_named_once(
     assert caplog.messages == [f"{told}: did you mean LASTLIGHT_STATE_URL?"]
 
 
-@pytest.mark.parametrize("kind", ["fifo", "directory", "device"])
+@with_each("kind", ["fifo", "directory", "device"])
 def test_a_file_with_a_secret_is_a_regular_file(tmp_path: Path, kind: str) -> None:
     """backends B-186: a FIFO that nobody writes would be read for ever."""
     path = Path("/dev/zero") if kind == "device" else tmp_path / "secret"

@@ -17,6 +17,7 @@ from typing import Any
 import click
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.hostile import methods
 from support.run_log.logs import id_of, run_log, start
 from support.workflows.steps import started
@@ -306,8 +307,8 @@ def test_every_argument_of_a_path_is_among_the_doors() -> None:
     assert set(_named()) - NO_FILES <= FILES.keys() | FOLDERS.keys()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SPECIAL if kind != "a full device"])
-@pytest.mark.parametrize("name", ["sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile"])
+@with_each("kind", [kind for kind in SPECIAL if kind != "a full device"])
+@with_each("name", ["sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile"])
 def test_files_that_libpq_opens_are_looked_at_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.settings import url_in
@@ -12,8 +13,8 @@ from lastlight_state.settings import url_in
 SECRET = "postgresql://ana:a-secret@db/state"
 
 
-@pytest.mark.parametrize("before", ["", "\ufeff", " \n\n"])
-@pytest.mark.parametrize("behind", ["", "\n", " \r\n\n"])
+@with_each("before", ["", "\ufeff", " \n\n"])
+@with_each("behind", ["", "\n", " \r\n\n"])
 def test_a_file_holds_one_line_with_a_url(tmp_path: Path, before: str, behind: str) -> None:
     """backends B-89."""
     file = tmp_path / "url"
@@ -21,7 +22,7 @@ def test_a_file_holds_one_line_with_a_url(tmp_path: Path, before: str, behind: s
     assert url_in(file, "--url-file") == SECRET
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("held", "problem"),
     [
         (b"", "expected one line with a URL, got none"),
@@ -41,7 +42,7 @@ def test_any_other_file_is_refused_by_its_name_and_never_by_what_it_holds(
     assert str(raised.value) == f"--url-file: {file}: {problem}"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "problem"), [("missing", "No such file or directory"), (".", "expected a regular file, found a directory")]
 )
 def test_a_file_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path, name: str, problem: str) -> None:

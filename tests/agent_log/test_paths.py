@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 from support.agent_log.logs import SESSION, contents_below, path_of
+from support.each import with_each
 
 from lastlight_state.errors import InvalidValue, ReservedName, UnsafePath
 from lastlight_state.files.agent_log import AgentLog, Cwd, Outcome, Slug, slug_for_cwd
@@ -16,7 +17,7 @@ UNSAFE_IDS = ["", "a.b", "a/b", "é", "a b", "../x", "a\n", "a\0", "x" * 201, ".
 UNSAFE_SLUGS = ["", ".", "..", "a/b", "a\0", "x" * 256, "é" * 128, "\ud800"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("cwd", "slug"),
     [
         ("/app", "-app"),
@@ -42,7 +43,7 @@ def test_a_slug_never_holds_a_separator(cwd: str) -> None:
     assert len(slug_for_cwd(cwd)) == len(cwd)
 
 
-@pytest.mark.parametrize("slug", UNSAFE_SLUGS)
+@with_each("slug", UNSAFE_SLUGS)
 def test_an_unsafe_slug_is_refused_and_nothing_is_created(log: AgentLog, tmp_path: Path, slug: str) -> None:
     """agent-log L-11."""
     with pytest.raises(UnsafePath):
@@ -52,7 +53,7 @@ def test_an_unsafe_slug_is_refused_and_nothing_is_created(log: AgentLog, tmp_pat
     assert contents_below(tmp_path) == []
 
 
-@pytest.mark.parametrize("slug", ["x" * 255, "é" * 127 + "x"])
+@with_each("slug", ["x" * 255, "é" * 127 + "x"])
 def test_a_slug_may_be_as_long_as_a_name_can_be(slug: str) -> None:
     """agent-log L-11."""
     assert checked_slug(slug) == slug
@@ -67,7 +68,7 @@ def test_a_working_directory_without_a_name_is_refused(log: AgentLog, tmp_path: 
     assert contents_below(tmp_path) == []
 
 
-@pytest.mark.parametrize("session_id", UNSAFE_IDS)
+@with_each("session_id", UNSAFE_IDS)
 def test_an_unsafe_id_is_refused_and_nothing_is_created(log: AgentLog, tmp_path: Path, session_id: str) -> None:
     """agent-log L-12, L-61, L-82."""
     with pytest.raises(UnsafePath):
@@ -81,7 +82,7 @@ def test_an_unsafe_id_is_refused_and_nothing_is_created(log: AgentLog, tmp_path:
     assert contents_below(tmp_path) == []
 
 
-@pytest.mark.parametrize("session_id", ["a", "A-Z_09", "x" * 200, "agentic", "-", "exec-chat-slack_C1-1770120000000"])
+@with_each("session_id", ["a", "A-Z_09", "x" * 200, "agentic", "-", "exec-chat-slack_C1-1770120000000"])
 def test_a_safe_id_is_its_file_name(log: AgentLog, session_id: str) -> None:
     """agent-log L-12, L-82."""
     with log.writer.open(place=Cwd("/app"), session_id=session_id, prompt="x") as writer:
@@ -139,7 +140,7 @@ def test_agents_in_app_chat_and_all_others_work_in_a_sandbox() -> None:
     assert (scope_of("-app"), scope_of("-app-"), scope_of("-home-agent-workspace")) == ("chat", "sandbox", "sandbox")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "session_id"),
     [
         ("s-1.jsonl", "s-1"),

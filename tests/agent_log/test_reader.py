@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from jsonl.test_follow import Steps
 from support.agent_log.logs import FIXTURES, SANDBOX, SESSION, agent_log, path_of, put, said, text
+from support.each import with_each
 from support.jsonl.lines import counted
 
 from lastlight_state.codec import dump_line
@@ -138,7 +139,7 @@ def test_an_unknown_session_is_not_found(log: AgentLog) -> None:
             attempt("s-9")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "options", [{"limit": 0}, {"limit": 501}, *({"after": text} for text in ("?", "e30x", "W1sxXV0", "NQ", "x" * 9))]
 )
 def test_limits_and_cursors_are_checked(log: AgentLog, options: dict[str, Any]) -> None:

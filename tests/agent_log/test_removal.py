@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.agent_log.logs import SANDBOX, agent_log, put
+from support.each import with_each
 
 from lastlight_state.errors import BackendBusy, UnsafePath
 from lastlight_state.files.agent_log import repair
@@ -68,7 +69,7 @@ def test_a_log_stays_where_nobody_can_lock_it(tmp_path: Path, monkeypatch: pytes
     assert log.exists()
 
 
-@pytest.mark.parametrize("place", ["s-1", "s-1/raw", "s-1/raw/a.txt", "s-1.jsonl"])
+@with_each("place", ["s-1", "s-1/raw", "s-1/raw/a.txt", "s-1.jsonl"])
 def test_a_log_with_a_link_in_its_place_or_folder_stays(tmp_path: Path, place: str) -> None:
     """agent-log L-121: what it leads to stays, too."""
     log = put(agent_log(tmp_path), LINE)

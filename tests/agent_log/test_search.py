@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.agent_log.logs import put
+from support.each import with_each
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue
@@ -74,7 +75,7 @@ def test_a_session_that_vanishes_meanwhile_hides_nothing(log: AgentLog, monkeypa
     assert [hit.session_id for hit in log.reader.search("needle")] == ["old"]
 
 
-@pytest.mark.parametrize("options", [{"text": ""}, {"limit": 0}, {"limit": 501}, {"sessions": 0}, {"sessions": 501}])
+@with_each("options", [{"text": ""}, {"limit": 0}, {"limit": 501}, {"sessions": 0}, {"sessions": 501}])
 def test_an_empty_text_and_unbounded_searches_are_refused(log: AgentLog, options: dict[str, Any]) -> None:
     """agent-log L-98."""
     with pytest.raises(InvalidValue):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.agent_log.logs import agent_log, contents_below, path_of, put
+from support.each import with_each
 from support.jsonl.lines import counted
 
 from lastlight_state.errors import BackendUnavailable, InvalidValue, NotFound, UnsafePath
@@ -177,7 +178,7 @@ def test_an_unknown_session_is_none_or_not_found(log: AgentLog) -> None:
     assert (caught.value.kind, caught.value.key) == ("agent_session", "s")
 
 
-@pytest.mark.parametrize("session_id", ["", "a/b", "../x", "a\0", "x" * 300])
+@with_each("session_id", ["", "a/b", "../x", "a\0", "x" * 300])
 def test_an_id_that_names_no_file_is_unsafe(log: AgentLog, session_id: str) -> None:
     """agent-log L-12."""
     with pytest.raises(UnsafePath):

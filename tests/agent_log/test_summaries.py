@@ -22,6 +22,7 @@ from support.agent_log.logs import (
     snapshot,
     text,
 )
+from support.each import with_each
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import BackendUnavailable, NotFound
@@ -185,7 +186,7 @@ def test_a_session_meta_line_tells_source_model_and_start(log: AgentLog) -> None
 TYPES = ((("triage", "issue"), "triage"), (("issue",), "any-issue"), (("beyond",), "never"))
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("content", "word"),
     [
         ("You triage an issue", "triage"),

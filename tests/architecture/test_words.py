@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.docs.pages import ROOT
+from support.each import with_each
 
 WORDS: dict[str, Any] = runpy.run_path(str(ROOT / ".ci" / "words.py"))
 
@@ -51,7 +52,7 @@ def test_a_folder_without_history_passes(tmp_path: Path) -> None:
     assert list(WORDS["problems"](tmp_path)) == []
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("docstring", "named"),
     [("What is new.", True), ("The new one.", True), ("As `old`.", True), ("Return it.", False), ("Yield all.", False)],
 )
@@ -77,7 +78,7 @@ def test_a_new_commit_is_named_by_its_subject(clone: Path) -> None:
     assert problem.endswith("begins with 'Tests:', not with an imperative verb: Tests: nothing is left")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "subject",
     ["Tests: a switch", "What is new", "The page of errors", "Added a page", "Adding a page", "Add " + "a" * 69],
 )
@@ -86,7 +87,7 @@ def test_a_subject_that_breaks_a_rule_is_refused(subject: str) -> None:
     assert WORDS["subject_problem"](subject)
 
 
-@pytest.mark.parametrize("subject", ["Add a page", "Bring logs over", "Add " + "a" * 68])
+@with_each("subject", ["Add a page", "Bring logs over", "Add " + "a" * 68])
 def test_a_subject_with_a_verb_of_at_most_72_characters_is_taken(subject: str) -> None:
     """house H-130."""
     assert WORDS["subject_problem"](subject) is None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue, MisuseError, NotSupported
@@ -15,7 +16,7 @@ from lastlight_state.workflows import Trigger
 THIRD_PARTY = Path(__file__).parents[1] / "fixtures" / "third_party_backend"
 
 
-@pytest.mark.parametrize("url", ["mysql://ana:a-secret@db/state", "mssql+pyodbc://ana:a-secret@db/state"])
+@with_each("url", ["mysql://ana:a-secret@db/state", "mssql+pyodbc://ana:a-secret@db/state"])
 def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> None:
     """backends B-4."""
     with pytest.raises(InvalidValue, match="unknown scheme") as refused:
@@ -24,7 +25,7 @@ def test_an_unknown_scheme_is_refused_with_those_that_are_known(url: str) -> Non
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("url", "problem"),
     [
         ("sqlite://state/lastlight.db", "three slashes"),
@@ -85,7 +86,7 @@ def test_the_schema_of_the_environment_is_for_stores_on_postgres(
         StateStore.open(tmp_path / "a.db", schema="others")
 
 
-@pytest.mark.parametrize("url", ["sqlite+aiosqlite://", "postgresql+asyncpg://"])
+@with_each("url", ["sqlite+aiosqlite://", "postgresql+asyncpg://"])
 def test_an_engine_with_another_driver_is_refused(url: str) -> None:
     """backends B-10, engine=."""
     engine = sa.create_mock_engine(url, lambda *_: None)

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.backends import open_backend
 from lastlight_state.backends.base import Mode, Options
@@ -55,7 +56,7 @@ def test_the_write_ahead_log_is_measured_beside_the_file(fresh_database: Databas
         assert found.wal_bytes is None
 
 
-@pytest.mark.parametrize("glance", [True, False])
+@with_each("glance", [True, False])
 def test_the_journal_mode_is_that_of_the_file(glance: bool, tmp_path: Path) -> None:
     """maintenance OP-10."""
     for mode in ("wal", "delete"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.scratch import NOTES, scratch_tables
 
 from lastlight_state import StateStore
@@ -77,7 +78,7 @@ WRONG: list[tuple[type[StateError], str | None, Callable[[StateStore], object]]]
 ]
 
 
-@pytest.mark.parametrize(("kind", "code", "work"), WRONG, ids=["unique", "not null", "no column"])
+@with_each(("kind", "code", "work"), WRONG, ids=["unique", "not null", "no column"])
 def test_rows_that_the_database_refuses_are_the_librarys_error_and_none_is_loaded(
     scratch: StateStore, kind: type[StateError], code: str | None, work: Callable[[StateStore], object]
 ) -> None:

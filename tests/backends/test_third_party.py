@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.each import with_each
 
 from lastlight_state.backends.base import Backend, Mode
 from lastlight_state.errors import NotSupported
@@ -43,7 +44,7 @@ NOTHING: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", UNABLE)
+@with_each("name", UNABLE)
 def test_what_a_backend_does_not_bring_is_refused_by_its_name(sqlite_database: Database, name: str) -> None:
     """backends B-15."""
     words, call = UNABLE[name]
@@ -52,7 +53,7 @@ def test_what_a_backend_does_not_bring_is_refused_by_its_name(sqlite_database: D
     assert "sqlite" in str(raised.value)
 
 
-@pytest.mark.parametrize("name", NOTHING)
+@with_each("name", NOTHING)
 def test_what_a_backend_need_not_have_is_nothing(sqlite_database: Database, name: str) -> None:
     """backends B-15."""
     assert NOTHING[name](Backend, sqlite_database.open().backend) is None

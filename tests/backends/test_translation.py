@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.each import with_each
 from support.guards import statements_of
 
 from lastlight_state.backends.base import Mode
@@ -35,7 +36,7 @@ def sqlite_error(name: str, kind: type[sqlite3.Error] = sqlite3.OperationalError
     return error
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "expected", "facts"),
     [
         ("SQLITE_BUSY", BackendBusy, {}),
@@ -66,7 +67,7 @@ def test_sqlites_error_names(name: str, expected: type[StateError], facts: dict[
     assert SECRET not in str(error)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("state", "expected", "facts"),
     [
         ("40001", BackendBusy, {}),
@@ -140,7 +141,7 @@ def test_a_locked_file_is_waited_for_unless_the_reader_itself_keeps_an_old_state
     assert [sqlite_errors.is_locked(caught.value) for caught in (locked, old)] == [True, False]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("translate", "error", "expected"),
     [
         (sqlite_errors.translate, PermissionError(13, "Permission denied"), BackendUnavailable),
@@ -171,7 +172,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("code", "sql"), REFUSED, ids=[code for code, _ in REFUSED])
+@with_each(("code", "sql"), REFUSED, ids=[code for code, _ in REFUSED])
 def test_what_the_databases_refuse_has_one_code_on_both(database: Database, code: str, sql: str) -> None:
     """house H-51: driver errors are translated in one place."""
     store = database.open()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.checkpoints.steps import NOTHING, content, ids, step, texts, write
+from support.each import with_each
 
 from lastlight_state import AlreadyExists, ClaimLost, Conflict, InvalidValue, NotFound, PayloadTooLarge, StaleVersion
 from lastlight_state.checkpoints import Content, NewCheckpoint, NewWrite
@@ -143,7 +144,7 @@ def test_a_list_is_newest_first_of_one_namespace_or_of_all(store: Any) -> None:
         c.list("t", namespace="inner", before="step-5")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("where", "found"),
     [
         ({"step": 1}, ["step-1"]),
@@ -337,7 +338,7 @@ def test_threads_are_listed_by_their_last_change(store: Any, database: Database)
     assert [one.key for one in c.threads(limit=2, page_token=first.next_page_token)] == ["b"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("given", "where"),
     [
         (NewCheckpoint("c", Content("f", b"x" * (16 * 1024 * 1024 + 1))), "content.data"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.checkpoints.steps import step, write
+from support.each import with_each
 
 from lastlight_state import NotFound, StateStore
 from lastlight_state.testing import Database, racing
@@ -56,7 +57,7 @@ ADDING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("verb", ADDING)
+@with_each("verb", ADDING)
 def test_adding_to_what_is_gone_makes_nothing(every_backend: StateStore, verb: str) -> None:
     """checkpoints CK-7, and the same of other domains."""
     with pytest.raises(NotFound):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.checkpoints.steps import NOTHING, content, ids, machine_steps, step, texts, write
+from support.each import with_each
 
 from lastlight_state import CorruptData
 from lastlight_state.checkpoints import Content, NewCheckpoint
@@ -140,8 +141,8 @@ def test_nothing_is_removed_where_a_checkpoint_does_not_say_what_it_names(sqlite
     assert len(store.checkpoints.list("t")) == 40
 
 
-@pytest.mark.parametrize("versions", ["[]", "null", '"text"', "1"])
-@pytest.mark.parametrize("call", ["keep_latest", "delete_runs"])
+@with_each("versions", ["[]", "null", '"text"', "1"])
+@with_each("call", ["keep_latest", "delete_runs"])
 def test_nothing_is_removed_where_the_versions_of_a_checkpoint_are_no_object(
     store: Any, database: Database, call: str, versions: str
 ) -> None:

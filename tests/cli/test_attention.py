@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import Said, lastlight_state
+from support.each import with_each
 
 from lastlight_state.conversations import NewSession
 from lastlight_state.errors import ClaimLost
@@ -168,7 +169,7 @@ def test_a_reason_is_refused_where_nothing_keeps_it(database: Database, opened: 
     assert opened.workflows.human_requests.get(asked.id).status == "pending"
 
 
-@pytest.mark.parametrize("flags", [["--value", "mars"], ["--approve"], ["--reply", "mars"]])
+@with_each("flags", [["--value", "mars"], ["--approve"], ["--reply", "mars"]])
 def test_an_answer_that_is_no_option_is_told_the_options(
     database: Database, opened: StateStore, flags: list[str]
 ) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 
 from lastlight_state.backends import connect
 from lastlight_state.cli.commands import check as module
@@ -107,7 +108,7 @@ def test_a_schema_is_chosen_by_name_on_postgres(postgres_url: str) -> None:
     assert lastlight_state("check", "--url", postgres_url, "--json").data["state"] == "empty"
 
 
-@pytest.mark.parametrize("begins", ["missing", "behind"])
+@with_each("begins", ["missing", "behind"])
 def test_a_wait_ends_with_the_migration_of_a_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_wait_ends_with_the_migration_of_a_database(
     assert (lastlight_state("check", "--wait", "60", "--url", url).code, len(pauses)) == (0, 2)
 
 
-@pytest.mark.parametrize(("begins", "code"), [("missing", 6), ("behind", 3)])
+@with_each(("begins", "code"), [("missing", 6), ("behind", 3)])
 def test_a_wait_is_over_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str, code: int) -> None:
     """migrations MG-56: it looks for the last time when another pause would end later."""
     url, pauses = tmp_path / "new.db", list[float]()

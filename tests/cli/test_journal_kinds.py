@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from support.cli.calls import Said, lastlight_state
+from support.each import with_each
 from support.outputs.shapes import Analysis
 from support.processes import started as process
 from support.workflows.steps import Raw
@@ -50,7 +51,7 @@ def told(database: Database) -> Told:
         return Told(database, run, score.id)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("kind", "more", "shown"),
     [
         ("events", (), ["SEQ", "node.finished", "n1", r"\u001b[2J"]),
@@ -94,7 +95,7 @@ def test_what_all_runs_have_is_listed_without_one(told: Told) -> None:
     assert told("ls", "events", "--run", told.run, "--since", "2999-01-01T00:00Z").out == "(no events)\n"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("kind", "key", "shown"),
     [
         ("event", "1", ["node.finished", '"nodeId":"n1"', r"\u001b[2J"]),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import STATES, Said, Target, call_on, files_of, lastlight_state
+from support.each import with_each
 from support.processes import started
 from support.workflows.steps import Raw
 
@@ -217,7 +218,7 @@ def test_a_session_id_that_no_log_can_have_hides_nothing(logged: Logged, databas
     assert "Do " + SECOND in said.out
 
 
-@pytest.mark.parametrize("key", ["nobody", "../../etc/passwd", "a b"])
+@with_each("key", ["nobody", "../../etc/passwd", "a b"])
 def test_an_unknown_id_is_exit_1(key: str, logged: Logged) -> None:
     """maintenance OP-74."""
     said = lastlight_state("log", key, *logged.words, "--json")

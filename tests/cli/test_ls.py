@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from support.cli.calls import Target, fill, lastlight_state
+from support.each import with_each
 from support.workflows.asking import WHO
 
 from lastlight_state.conversations import NewSession
@@ -42,7 +43,7 @@ def test_the_last_line_names_the_next_page(database: Database) -> None:
     assert len(lastlight_state("ls", "runs", "--url", database.url, flag, token, "--json").data["items"]) == 1
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("kind", "sentence"),
     [
         ("sessions", "(no sessions)"),
@@ -61,7 +62,7 @@ def test_an_empty_list_is_a_sentence_and_done(kind: str, sentence: str, sqlite_t
     assert (said.code, said.out) == (0, f"{sentence}\n")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("words", "rows"),
     [
         (("runs", "--status", "paused"), 1),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import Said, lastlight_state
+from support.each import with_each
 
 from lastlight_state.cli import arguments
 from lastlight_state.schedules import CronSpec
@@ -162,7 +163,7 @@ def test_an_override_says_one_thing(sqlite_database: Database, words: list[str])
     assert said(sqlite_database, "override", *words).code == 2
 
 
-@pytest.mark.parametrize("error", [OSError, KeyError])
+@with_each("error", [OSError, KeyError])
 def test_a_user_without_a_name_is_the_operator(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """maintenance OP-81: as in a container without a list of users, in whichever way a version of Python says so."""
     monkeypatch.setattr(getpass, "getuser", _raising(error))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.outputs.shapes import Analysis, a_run
 
 from lastlight_state.testing import Database
@@ -46,9 +47,7 @@ def test_a_plan_is_sql_and_applying_it_leaves_nothing_to_do(fresh_database: Data
     assert (differs.code, differs.out.splitlines()[0]) == (1, "-- report: differs from report")
 
 
-@pytest.mark.parametrize(
-    "words", [("plan", "nowhere:X"), ("plan", "x"), ("plan", "json:dumps"), ("drop", "json:dumps")]
-)
+@with_each("words", [("plan", "nowhere:X"), ("plan", "x"), ("plan", "json:dumps"), ("drop", "json:dumps")])
 def test_definitions_that_are_not_there_are_wrong_usage(sqlite_database: Database, words: tuple[str, str]) -> None:
     """outputs M-7: nothing was done."""
     said = lastlight_state("outputs", *words, "--url", sqlite_database.url)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import Target, lastlight_state
+from support.each import with_each
 
 from lastlight_state.cli import arguments, program as cli_program
 from lastlight_state.cli.views.kinds import BY_NAME, KINDS
@@ -47,7 +48,7 @@ def test_the_site_has_a_section_for_each_command_and_no_other(sections: dict[str
     assert list(sections) == list(cli_program.COMMANDS)
 
 
-@pytest.mark.parametrize("command", cli_program.COMMANDS)
+@with_each("command", cli_program.COMMANDS)
 def test_the_site_lists_the_flags_of_the_command(command: str, sections: dict[str, str]) -> None:
     """maintenance OP-73."""
     flags = {
@@ -58,7 +59,7 @@ def test_the_site_lists_the_flags_of_the_command(command: str, sections: dict[st
     assert flags == flags_of(cli_program.command(command)) - COMMON
 
 
-@pytest.mark.parametrize("command", ["check", "current", "history", "ls", "show", "stats", "usage"])
+@with_each("command", ["check", "current", "history", "ls", "show", "stats", "usage"])
 def test_the_page_names_the_keys_of_the_data(command: str, sqlite_targets: dict[str, Target]) -> None:
     """maintenance OP-71, OP-73."""
     target = sqlite_targets["populated"]
@@ -80,7 +81,7 @@ def test_help_of_each_command_tells_its_flags() -> None:
             assert flag in told
 
 
-@pytest.mark.parametrize(("command", "kinds"), [("ls", KINDS), ("show", BY_NAME)])
+@with_each(("command", "kinds"), [("ls", KINDS), ("show", BY_NAME)])
 def test_help_names_the_kinds_of_record(command: str, kinds: dict[str, Any]) -> None:
     """maintenance OP-70."""
     told = lastlight_state(command, "--help").out

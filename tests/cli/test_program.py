@@ -14,6 +14,7 @@ from typing import TextIO
 
 import pytest
 from support.cli.calls import Said, Target, lastlight_state
+from support.each import with_each
 from support.processes import started
 
 import lastlight_state as library
@@ -59,7 +60,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("words", BAD.values(), ids=BAD)
+@with_each("words", BAD.values(), ids=BAD)
 def test_wrong_usage_is_exit_2_and_one_object_and_makes_no_file(
     words: tuple[str, ...], sqlite_targets: dict[str, Target], tmp_path: Path
 ) -> None:
@@ -132,7 +133,7 @@ def test_version_and_help_are_answers_too() -> None:
     assert lastlight_state("ls", "--help", "--json").data["help"].startswith("Usage: lastlight-state ls ")
 
 
-@pytest.mark.parametrize("words", [("--version",), ("--help",), ("check", "--help")])
+@with_each("words", [("--version",), ("--help",), ("check", "--help")])
 def test_what_needs_no_database_imports_only_what_it_needs(words: tuple[str, ...]) -> None:
     code = (
         "import sys; from lastlight_state.cli.program import run; code = run(sys.argv[1:]); "

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.maintenance.old_logs import old_log, there
 from support.maintenance.rows import insert, run_row
 
@@ -95,7 +96,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("words", WRONG)
+@with_each("words", WRONG)
 def test_wrong_words_are_wrong_usage(old: Database, words: tuple[str, ...]) -> None:
     """maintenance OP-74, OP-25."""
     said = prune(old, *words, "-y", "--json")
@@ -157,7 +158,7 @@ def test_an_archive_holds_what_a_prune_removed(old: Database, tmp_path: Path) ->
     assert left(old) == 3
 
 
-@pytest.mark.parametrize("flag", ["--keep-days", "--keep-n"])
+@with_each("flag", ["--keep-days", "--keep-n"])
 def test_a_policy_of_zero_beside_a_receipt_is_refused(tmp_path: Path, flag: str) -> None:
     """maintenance OP-70."""
     StateStore.open(tmp_path / "s.db").close()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.cli.calls import Target, lastlight_state
+from support.each import with_each
 
 from lastlight_state.testing import Database
 from lastlight_state.workflows import Gate, NodeRef, Question, Trigger
@@ -94,7 +95,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@with_each("what", REFUSED)
 def test_words_that_do_not_fit_are_refused_by_their_name(
     what: str, sqlite_targets: dict[str, Target], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cli.test_page import documented_keys
 from support.cli.calls import files_of, lastlight_state
+from support.each import with_each
 
 from lastlight_state.cli import arguments
 from lastlight_state.errors import Conflict
@@ -110,7 +111,7 @@ def test_what_is_replaced_beside_a_database_leaves_receipts(sqlite_database: Dat
     assert sorted(receipt.scope for receipt in receipts) == ["glued.jsonl", "torn.jsonl"]
 
 
-@pytest.mark.parametrize(("answer", "is_refused"), [("y\n", False), ("YES\n", False), ("\n", True), ("no\n", True)])
+@with_each(("answer", "is_refused"), [("y\n", False), ("YES\n", False), ("\n", True), ("no\n", True)])
 def test_somebody_at_a_terminal_decides(answer: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """maintenance OP-70, OP-71: the question goes to stderr."""
     ours, theirs = pty.openpty()
@@ -129,7 +130,7 @@ def test_somebody_at_a_terminal_decides(answer: str, is_refused: bool, monkeypat
     assert told.getvalue() == "Replace 2 files? [y/N] "
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("words", "code", "error"),
     [
         (("unknown",), 1, "not_found"),

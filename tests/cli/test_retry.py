@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.cli.calls import Said, lastlight_state
+from support.each import with_each
 
 from lastlight_state.store import StateStore
 from lastlight_state.testing import Database
@@ -84,9 +85,7 @@ def test_a_dry_run_tells_how_each_run_ended(database: Database, opened: StateSto
     assert "c broke" in "\n".join(rows)
 
 
-@pytest.mark.parametrize(
-    ("words", "code"), [([], 2), (["a", "--workflow", "w"], 2), (["absent"], 1), (["--since", "x"], 2)]
-)
+@with_each(("words", "code"), [([], 2), (["a", "--workflow", "w"], 2), (["absent"], 1), (["--since", "x"], 2)])
 def test_what_makes_no_sense_is_refused(database: Database, opened: StateStore, words: list[str], code: int) -> None:
     """maintenance OP-74, OP-110"""
     assert said(database, "retry", *words).code == code

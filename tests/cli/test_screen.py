@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 from support.cli.calls import Terminal
+from support.each import with_each
 
 from lastlight_state.cli.screen import Column, Screen
 from lastlight_state.plain import printable_json
@@ -73,7 +74,7 @@ def test_on_a_terminal_columns_are_cut_to_its_width_but_never_ids() -> None:
     assert "…" in lines[2]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("width", "line"),
     [
         (43, "0123456789abcdef  a text of words  7 of 100"),
@@ -114,7 +115,7 @@ def test_what_is_stored_cannot_steer_the_terminal() -> None:
     assert stream.getvalue() == "red \\x1b[31m and\\rover\\u202e it [bold]not markup[/] :smile:\nsecond line\n"
 
 
-@pytest.mark.parametrize("code", [0x1B, 0x9B, 0x7F, 0x00, 0x85, 0x061C, 0x200F, 0x2028, 0x2029, 0x202E, 0x2069])
+@with_each("code", [0x1B, 0x9B, 0x7F, 0x00, 0x85, 0x061C, 0x200F, 0x2028, 0x2029, 0x202E, 0x2069])
 def test_no_text_of_any_make_steers_the_terminal(code: int) -> None:
     """maintenance OP-71: whichever part of a line it stands in."""
     screen = Screen(stream := Terminal(), colour=False)
@@ -124,7 +125,7 @@ def test_no_text_of_any_make_steers_the_terminal(code: int) -> None:
     assert json.loads(printable_json(json.dumps(chr(code), ensure_ascii=False))) == chr(code)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "text"),
     [
         (None, "-"),

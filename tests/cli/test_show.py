@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from support.cli.calls import Target, lastlight_state
+from support.each import with_each
 
 from lastlight_state.cli.views.kinds import PLURALS, SINGULARS
 from lastlight_state.clock import iso_text
@@ -21,7 +21,7 @@ def test_a_run_is_shown_with_its_executions_and_gates(targets: dict[str, Target]
     assert [item["id"] for item in data["children"]["approvals"]["items"]] == [target.ids.approval]
 
 
-@pytest.mark.parametrize("word", PLURALS)
+@with_each("word", PLURALS)
 def test_ls_takes_the_singular_of_each_kind(word: str, targets: dict[str, Target]) -> None:
     """maintenance OP-11: as it takes the plural, with the same refusals."""
     target = targets["populated"]
@@ -34,7 +34,7 @@ def untimed(text: str) -> str:
     return re.sub(r'"computed_at":"[^"]*"', "", text)
 
 
-@pytest.mark.parametrize("word", SINGULARS)
+@with_each("word", SINGULARS)
 def test_show_takes_the_plural_of_each_kind(word: str, targets: dict[str, Target]) -> None:
     """maintenance OP-11: as it takes the singular, with the same refusals."""
     target = targets["populated"]

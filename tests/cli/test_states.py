@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support.cli.calls import STATES, Target, files_of, lastlight_state
+from support.each import with_each
 
 LOOKING = {
     ("check",): (0, 0, 6, 3, 6),
@@ -26,12 +26,6 @@ LOOKING = {
 """The exit code of each command that only looks, by `STATES`."""
 
 
-@pytest.fixture(params=LOOKING, ids=" ".join)
-def command(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    words: tuple[str, ...] = request.param
-    return words
-
-
 def expected(command: tuple[str, ...], target: Target) -> int:
     if command == ("stats",) and (target.backend, target.state) == ("postgresql", "missing"):
         return 6  # a server that answers "no such database" is out of reach; a missing file is nothing at all
@@ -43,6 +37,7 @@ def words(command: tuple[str, ...], target: Target) -> list[str]:
     return [*command, *key, "--url", target.url]
 
 
+@with_each("command", LOOKING)
 def test_each_command_that_looks_answers_with_one_object_in_every_state_of_the_database(
     command: tuple[str, ...], target: Target
 ) -> None:
@@ -52,6 +47,7 @@ def test_each_command_that_looks_answers_with_one_object_in_every_state_of_the_d
     assert said.answer["command"] == command[0]
 
 
+@with_each("command", LOOKING)
 def test_people_get_lines_or_a_reason(command: tuple[str, ...], target: Target) -> None:
     """maintenance OP-71."""
     said = lastlight_state(*words(command, target))
@@ -61,6 +57,7 @@ def test_people_get_lines_or_a_reason(command: tuple[str, ...], target: Target) 
     assert "Traceback" not in said.err
 
 
+@with_each("command", LOOKING)
 def test_looking_leaves_a_file_and_its_folder_as_they_were(
     command: tuple[str, ...], sqlite_targets: dict[str, Target]
 ) -> None:

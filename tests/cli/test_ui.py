@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
-import pytest
 from support.cli.calls import files_of, lastlight_state
+from support.each import with_each
 from support.preloaded import Program
 
 from lastlight_state.testing import Database
@@ -75,7 +75,7 @@ def test_a_token_file_guards_every_page(sqlite_database: Database, tmp_path: Pat
         assert httpx2.get(address, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("words", "where"),
     [
         (("--host", "0.0.0.0"), "--host"),

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.cli.commands.usage import BY
@@ -51,7 +52,7 @@ def test_nothing_spent_is_said_in_one_line(database: Database) -> None:
     assert line.startswith("$0.00 for 0 executions and 0 tokens since ")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "flags",
     [
         ("--by", "weather"),
@@ -65,9 +66,7 @@ def test_what_makes_no_sense_is_refused(database: Database, flags: tuple[str, ..
     assert lastlight_state("usage", *flags, "--url", database.url).code == 2
 
 
-@pytest.mark.parametrize(
-    ("amount", "text"), [("0", "$0.00"), ("0.00421", "$0.0042"), ("0.1", "$0.10"), ("1234.5", "$1,234.50")]
-)
+@with_each(("amount", "text"), [("0", "$0.00"), ("0.00421", "$0.0042"), ("0.1", "$0.10"), ("1234.5", "$1,234.50")])
 def test_an_amount_is_told_to_the_cent_unless_it_is_small(amount: str, text: str) -> None:
     """maintenance OP-109"""
     assert money(Decimal(amount)) == text

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from sqlalchemy.exc import CompileError
+from support.each import with_each
 from support.locks import named
 from support.sealing import SECRET, Bound, Xor, filled
 
@@ -128,7 +129,7 @@ def test_every_statement_has_what_its_sealed_values_are_bound_to(database: Datab
     assert seen > 10
 
 
-@pytest.mark.parametrize(
+@with_each(
     "cell",
     [
         '{"$sealed":1}',
@@ -141,7 +142,7 @@ def test_every_statement_has_what_its_sealed_values_are_bound_to(database: Datab
         '{"$sealed":[1,1,"eA=="]}',
     ],
 )
-@pytest.mark.parametrize("codec", [None, Xor(7), Bound(1)])
+@with_each("codec", [None, Xor(7), Bound(1)])
 def test_a_damaged_envelope_is_named(database: Database, cell: str, codec: Any) -> None:
     """codec CO-18: and is never read as a value."""
     store = database.open(codec=codec)
@@ -153,7 +154,7 @@ def test_a_damaged_envelope_is_named(database: Database, cell: str, codec: Any) 
     assert [one.table for one in store.states.items().damaged] == ["states"]
 
 
-@pytest.mark.parametrize("codec", [None, Xor(7), Bound(1)])
+@with_each("codec", [None, Xor(7), Bound(1)])
 def test_an_envelope_of_a_later_version_is_refused_by_its_number(database: Database, codec: Any) -> None:
     """codec CO-18: also in a column of bytes, whatever follows."""
     store = database.open(codec=codec)
@@ -186,7 +187,7 @@ class Returning(Xor):
         return super().decode(key_id, data) if self._opened is None else self._opened[0]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "made",
     [
         None,

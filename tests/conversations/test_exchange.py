@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.conversations.talk import said
+from support.each import with_each
 from support.workflows.steps import undone
 
 from lastlight_state import AlreadyExists, AsyncStateStore, ClaimLost, InvalidValue, MisuseError, NotFound, StateStore
@@ -275,7 +276,7 @@ BAD: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@with_each("name", BAD)
 def test_what_makes_no_sense_is_refused(store: StateStore, name: str) -> None:
     """conversations CV-33, CV-34: before anything is written."""
     with pytest.raises(InvalidValue):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.conversations.talk import begun, said
+from support.each import with_each
 from support.workflows.steps import Raw
 
 from lastlight_state import StateStore
@@ -54,7 +55,7 @@ def test_of_a_history_what_was_said_of_a_change_can_be_emptied_with_a_permit(
     raw("DELETE FROM maintenance_permits")
 
 
-@pytest.mark.parametrize("table", WORDS)
+@with_each("table", WORDS)
 def test_known_words_never_change(every_backend: StateStore, raw: Raw, table: str) -> None:
     """conversations CV-1."""
     column = "lion_class" if table == "message_types" else "word"

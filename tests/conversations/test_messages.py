@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.conversations.talk import begun, said
+from support.each import with_each
 from support.workflows.steps import Raw
 
 from lastlight_state import AlreadyExists, InvalidValue, NotFound, PayloadTooLarge, StateStore, Transaction, iterate
@@ -16,7 +17,7 @@ from lastlight_state.testing import FrozenClock
 SYSTEM = "lionagi.protocols.messages.system.System"
 
 
-@pytest.mark.parametrize("content", ['{"a":1}', "null", "5", "", False, 0, [], {}, 1.5, {"deep": [{"x": "✓"}]}])
+@with_each("content", ['{"a":1}', "null", "5", "", False, 0, [], {}, 1.5, {"deep": [{"x": "✓"}]}])
 def test_a_content_keeps_its_value_and_type(every_backend: StateStore, content: Any) -> None:
     """conversations CV-7: text that looks like JSON stays text."""
     stored = every_backend.conversations.messages.create(NewMessage("user", content))
@@ -81,7 +82,7 @@ def test_embeddings_are_numbers_of_32_bits_in_one_order_of_bytes(every_backend: 
         messages.set_embedding("a", None, model="small")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "vector",
     [[float("nan")], [float("inf")], [1e39], [10**39], [10**400], [], b"1234567", b"", [True], ["1"], "12", 5,
      [0.0] * 16_385, struct.pack("<f", float("inf"))],
@@ -205,21 +206,21 @@ def test_metadata_are_objects_within_their_limit(every_backend: StateStore) -> N
         create(NewMessage("user", "x", extra=[1]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("moment", [float("nan"), float("-inf"), True, "soon", datetime(2026, 1, 1)])  # noqa: DTZ001
+@with_each("moment", [float("nan"), float("-inf"), True, "soon", datetime(2026, 1, 1)])  # noqa: DTZ001
 def test_what_is_no_time_is_refused(store: StateStore, moment: Any) -> None:
     """conversations CV-27: nor a time without a zone."""
     with pytest.raises(InvalidValue):
         store.conversations.messages.create(NewMessage("user", "x", created_at=moment))
 
 
-@pytest.mark.parametrize("moment", [float("nan"), float("inf")])
+@with_each("moment", [float("nan"), float("inf")])
 def test_a_time_that_is_no_number_is_called_so(store: StateStore, moment: float) -> None:
     """conversations CV-27."""
     with pytest.raises(InvalidValue, match="NaN or infinity"):
         store.conversations.messages.create(NewMessage("user", "x", created_at=moment))
 
 
-@pytest.mark.parametrize("moment", [-1e12, 1e12, 253_402_300_800, 1e17, 1e20, 10**400])
+@with_each("moment", [-1e12, 1e12, 253_402_300_800, 1e17, 1e20, 10**400])
 def test_a_number_outside_the_calendar_is_no_time(store: StateStore, moment: float) -> None:
     """conversations CV-27: whichever way the platform says so."""
     with pytest.raises(InvalidValue, match="years 1 to 9999"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.conversations.talk import begun
+from support.each import with_each
 from support.workflows.plans import plan_of
 
 from lastlight_state import InvalidValue, NotFound, StateStore
@@ -68,7 +69,7 @@ def test_messages_of_another_role_or_model_are_left_out(c: Any) -> None:
     assert ids(c.messages.similar([1, 0], role="assistant", within=Within(branch_id="fork"))) == ["own"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("within", "error"),
     [(Within(session_id="nobody"), NotFound), (Within(branch_id="nobody"), NotFound),
      (Within(progression_id="nobody"), NotFound), (Within(), InvalidValue), (Within("s", "b"), InvalidValue)],
@@ -79,7 +80,7 @@ def test_a_place_that_is_not_there_is_refused(every_backend: StateStore, within:
         every_backend.conversations.messages.similar([1, 0], within=within)
 
 
-@pytest.mark.parametrize("linked", [False, True])
+@with_each("linked", [False, True])
 def test_a_search_reads_by_an_index(database: Database, linked: bool) -> None:
     """conversations CV-39: embeddings and no bodies."""
     store = database.open(migrate=True)

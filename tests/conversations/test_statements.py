@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.conversations.talk import begun, numbered, said
+from support.each import with_each
 from support.workflows.plans import plan_of
 from support.workflows.steps import Raw
 
@@ -93,7 +94,7 @@ LISTS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LISTS)
+@with_each("name", LISTS)
 def test_a_list_reads_no_large_column_and_scans_nothing(database: Database, name: str) -> None:
     """conversations CV-5."""
     store = database.open(migrate=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 from support.conversations.talk import begun, history, said
+from support.each import with_each
 from support.workflows.steps import Raw
 
 from lastlight_state import (
@@ -87,7 +88,7 @@ def test_a_system_message_that_the_order_holds_stands_where_it_stood() -> None:
     assert SessionTree.from_runtime(given).to_runtime("json") == given
 
 
-@pytest.mark.parametrize("mode", ["db", "json", "python"])
+@with_each("mode", ["db", "json", "python"])
 def test_the_three_modes_make_one_tree(mode: Literal["db", "json", "python"]) -> None:
     """conversations CV-42: they differ in the outermost dictionary alone."""
     tree = SessionTree.from_runtime(runtime())
@@ -238,7 +239,7 @@ CIRCLE = [
 ]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "tree",
     [
         SessionTree(NewSession()),
@@ -257,7 +258,7 @@ def test_a_tree_that_cannot_be_saved_is_refused_before_anything_is_written(store
     assert store.conversations.sessions.count() == 0
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("wrong", "where"),
     [("m", ""), (NewMessage("user", 1, id=["m"]), ".id"), (NewMessage("user", {1}), ".content")],  # type: ignore[arg-type]
 )
@@ -272,7 +273,7 @@ def broken(**branch: Any) -> dict[str, Any]:
     return {"id": "s", "branches": [{"id": "b", **branch}]}
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [
         [], {}, {"id": "s", "branches": "x"}, {"id": "s", "branches": [{}]},

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import Raw
 
 from lastlight_state import AsyncStateStore, InvalidValue, NotFound, PayloadTooLarge, StateStore
@@ -69,7 +70,7 @@ def test_a_second_put_replaces_in_its_own_namespace(every_backend: StateStore, f
     assert [one.id for one in vectors.list("x")] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     "bad",
     [chunk("b", 1, 2, 3), chunk("a", 1, 2), chunk("b"), chunk("b", float("nan"), 1), chunk("b", 1e39, 1),
      NewChunk("b", "", bytes(7)), NewChunk("b", "", [True, 1]), chunk(" ", 1, 2), chunk("b", 1, 2, chunk_index=-1),
@@ -171,7 +172,7 @@ def test_a_search_is_of_a_document_or_of_some_metadata(every_backend: StateStore
     assert (ids(document_id="d1"), ids(document_id="d0", where={"k": 1})) == (["c1", "c3"], ["c0", "c2"])
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [{"vector": [0, 0]}, {"vector": []}, {"top_k": 0}, {"top_k": 1_001}, {"how": Search("near")},  # type: ignore[arg-type]
      {"how": Search(min_score=float("nan"))}, {"how": Search(min_score=True)},

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.each import with_each
 from support.scratch import THINGS
 
 from lastlight_state import InvalidValue, StateStore
@@ -63,7 +64,7 @@ def test_of_no_rows_nothing_is_inserted(scratch: StateStore) -> None:
     assert insert(scratch, []) == []
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "value", "problem"),
     [
         ("kind", 1, "expected text, got int"),

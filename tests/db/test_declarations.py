@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
+from support.each import with_each
 
 import lastlight_state
 from lastlight_state.conversations.arguments import NewSession
@@ -93,7 +94,7 @@ _CRON = CronSpec("* * * * *", "deploy")
 _TALK = NewSession(name="plans")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("table", "column", "call"),
     [
         (RUNS, "workflow_name", lambda store: store.workflows.runs.create("build", trigger=Trigger("t"), phase="p")),

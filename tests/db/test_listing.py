@@ -8,6 +8,7 @@ import orjson
 import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings, strategies as st
+from support.each import with_each
 from support.scratch import THINGS
 
 from lastlight_state import StateStore
@@ -175,7 +176,7 @@ FORGED += [["2026-02-03T00:00:00.000Z", wrong] for wrong in WRONG]
 FORGED += ["no list", {"at": 1}, None, ["2026-02-03T00:00:00.000Z", "t", "more"]]
 
 
-@pytest.mark.parametrize("key", FORGED, ids=repr)
+@with_each("key", FORGED, ids=repr)
 def test_a_forged_key_is_refused_before_the_database_sees_it(scratch: StateStore, key: Any) -> None:
     """house H-13."""
     some(scratch)

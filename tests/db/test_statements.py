@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.sql.compiler import SQLCompiler
+from support.each import with_each
 from support.scratch import THINGS, scratch_tables
 from support.sealing import Xor
 
@@ -190,7 +191,7 @@ def spoil(store: StateStore, column: str, literal: str) -> None:
         tx.connection.execute(sa.text(f"UPDATE scratch_things SET {column} = {literal}"))
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("column", "literal"),
     [
         ("json", "'{half'"),

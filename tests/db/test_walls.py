@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from support.each import with_each
 from support.migrations.golden import FOLDER
 from support.refusal import code_of
 
@@ -131,7 +132,7 @@ def without_guards(raw: sqlite3.Connection, table: str) -> None:
         raw.execute(f"DROP TRIGGER {name}")
 
 
-@pytest.mark.parametrize("table", TABLES)
+@with_each("table", TABLES)
 def test_no_row_is_replaced_by_any_of_its_keys(raw: sqlite3.Connection, table: str) -> None:
     """house H-37: INSERT OR REPLACE and UPDATE OR REPLACE, which both would delete it, are refused."""
     for key in keys(raw, table):
@@ -151,7 +152,7 @@ def test_no_row_is_replaced_by_any_of_its_keys(raw: sqlite3.Connection, table: s
         raw.execute("ROLLBACK TO one")
 
 
-@pytest.mark.parametrize("table", TABLES)
+@with_each("table", TABLES)
 def test_an_insert_that_ignores_or_updates_is_no_replacement(raw: sqlite3.Connection, table: str) -> None:
     """house H-37: INSERT OR IGNORE and ON CONFLICT DO NOTHING pass the guards."""
     columns = ", ".join(row[1] for row in raw.execute(f"PRAGMA table_info({table})"))

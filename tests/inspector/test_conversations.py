@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from inspector.test_pages import HOSTILE, JSON, Parsed
 from starlette.testclient import TestClient
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewMessage, NewSession
@@ -73,9 +74,7 @@ def test_who_shares_a_message_is_listed(client: TestClient) -> None:
     assert sorted(one["ord"] for one in data["uses"]["items"] if one["kind"] == "progression") == [0, 0, 3, 4]
 
 
-@pytest.mark.parametrize(
-    "address", ["/conversations/talk", "/conversations/branches/main", "/conversations/messages/m-0"]
-)
+@with_each("address", ["/conversations/talk", "/conversations/branches/main", "/conversations/messages/m-0"])
 def test_hostile_messages_do_nothing(client: TestClient, address: str) -> None:
     """inspector IN-5."""
     page = Parsed(client.get(address).text)
@@ -84,7 +83,7 @@ def test_hostile_messages_do_nothing(client: TestClient, address: str) -> None:
     assert "<script>alert(1)</script>" in page.text
 
 
-@pytest.mark.parametrize("address", ["/conversations/x", "/conversations/branches/x", "/conversations/messages/x"])
+@with_each("address", ["/conversations/x", "/conversations/branches/x", "/conversations/messages/x"])
 def test_what_is_not_there_is_not_found(client: TestClient, address: str) -> None:
     """inspector IN-3."""
     assert client.get(address).status_code == 404

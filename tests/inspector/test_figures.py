@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from inspector.test_pages import JSON, Parsed
 from starlette.testclient import TestClient
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.inspector import inspector
@@ -56,8 +57,8 @@ def test_usage_is_drawn_by_day_beside_its_table(client: TestClient) -> None:
     assert "2026-02-04: $0.50" in page.text
 
 
-@pytest.mark.parametrize("measure", ["cost_usd", "total_tokens", "executions"])
-@pytest.mark.parametrize("dimension", ["workflow", "repo", "model", "trigger_type", "skill", "triggered_by"])
+@with_each("measure", ["cost_usd", "total_tokens", "executions"])
+@with_each("dimension", ["workflow", "repo", "model", "trigger_type", "skill", "triggered_by"])
 def test_usage_is_grouped_by_each_dimension(client: TestClient, dimension: str, measure: str) -> None:
     """inspector IN-40."""
     data = client.get(f"/cost?by={dimension}&measure={measure}", headers=JSON).json()

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
+from support.each import with_each
 
 from lastlight_state import InvalidValue, StateStore
 from lastlight_state.inspector import inspector
@@ -26,7 +27,7 @@ def guarded(shown: StateStore) -> TestClient:
     return TestClient(inspector(shown, token=TOKEN))
 
 
-@pytest.mark.parametrize("address", ["/", "/runs", "/runs/home", "/elsewhere", "/personal"])
+@with_each("address", ["/", "/runs", "/runs/home", "/elsewhere", "/personal"])
 def test_without_the_token_nothing_is_shown(guarded: TestClient, address: str) -> None:
     """inspector IN-10."""
     for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "lastlight_login=wrong"}):
@@ -57,7 +58,7 @@ def test_the_token_is_asked_for_once(guarded: TestClient) -> None:
     assert guarded.get("/runs").status_code == 200
 
 
-@pytest.mark.parametrize("to", ["https://evil.example/", "//evil.example/", "/\\evil.example", "runs", "/\n/evil"])
+@with_each("to", ["https://evil.example/", "//evil.example/", "/\\evil.example", "runs", "/\n/evil"])
 def test_after_the_token_nobody_is_sent_elsewhere(guarded: TestClient, to: str) -> None:
     """inspector IN-10."""
     guarded.get("/")
@@ -66,7 +67,7 @@ def test_after_the_token_nobody_is_sent_elsewhere(guarded: TestClient, to: str) 
     assert answer.headers["location"] == "/"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "headers",
     [
         {},
@@ -85,7 +86,7 @@ def test_a_form_of_another_origin_is_refused(shown: StateStore, headers: dict[st
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
 
 
-@pytest.mark.parametrize("token", [None, "", "guess"])
+@with_each("token", [None, "", "guess"])
 def test_a_form_without_the_token_of_the_browser_is_refused(shown: StateStore, token: str | None) -> None:
     """inspector IN-11: also one of the same origin."""
     client = TestClient(inspector(shown))
@@ -103,7 +104,7 @@ def test_a_form_has_a_greatest_size(shown: StateStore) -> None:
     assert client.post("/personal", data=form, headers=HERE).status_code == 413
 
 
-@pytest.mark.parametrize("address", ["/personal", "/login", "/runs/home/cancel"])
+@with_each("address", ["/personal", "/login", "/runs/home/cancel"])
 def test_a_form_or_a_query_of_too_many_values_is_refused(shown: StateStore, address: str) -> None:
     """inspector IN-3, IN-11."""
     client = TestClient(inspector(shown, acting=True, person="ana"))
@@ -123,7 +124,7 @@ def test_a_browser_with_an_empty_cookie_is_given_a_token(shown: StateStore) -> N
     assert client.post("/personal", data=form, headers=HERE, follow_redirects=False).status_code == 303
 
 
-@pytest.mark.parametrize("path", ["/ü", "/日本", "/a b"])
+@with_each("path", ["/ü", "/日本", "/a b"])
 def test_cookies_are_of_the_path_as_the_browser_has_it(shown: StateStore, path: str) -> None:
     """inspector IN-6, IN-10."""
     client = TestClient(Starlette(routes=[Mount(path, inspector(shown, token=TOKEN))]))
@@ -172,7 +173,7 @@ def test_without_a_login_only_this_machine_acts(filled: StateStore, peer: str | 
         assert answer.json()["error"]["code"] == "no_login"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("origin", "site", "status"),
     [
         ("http://testserver", None, 303),
@@ -196,7 +197,7 @@ def test_a_form_is_of_the_same_scheme_and_host(
     assert client.post("/personal", data=form, headers=headers, follow_redirects=False).status_code == status
 
 
-@pytest.mark.parametrize("address", ["/", "/assets/script.js", "/runs/nobody", "/login"])
+@with_each("address", ["/", "/assets/script.js", "/runs/nobody", "/login"])
 def test_every_answer_binds_the_browser(shown: StateStore, address: str) -> None:
     """inspector IN-2."""
     headers = TestClient(inspector(shown)).get(address).headers

@@ -8,6 +8,7 @@ import pytest
 from inspector.test_acting import HERE
 from inspector.test_pages import JSON
 from starlette.testclient import TestClient
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.conversations import NewBranch, NewSession
@@ -47,7 +48,7 @@ def store(fresh_database: Database) -> StateStore:
     return store
 
 
-@pytest.mark.parametrize(
+@with_each(
     "address",
     [
         "/runs/r",
@@ -59,7 +60,7 @@ def store(fresh_database: Database) -> StateStore:
         "/conversations/branches/main",
     ],
 )
-@pytest.mark.parametrize("headers", [{}, JSON], ids=["html", "json"])
+@with_each("headers", [{}, JSON], ids=["html", "json"])
 def test_what_somebody_wrote_is_hidden(store: StateStore, address: str, headers: dict[str, str]) -> None:
     """inspector IN-7: reasons, names of conversations, actions, and titles of windows."""
     shown, hidden = TestClient(inspector(store)), TestClient(inspector(store, hide_personal=True))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from inspector.test_pages import HOSTILE, JSON, Parsed
 from starlette.testclient import TestClient
+from support.each import with_each
 from support.mailbox.files import inbound, reply, send
 
 from lastlight_state import StateStore
@@ -95,7 +96,7 @@ def test_a_message_is_shown_with_its_content_and_its_delivery(client: TestClient
     assert (data["reference"]["delivery"], data["reference"]["platform_message_id"]) == ("delivered", "p-2")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("address", "status"),
     [
         ("/mailboxes/crew/none", 404),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.jsonl.lines import is_record, read, record
 
 from lastlight_state.codec import dump_line
@@ -145,7 +146,7 @@ def test_a_second_name_that_was_taken_meanwhile_leaves_the_file_as_it_is(
     assert {entry.name for entry in path.parent.iterdir()} == {path.name, second.name}
 
 
-@pytest.mark.parametrize("is_taken_along", [False, True])
+@with_each("is_taken_along", [False, True])
 def test_a_folder_that_is_replaced_meanwhile_gets_no_clean_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_taken_along: bool
 ) -> None:

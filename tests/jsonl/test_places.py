@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.tracing import traced
 
 from lastlight_state.errors import BackendUnavailable, UnsafePath
@@ -141,7 +142,7 @@ def test_missing_directories_are_made_private_below_the_base(tmp_path: Path) -> 
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "b")} == {0o700}
 
 
-@pytest.mark.parametrize(("name", "problem"), [("missing", FileNotFoundError), ("file", NotADirectoryError)])
+@with_each(("name", "problem"), [("missing", FileNotFoundError), ("file", NotADirectoryError)])
 def test_what_is_no_directory_below_the_base_is_named_by_its_whole_path(
     tmp_path: Path, name: str, problem: type[OSError]
 ) -> None:

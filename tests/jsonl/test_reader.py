@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.each import with_each
 from support.jsonl.lines import KIND, is_record, opened, read, record
 
 from lastlight_state.codec import dump_line
@@ -42,7 +43,7 @@ def test_records_are_read_in_order_with_their_bytes_and_places(path: Path) -> No
     assert seen[1].value == {"type": "from-the-future", "x": [1]}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("middle", "reason"),
     [
         (b"null", "not_object"),
@@ -109,7 +110,7 @@ def test_a_tail_of_two_records_waits_for_its_newline(path: Path) -> None:
     assert (read(path).numbers, read(path).torn_tail) == ([0, 1], False)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("line", "numbers", "reason"),
     [
         (whole(1) + whole(2), [1, 2], "glued"),
@@ -291,7 +292,7 @@ def test_recovered_pieces_lie_in_order_and_do_not_overlap(raw: bytes) -> None:
         reached = piece.start + len(piece.raw)
 
 
-@pytest.mark.parametrize("noise", [b"\xff\xfe\xfd", b"plain", b"null", b"[1]", b'\\ud83d"'])
+@with_each("noise", [b"\xff\xfe\xfd", b"plain", b"null", b"[1]", b'\\ud83d"'])
 def test_a_whole_record_between_a_torn_one_and_noise_is_found(noise: bytes) -> None:
     """agent-log L-38: what a writer glued to a torn line stays whole, whatever comes behind it."""
     torn = whole(1)[:-3]
@@ -318,7 +319,7 @@ def test_a_record_behind_any_number_of_open_levels_is_found() -> None:
         assert [piece.value["n"] for piece in judge(torn + whole(1), is_record).pieces] == [1]
 
 
-@pytest.mark.parametrize(("levels", "is_found"), [(DEEPEST, True), (DEEPEST + 1, False)])
+@with_each(("levels", "is_found"), [(DEEPEST, True), (DEEPEST + 1, False)])
 def test_a_record_is_found_behind_a_torn_one_down_to_so_many_levels(levels: int, is_found: bool) -> None:
     """agent-log L-38: its own level counts."""
     deep = whole(1)[:-1] + b',"deep":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
@@ -374,7 +375,7 @@ def test_recovery_looks_at_each_byte_a_few_times_whatever_the_line(damaged: byte
     assert recovery.scanned <= MOST_LOOKS * len(line)
 
 
-@pytest.mark.parametrize("levels", [1, 100, 499])
+@with_each("levels", [1, 100, 499])
 def test_a_line_of_megabytes_torn_under_many_levels_costs_its_length(levels: int) -> None:
     """agent-log L-38: what took minutes, a search from each open brace on."""
     torn = b'{"type":"x","a":[' * levels + b'{"text":"' + b'{\\"code\\": [1, {}]} ' * (2_000_000 // 20)

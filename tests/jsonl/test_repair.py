@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.each import with_each
 from support.jsonl.lines import append_until_killed, child, is_record, read, record
 
 from lastlight_state.codec import dump_line
@@ -202,7 +203,7 @@ def test_a_link_is_left_alone(path: Path, tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-@pytest.mark.parametrize(("deed", "first"), [("salvage", 1), ("replace", 0)])
+@with_each(("deed", "first"), [("salvage", 1), ("replace", 0)])
 def test_a_link_in_place_of_the_folder_leads_a_repair_nowhere_else(deed: str, first: int, tmp_path: Path) -> None:
     """agent-log L-15: whenever the folder is moved away and a link put in its place, from the copying or look on."""
     for moment in range(first, 40):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.jsonl.lines import (
     KIND,
     SPAWN,
@@ -385,7 +386,7 @@ def test_a_symbolic_link_is_not_followed(path: Path, tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").read_bytes() == b""
 
 
-@pytest.mark.parametrize("bad", [b"", b"\n", b"{}", b"{}\n{}\n", b"{}\n\n", b"\n{}"])
+@with_each("bad", [b"", b"\n", b"{}", b"{}\n{}\n", b"{}\n\n", b"\n{}"])
 def test_what_is_not_one_line_is_refused_before_anything_is_written(path: Path, bad: bytes) -> None:
     """agent-log L-21."""
     with LineWriter(path) as writer, pytest.raises(InvalidValue):

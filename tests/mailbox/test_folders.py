@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.mailbox.files import OUTBOUND, inbound, made, outbound, reply, send
 
 from lastlight_state.errors import (
@@ -59,7 +60,7 @@ def test_a_session_is_a_folder_with_a_pair_of_files(
     assert rest.next_page_token is None
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "", "a\0b", "x" * 300, ".", "..", ".hidden"])
+@with_each("name", ["../x", "a/b", "", "a\0b", "x" * 300, ".", "..", ".hidden"])
 def test_a_name_that_would_leave_its_folder_is_refused(tmp_path: Path, name: str) -> None:
     """mailbox MB-02: before any path is touched."""
     mailboxes = Mailboxes(tmp_path / "root")
@@ -90,7 +91,7 @@ def test_a_session_is_made_once(mailboxes: Mailboxes, host: HostMailbox) -> None
     assert [path.name for path in (mailboxes.root / "group").iterdir()] == ["session"]
 
 
-@pytest.mark.parametrize("make", [create, complete])
+@with_each("make", [create, complete])
 def test_a_session_that_cannot_be_made_leaves_nothing_and_tells_why(tmp_path: Path, make: Any) -> None:
     """mailbox MB-03: an error of the database as it is, one of the file system as BackendUnavailable."""
     place = Place.below(tmp_path, "group", "session")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.mailbox.files import outbound, sql
 from support.mailbox.openings import INSERT, at_rest, drained, openings, stamps, tell_by_coarse_clock
 
@@ -86,7 +87,7 @@ def test_of_too_many_mailboxes_the_oldest_is_forgotten(mailboxes: Mailboxes, mon
     assert openings(lambda: mailboxes.sweep(names[1:2], lambda *_: None)) > 0
 
 
-@pytest.mark.parametrize("moment", [datetime(9500, 1, 1, tzinfo=UTC), datetime(2020, 1, 1)])  # noqa: DTZ001
+@with_each("moment", [datetime(9500, 1, 1, tzinfo=UTC), datetime(2020, 1, 1)])  # noqa: DTZ001
 def test_an_idle_mailbox_is_swept_by_a_sound_clock_alone(tmp_path: Path, moment: datetime) -> None:
     """mailbox MB-108: a clock that an opened one refuses is refused."""
     clock = SimpleNamespace(now=lambda: datetime(2026, 1, 1, tzinfo=UTC))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from support.each import with_each
 from support.filled_store import TRIGGER, scene
 
 from lastlight_state import StateStore
@@ -84,7 +85,7 @@ def test_numbers_that_are_given_next_follow_those_that_arrived(every_backend: St
     assert messages.append(session.id, role="user", content="again").message.id > 900
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("rows", "problem"),
     [
         ({"nothing": []}, "unknown table 'nothing'"),

@@ -5,6 +5,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from support.each import with_each
 from support.maintenance.rows import insert
 from support.sent import recorded
 from support.workflows.plans import plan_of
@@ -94,8 +95,8 @@ def test_inputs_are_told_with_the_reason_of_an_override(database: Database) -> N
     assert told == [("input given", "ana"), ("input overridden (typo)", None)]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 5])
-@pytest.mark.parametrize("seconds", [0, 1])
+@with_each("limit", [1, 2, 3, 5])
+@with_each("seconds", [0, 1])
 def test_pages_of_any_size_show_each_fact_once_in_the_same_order(
     limit: int, seconds: float, database: Database
 ) -> None:
@@ -263,7 +264,7 @@ def test_what_cannot_be_shown_is_refused(every_backend: StateStore) -> None:
             timeline.list(run_id, limit=limit)
 
 
-@pytest.mark.parametrize("key", [[], ["x", 0, 1], ["2026-02-03T00:00:00.000Z", 0, "text"], ["2026", 99, "x"], [1, 2]])
+@with_each("key", [[], ["x", 0, 1], ["2026-02-03T00:00:00.000Z", 0, "text"], ["2026", 99, "x"], [1, 2]])
 def test_a_token_that_is_none_of_ours_is_refused(key: list[object], every_backend: StateStore) -> None:
     """maintenance OP-13."""
     run_id = every_backend.workflows.runs.create("wf", trigger=Trigger("t"), phase="p").id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.refusal import refused
 
 from lastlight_state.testing.databases import Database
@@ -26,10 +27,8 @@ def raw(database: Database) -> Any:
     return connection
 
 
-@pytest.mark.parametrize("permit", [None, "r1", "reset"])
-@pytest.mark.parametrize(
-    "assignment", ["content = 'other'", "role = 'assistant'", "timestamp = '2020-01-01T00:00:00.000Z'"]
-)
+@with_each("permit", [None, "r1", "reset"])
+@with_each("assignment", ["content = 'other'", "role = 'assistant'", "timestamp = '2020-01-01T00:00:00.000Z'"])
 def test_what_was_said_never_changes(raw: Any, assignment: str, permit: str | None) -> None:
     """messaging M-3: with and without a permit."""
     raw.execute("BEGIN")

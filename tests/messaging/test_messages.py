@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.messaging.chat import (
     IN_THREAD,
     KEY,
@@ -221,7 +222,7 @@ def test_a_page_token_serves_its_own_session_alone(every_backend: StateStore) ->
             every_backend.messaging.messages.list(session_id, page_token=bad)
 
 
-@pytest.mark.parametrize("message_id", [0, 2**62])
+@with_each("message_id", [0, 2**62])
 def test_an_unknown_message_is_not_found(every_backend: StateStore, message_id: int) -> None:
     with pytest.raises(NotFound) as caught:
         every_backend.messaging.messages.get(message_id)

@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy.engine import make_url
 from support.cli.calls import Said, lastlight_state
+from support.each import with_each
 from support.migrations.nobody import as_nobody
 from support.migrations.originals import SEED, STRICT, original, session
 from support.migrations.support import Place, tables
@@ -180,7 +181,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+@with_each("words", COMMANDS.values(), ids=COMMANDS)
 def test_a_server_that_is_not_there(words: tuple[str, ...]) -> None:
     """migrations MG-66, maintenance OP-72."""
     said = lastlight_state(*words, "--url", "postgresql://ana:wonderland@127.0.0.1:1/agents", "--quiet")
@@ -225,7 +226,7 @@ def test_a_version_table_of_another_program(place: Place) -> None:
     assert raw.execute("SELECT version_num FROM lastlight_state_version").fetchone() == ("ae1027a6acf",)
 
 
-@pytest.mark.parametrize("words", [words for name, words in COMMANDS.items() if name != "grants"])
+@with_each("words", [words for name, words in COMMANDS.items() if name != "grants"])
 def test_a_file_that_is_no_database(words: tuple[str, ...], tmp_path: Path) -> None:
     """migrations MG-66, maintenance OP-72."""
     file = tmp_path / "letter.db"
@@ -237,7 +238,7 @@ def test_a_file_that_is_no_database(words: tuple[str, ...], tmp_path: Path) -> N
     assert file.read_text() == "a letter to somebody\n" * 100
 
 
-@pytest.mark.parametrize("words", [words for name, words in COMMANDS.items() if name != "grants"])
+@with_each("words", [words for name, words in COMMANDS.items() if name != "grants"])
 def test_a_directory_in_place_of_a_file(words: tuple[str, ...], tmp_path: Path) -> None:
     """migrations MG-66, maintenance OP-72."""
     (tmp_path / "folder.db").mkdir()
@@ -246,7 +247,7 @@ def test_a_directory_in_place_of_a_file(words: tuple[str, ...], tmp_path: Path) 
     assert "Is a directory" in one_line(said) or "check that it is a file" in said.err
 
 
-@pytest.mark.parametrize("words", [("check",), ("current",), ("stamp",), ("stamp", "--force")])
+@with_each("words", [("check",), ("current",), ("stamp",), ("stamp", "--force")])
 def test_a_file_that_is_not_there(words: tuple[str, ...], tmp_path: Path) -> None:
     """migrations MG-27, maintenance OP-72: only migrating makes it."""
     said = lastlight_state(*words, "--url", tmp_path / "below" / "new.db", "--quiet")

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
+from support.each import with_each
 from support.guards import unguarded
 from support.outputs.shapes import Analysis, Grown, a_run, no_time
 from support.workflows.steps import together
@@ -49,7 +50,7 @@ def test_a_hit_becomes_an_output_of_another_run_and_iteration(store: StateStore,
     assert (found.run_id, found.node_id, found.iteration, found.data) == (run_id, "elsewhere", 4, hit.data)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "other",
     [
         CacheKey("audit", "review", {"prompt": "look"}, agent_signature="other"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field, create_model, model_validator
+from support.each import with_each
 from support.outputs.shapes import a_run
 from support.refusal import refused
 from support.workflows.steps import together
@@ -125,7 +126,7 @@ def test_an_unknown_run_has_no_input(store: StateStore) -> None:
     assert refusal.value.kind == "workflow_run"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "statement",
     [
         "UPDATE run_inputs SET reason = 'x'",

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model, model_serializer
+from support.each import with_each
 from support.outputs.shapes import Analysis, Flags, Grown, a_run, no_time
 from support.workflows.claim_steps import abandoned
 from support.workflows.steps import all_pages, together, undone
@@ -407,7 +408,7 @@ def test_lists_are_newest_first_and_have_filters(store: StateStore, run_id: str,
     assert store.outputs.results.count(made, run_id=run_id, node_id="n1") == 1
 
 
-@pytest.mark.parametrize("value", [{"a": 1}, [1, [2]], "text", {"payload": 1}, None, True, 7])
+@with_each("value", [{"a": 1}, [1, [2]], "text", {"payload": 1}, None, True, 7])
 def test_a_payload_is_stored_whole(store: StateStore, run_id: str, value: Any) -> None:
     """outputs P-2."""
     made = store.outputs.define("notes", ANYTHING)

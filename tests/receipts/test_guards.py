@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.refusal import refused
 
 from lastlight_state.testing.databases import Database
@@ -26,8 +27,8 @@ def raw(database: Database) -> Any:
     return connection
 
 
-@pytest.mark.parametrize("state", ["done", "failed"])
-@pytest.mark.parametrize("permit", [None, "r1"])
+@with_each("state", ["done", "failed"])
+@with_each("permit", [None, "r1"])
 def test_a_finished_receipt_never_changes(raw: Any, state: str, permit: str | None) -> None:
     """maintenance OP-8: no permit of ordinary maintenance opens this guard."""
     raw.execute("BEGIN")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.run_log.logs import (
     AT,
     EXAMPLE_RUN,
@@ -83,7 +84,7 @@ CASES: dict[str, tuple[list[Any], int | None]] = {
 ERRORS = 19
 
 
-@pytest.mark.parametrize("code", CASES)
+@with_each("code", CASES)
 def test_each_thing_that_is_wrong_has_one_finding_at_its_line(log: RunLog, code: str) -> None:
     """run-log RL-50, case 35."""
     values, at = CASES[code]

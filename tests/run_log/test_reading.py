@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.run_log.logs import (
     EXAMPLE_RUN,
     OTHER_RUN,
@@ -330,7 +331,7 @@ def test_records_glued_into_one_line_count_one_by_one_and_come_once(log: RunLog)
     assert found == [[None, 0], [1, 2], [3]]
 
 
-@pytest.mark.parametrize("behind", [status("completed"), event(0), {"type": "later.kind"}, {"type": 5}])
+@with_each("behind", [status("completed"), event(0), {"type": "later.kind"}, {"type": 5}])
 def test_a_run_goes_on_behind_its_end_with_what_is_no_late_record(log: RunLog, behind: dict[str, Any]) -> None:
     """run-log RL-34: such an end is not the run's."""
     put(log, [head(), ending(), behind])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.run_log.logs import (
     EXAMPLE_RUN,
     FIXTURES,
@@ -109,7 +110,7 @@ def test_a_record_is_immutable_and_a_changed_copy_is_a_new_record(log: RunLog) -
     assert changed != record == record.model_copy()
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("value", "field"),
     [
         (line("llm.response", seq=1), "output"),
@@ -239,7 +240,7 @@ def test_prompts_and_answers_are_not_interpreted(log: RunLog) -> None:
     assert kinds(read(log)[0]) == ["header", "llm.request", "llm.response"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("number", "fits"), [(2**63 - 1, True), (2**63, False), (-(2**63), True), (-(2**63) - 1, False), (1.0, False)]
 )
 def test_a_number_of_64_bits_fits(number: float, fits: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.migrations.nobody import as_nobody
 from support.run_log.logs import (
     EXAMPLE_SESSION,
@@ -111,8 +112,8 @@ def test_a_snapshot_never_goes_backwards_unless_forced(
     assert len(log.states.put(state(USER, USER, **fields), based_on=based_on, force=True).messages) == 2
 
 
-@pytest.mark.parametrize("stored", [{}, {"updated_at": NOW}, {"invoke_seq": 1}, {"updated_at": NOW, "invoke_seq": 1}])
-@pytest.mark.parametrize("given", [{"invoke_seq": 1}, {"updated_at": NOW, "invoke_seq": 1}])
+@with_each("stored", [{}, {"updated_at": NOW}, {"invoke_seq": 1}, {"updated_at": NOW, "invoke_seq": 1}])
+@with_each("given", [{"invoke_seq": 1}, {"updated_at": NOW, "invoke_seq": 1}])
 def test_a_snapshot_without_time_or_number_is_no_later_one(
     log: RunLog, stored: dict[str, Any], given: dict[str, Any]
 ) -> None:
@@ -470,7 +471,7 @@ def test_a_version_that_is_no_number_is_none_of_a_newer_program(log: RunLog) -> 
     assert [(entry.problem, entry.message_count) for entry in log.states.list()] == [(None, 1)]
 
 
-@pytest.mark.parametrize("name", [".json", f".{SESSION}.json", "a" * 250 + ".json", f"{SESSION}.json.bad-1", SESSION])
+@with_each("name", [".json", f".{SESSION}.json", "a" * 250 + ".json", f"{SESSION}.json.bad-1", SESSION])
 def test_what_has_no_name_of_a_session_is_no_snapshot(log: RunLog, name: str) -> None:
     """run-log RL-75."""
     leave(log, json.dumps({"session_id": SESSION, "messages": []})).with_name(name).write_text("{}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.jsonl.lines import counted
 from support.run_log.logs import (
     AT,
@@ -83,7 +84,7 @@ def test_a_log_stands_under_the_utc_day_of_its_start(log: RunLog, started_at: st
     assert (first["session_id"], second["ts"]) == (SESSION, "2027-01-01T00:00:00.000Z")
 
 
-@pytest.mark.parametrize("started_at", [None, "yesterday", datetime(2026, 2, 3), "2026-02-03T12:00:00"])  # noqa: DTZ001
+@with_each("started_at", [None, "yesterday", datetime(2026, 2, 3), "2026-02-03T12:00:00"])  # noqa: DTZ001
 def test_a_start_without_a_zone_is_refused_and_makes_nothing(log: RunLog, started_at: Any) -> None:
     """run-log RL-03."""
     with pytest.raises(InvalidValue, match="started_at"):
@@ -91,7 +92,7 @@ def test_a_start_without_a_zone_is_refused_and_makes_nothing(log: RunLog, starte
     assert files_below(log.root) == []
 
 
-@pytest.mark.parametrize("run_id", ["../x", "a/b", "a\\b", "a\0b", "..", "", UUID7, RUN.upper()[:-1] + "A", "x" * 300])
+@with_each("run_id", ["../x", "a/b", "a\\b", "a\0b", "..", "", UUID7, RUN.upper()[:-1] + "A", "x" * 300])
 def test_an_id_that_is_no_uuid4_is_refused_and_makes_nothing(log: RunLog, run_id: str) -> None:
     """run-log RL-02."""
     escapes = any(part in run_id for part in ("/", "\\", "\0", ".."))
@@ -652,7 +653,7 @@ def _write_all(writer: RunWriter, calls: list[str]) -> list[str]:
     return synced
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("sync", "expected"),
     [
         ("os", ["flush"]),

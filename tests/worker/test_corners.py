@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
+from support.each import with_each
 from worker.test_worker import ended, new, until, working
 
 from lastlight_state import StateStore
@@ -111,7 +112,7 @@ def test_a_wait_that_was_over_stays_over(store: StateStore) -> None:
     assert told == [None, None]
 
 
-@pytest.mark.parametrize("first", ["phase", "loop"])
+@with_each("first", ["phase", "loop"])
 def test_a_phase_and_a_loop_of_one_name_are_refused(store: StateStore, first: str) -> None:
     """workflows W-195: their results stand in one key of scratch."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import started
 
 from lastlight_state import InvalidValue, StateStore
@@ -51,8 +52,8 @@ CALLS: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("given", ["text", Failure("of another class")], ids=["text", "another"])
-@pytest.mark.parametrize("where", CALLS)
+@with_each("given", ["text", Failure("of another class")], ids=["text", "another"])
+@with_each("where", CALLS)
 def test_what_is_no_such_group_is_refused(where: str, given: Any, state_store: StateStore) -> None:
     """workflows W-7, W-119: as a value that does not fit, and nothing is written."""
     if isinstance(given, Failure) and where.startswith("failure"):

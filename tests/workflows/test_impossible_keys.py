@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from support.each import with_each
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.store import StateStore
@@ -111,7 +112,7 @@ ASKED: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("bad", ["a\0b", "a\ud83d"], ids=["nul", "surrogate"])
+@with_each("bad", ["a\0b", "a\ud83d"], ids=["nul", "surrogate"])
 def test_a_key_that_cannot_be_is_refused_alike(every_backend: StateStore, bad: str) -> None:
     """workflows W-4, W-13, case 64."""
     taken = []

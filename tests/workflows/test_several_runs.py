@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import pytest
+from support.each import with_each
 from support.rivals import Act
 from support.workflows.asking import WHO
 from support.workflows.looks import LOOKS
@@ -85,7 +85,7 @@ def _rows(raw: Raw) -> list[str]:
     return [repr((table, row)) for table in TABLE_NAMES for row in raw(f"SELECT * FROM {table}")]
 
 
-@pytest.mark.parametrize(("given", "later", "call"), WRITES.values(), ids=list(WRITES))
+@with_each(("given", "later", "call"), WRITES.values(), ids=list(WRITES))
 def test_a_call_changes_no_row_of_another_run(
     sqlite_database: Database, given: Callable[[Any], Any], later: timedelta, call: Act
 ) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.plans import plan_of
 
 from lastlight_state.errors import InvalidValue, NotFound
@@ -83,7 +84,7 @@ def test_a_worker_is_removed_once(store: Any) -> None:
         workers.get("w-1")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "wrong",
     [{"slots": 0}, {"workflow_names": "review"}, {"workflow_names": [""]}, {"app_versions": ["1"] * 51}],
     ids=str,

@@ -33,6 +33,7 @@ from support.agent_log.logs import (
     text,
     written,
 )
+from support.each import with_each
 from support.jsonl.lines import SPAWN, child, counted
 
 from lastlight_state.errors import (
@@ -217,7 +218,7 @@ def test_lines_can_be_appended_as_they_are(log: AgentLog) -> None:
         assert written(writer) == [prompt_line(NOW_TEXT), *given]
 
 
-@pytest.mark.parametrize("bad", [{}, {"type": 5}, {"content": "x"}, [], "x", None])
+@with_each("bad", [{}, {"type": 5}, {"content": "x"}, [], "x", None])
 def test_what_has_neither_type_nor_role_is_refused_and_nothing_written(log: AgentLog, tmp_path: Path, bad: Any) -> None:
     """agent-log L-81."""
     with log.writer.open(place=SANDBOX, session_id="s-1") as writer:

@@ -25,6 +25,7 @@ from support.agent_log.logs import (
     text,
     written,
 )
+from support.each import with_each
 
 from lastlight_state.codec import dump_line
 from lastlight_state.errors import InvalidValue
@@ -158,7 +159,7 @@ def _use(call_id: str) -> dict[str, Any]:
 # ---- tool results --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("fields", "content"),
     [
         ({"result": None, "output": ""}, ""),
@@ -400,7 +401,7 @@ def test_states_of_extensions_and_skills_are_told_when_wanted(log: AgentLog) -> 
 # ---- times, and whatever else an event may hold --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("told", "moment"),
     [
         (1_770_120_000_000, "2026-02-03T12:00:00.000Z"),
@@ -425,7 +426,7 @@ def test_times_are_milliseconds_or_iso_texts_and_all_else_is_now(log: AgentLog, 
     assert translated(log, {**said(text("x")), "timestamp": told})[-1]["timestamp"] == moment
 
 
-@pytest.mark.parametrize(
+@with_each(
     "event",
     [
         None,

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
+from support.each import with_each
 
 from lastlight_state.backends.facts import Form
 from lastlight_state.backends.sqlite import examining, originals
@@ -57,7 +58,7 @@ def test_rows_that_refer_to_no_row_are_counted_by_table(driver: sqlite3.Connecti
     assert examining.examined(driver, deep=True) == ["2 rows of c refer to no row of p"]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("form", "value", "wrong"),
     [
         ("time", "2026-02-03T00:00:00.000Z", 0),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 from support.open_files import open_below
 from support.to_disk import ToDisk
 
@@ -67,21 +68,21 @@ REMOTE = (
 ).split()
 
 
-@pytest.mark.parametrize("name", REMOTE)
+@with_each("name", REMOTE)
 def test_file_systems_that_are_not_known_to_be_of_this_machine_are_remote(name: str) -> None:
     """backends B-23: NFS, SMB, 9p, virtiofs, FUSE, those of clusters, and names that nobody knows."""
     assert files.is_remote(name)
     assert not files.tells_changes(name)
 
 
-@pytest.mark.parametrize("name", ["vfat", "exfat", "msdos", "unknown"])
+@with_each("name", ["vfat", "exfat", "msdos", "unknown"])
 def test_file_systems_whose_time_of_change_may_be_set_tell_no_change(name: str) -> None:
     """mailbox MB-110: though they are of this machine."""
     assert not files.is_remote(name)
     assert not files.tells_changes(name)
 
 
-@pytest.mark.parametrize("name", ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs", "apfs", "unknown"])
+@with_each("name", ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs", "apfs", "unknown"])
 def test_file_systems_of_this_machine_are_not(name: str) -> None:
     """backends B-23."""
     assert not files.is_remote(name)
@@ -98,7 +99,7 @@ def header(*, page: int = 4096, pages: int = 3, versions: bytes = b"\2\2") -> by
     ).ljust(100, b"\7")
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("head", "size", "lost"),
     [
         (header(), 3 * 4096, False),

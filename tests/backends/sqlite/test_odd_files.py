@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.errors import BackendUnavailable
 
 
-@pytest.mark.parametrize("read_only", [True, False])
+@with_each("read_only", [True, False])
 def test_a_fifo_in_place_of_the_database_is_refused_and_stops_nobody(tmp_path: Path, *, read_only: bool) -> None:
     """backends B-8."""
     os.mkfifo(tmp_path / "state.db")

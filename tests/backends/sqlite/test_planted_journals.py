@@ -116,4 +116,4 @@ def test_what_lies_beside_a_database_and_is_no_regular_file_is_refused(sqlite_da
             StateStore.open(sqlite_database.url, read_only=read_only)
         expected = f"{beside.name}: expected a regular file, found"
         assert expected in str(raised.value), (kind, read_only)
-        beside.rmdir() if kind == "folder" else beside.unlink()
+        (Path.rmdir if kind == "folder" else Path.unlink)(beside)

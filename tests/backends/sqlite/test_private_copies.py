@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.maintenance.left_behind import killed
 
 from lastlight_state.backends.sqlite import private_copies
@@ -93,7 +94,7 @@ def test_without_a_place_for_copies_the_environment_is_named(left: Path, monkeyp
     assert raised.value.details["reason"] == "no_room"
 
 
-@pytest.mark.parametrize(("free", "enough"), [(-1, False), (0, True)])
+@with_each(("free", "enough"), [(-1, False), (0, True)])
 def test_a_copy_needs_room_for_all_files_and_the_log_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, enough: bool
 ) -> None:
@@ -111,7 +112,7 @@ def test_a_copy_needs_room_for_all_files_and_the_log_once_more(
     assert raised.value.details["reason"] == "no_room"
 
 
-@pytest.mark.parametrize("checked", [True, False])
+@with_each("checked", [True, False])
 def test_a_copy_that_is_no_database_is_refused(tmp_path: Path, checked: bool) -> None:
     """maintenance OP-16."""
     (tmp_path / "x.db").write_bytes(b"no database" * 100)

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.journal.trees import element, text
 from support.sent import recorded
 from support.workflows.steps import Raw, all_pages, started, undone
@@ -174,7 +175,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGED, ids=[f"{row[1]} {row[0]}" for row in DAMAGED.values()])
+@with_each("damage", DAMAGED, ids=[f"{row[1]} {row[0]}" for row in DAMAGED.values()])
 def test_what_is_wrong_with_a_chain_is_said_of_the_row_at_fault(database: Database, raw: Raw, damage: str) -> None:
     """journal R-5, R-8: for each frame that is rebuilt from it, and by `verify`, which goes on with the next whole."""
     at, reason, broken = DAMAGED[damage]

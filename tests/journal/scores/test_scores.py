@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.refusal import refused
 from support.sent import recorded
 from support.undone import undone
@@ -113,7 +114,7 @@ def test_a_rerun_inside_a_transaction_that_rolls_back_changes_nothing(store: Sta
     assert store.journal.scores.get(first.id).superseded_at is None
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [
         {"score": float("nan")}, {"score": float("-inf")}, {"score": 10**400}, {"score": "1"}, {"score": True},

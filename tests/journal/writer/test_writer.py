@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.between import before
+from support.each import with_each
 from support.garbage import collect
 from support.sent import recorded
 from support.workflows.steps import Raw, all_pages, started, together
@@ -495,7 +496,7 @@ def test_threads_share_a_writer(every_backend: StateStore, run_id: str) -> None:
         assert repr(writer) == "JournalWriter(0 queued)"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "options",
     [
         {"max_queued": 0},

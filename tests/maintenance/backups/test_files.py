@@ -16,6 +16,7 @@ import pytest
 from support.between import before
 from support.cli.calls import lastlight_state
 from support.deadlines import held_file
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.backends.sqlite import SqliteBackend
@@ -328,7 +329,7 @@ def test_a_file_that_vanishes_before_it_is_opened_is_left_out_without_a_word(
     assert attached(folder) == {b"Milk."}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("text", "whole"),
     [
         ("", 0),

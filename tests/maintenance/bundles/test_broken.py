@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.maintenance.changed_bundles import change_row
 from support.maintenance.whole_runs import Report
 
@@ -44,7 +45,7 @@ def bad(tmp_path: Path) -> Path:
     return tmp_path / "bad.zip"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("table", "column"),
     [
         ("sessions", "first_msg_id"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.maintenance.changed_bundles import Change, Parts, add, change_row, info, read, tell, write
 
 from lastlight_state import StateStore
@@ -154,7 +155,7 @@ def test_a_hostile_bundle_is_refused_before_any_write(state_store: StateStore, t
     _refused(state_store, tmp_path, said, CODES.get(case, DAMAGED))
 
 
-@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
+@with_each("number", [-(2**63), 2**63 - 1])
 def test_a_number_of_64_bits_is_read_to_its_ends(number: int) -> None:
     """maintenance OP-61."""
     assert row_lines.row_of(PROGRESSIONS, b'{"id": "o", "start_ord": %d}' % number) == {"id": "o", "start_ord": number}

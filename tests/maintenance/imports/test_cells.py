@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.maintenance.workflow_databases import stored
 from support.migrations.eras import ROWS
 
@@ -29,8 +30,8 @@ def _untyped(path: Path, table: str, rows: list[dict[str, Any]]) -> None:
         raw.executemany(f"INSERT INTO {table} ({', '.join(rows[0])}) VALUES ({marks})", rows)
 
 
-@pytest.mark.parametrize("odd", [7.5, b"\xff"], ids=("a number", "bytes"))
-@pytest.mark.parametrize("table", ["executions", "workflow_runs", "workflow_overrides", "messaging_sessions"])
+@with_each("odd", [7.5, b"\xff"], ids=("a number", "bytes"))
+@with_each("table", ["executions", "workflow_runs", "workflow_overrides", "messaging_sessions"])
 def test_a_cell_of_another_type_fails_its_row_by_name(
     sqlite_database: Database, tmp_path: Path, table: str, odd: Any
 ) -> None:

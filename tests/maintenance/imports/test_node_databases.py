@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.maintenance.node_databases import BEGIN, MIXED, TYPED, at, change, made, put
 from support.maintenance.rows import counts, difference
 from support.maintenance.run_folders import bytes_of
@@ -544,7 +545,7 @@ def test_each_row_with_a_place_for_texts_keeps_what_is_refused(
     assert f'"adapted":{{"{refused}":' in found[0]
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("table", "row"),
     [
         ("nodes", {"node_id": "n", "label": LONG}),

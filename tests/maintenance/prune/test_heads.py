@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.conversations.talk import begun, said
+from support.each import with_each
 from support.maintenance.rows import counts, difference, insert
 from support.refusal import refused
 from support.workflows.plans import plan_of
@@ -329,7 +330,7 @@ def test_batches_of_inboxes_are_bounded_by_rows_and_a_stopped_one_goes_on(store:
         raw.execute("DELETE FROM exchange_deliveries")
 
 
-@pytest.mark.parametrize("sweep", [EXCHANGE, CHANGES_SWEEP], ids=lambda sweep: sweep.name)
+@with_each("sweep", [EXCHANGE, CHANGES_SWEEP], ids=lambda sweep: sweep.name)
 def test_every_statement_about_beginnings_finds_its_rows_by_an_index(database: Database, sweep: Any) -> None:
     """maintenance OP-28, OP-76."""
     store, now = database.open(), database.clock.now()

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.maintenance.rows import insert, run_row
 from support.workflows.plans import plan_of
 
@@ -38,7 +39,7 @@ def of_a_batch(kind: str) -> list[Statement[Any]]:
     return [found.look, found.lock, found.boundary, *(family.of(["a", "b"])[0] for family in families)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@with_each("kind", KINDS)
 def test_every_statement_of_a_batch_finds_its_rows_by_an_index(database: Database, kind: str) -> None:
     """maintenance OP-28, OP-76."""
     store, now = database.open(), database.clock.now()
@@ -54,7 +55,7 @@ def test_every_statement_of_a_batch_finds_its_rows_by_an_index(database: Databas
             assert not plan.sorts_the_table, plan
 
 
-@pytest.mark.parametrize("made", [*files.USING, *run_tables.NAMING.values(), *archived_logs.NAMED_BY.values()])
+@with_each("made", [*files.USING, *run_tables.NAMING.values(), *archived_logs.NAMED_BY.values()])
 def test_who_needs_a_log_is_found_by_an_index(database: Database, made: Family) -> None:
     """maintenance OP-76."""
     plan = plan_of(database, database.open(), made.of(["a", "b"])[0], {"key_0": "a", "key_1": "b"}, in_order=True)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.between import before
 from support.conversations.talk import said
+from support.each import with_each
 from support.maintenance.old_logs import old_log
 from support.maintenance.rows import counts, difference, insert, run_row
 from support.maintenance.whole_runs import Report, whole_run
@@ -180,7 +181,7 @@ def test_named_runs_go_in_batches_whatever_their_ages(database: Database) -> Non
     assert database.open().maintenance.prune.run(policy).counts == {"workflow_runs": 2}
 
 
-@pytest.mark.parametrize(
+@with_each(
     "wrong",
     [
         {"kind": "everything"},

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.schedules.steps import HOURLY, at, claimed, override, put
 from support.sent import recorded
 from support.workflows.steps import Raw, all_pages, together, undone, wait_until_blocked
@@ -481,7 +482,7 @@ BAD_SPECS = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "named"), BAD_SPECS)
+@with_each(("changed", "named"), BAD_SPECS)
 def test_a_cron_is_defined_in_sound_words(state_store: StateStore, changed: dict[str, Any], named: str) -> None:
     """schedules C-34."""
     with pytest.raises(InvalidValue, match=f"^{named}"):

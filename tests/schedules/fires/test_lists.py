@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.schedules.steps import at
 from support.stored_words import unguarded_words
 from support.workflows.steps import Raw, all_pages
@@ -138,7 +139,7 @@ def test_what_may_not_be_said_is_refused_and_nothing_is_written(state_store: Sta
     assert len(fires.list()) == 0
 
 
-@pytest.mark.parametrize("bad", ["a\0b", "a\ud83d"], ids=["nul", "surrogate"])
+@with_each("bad", ["a\0b", "a\ud83d"], ids=["nul", "surrogate"])
 def test_a_key_that_cannot_be_is_refused_alike(every_backend: StateStore, bad: str) -> None:
     """schedules C-34: by every look-up, on both databases."""
     schedules = every_backend.schedules
@@ -155,7 +156,7 @@ def test_a_key_that_cannot_be_is_refused_alike(every_backend: StateStore, bad: s
             ask()
 
 
-@pytest.mark.parametrize("epoch", [2**63, True, "1", 1.0])
+@with_each("epoch", [2**63, True, "1", 1.0])
 def test_a_claim_with_an_epoch_that_cannot_be_is_refused(state_store: StateStore, epoch: Any) -> None:
     """schedules C-34, F-3."""
     fires = state_store.schedules.fires

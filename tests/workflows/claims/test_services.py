@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.asking import WHO
 from support.workflows.steps import started
 
@@ -132,7 +133,7 @@ def test_a_cap_of_one_workflow_keeps_only_that_one_waiting(every_backend: StateS
     assert [claim.run_id for claim in both] == [lined[2], lined[6]]
 
 
-@pytest.mark.parametrize("caps", [{"w": -1}, {"w": True}, {"": 1}, [("w", 1)], {"w": None}])
+@with_each("caps", [{"w": -1}, {"w": True}, {"": 1}, [("w", 1)], {"w": None}])
 def test_caps_are_checked(store: StateStore, caps: object) -> None:
     """workflows W-125, W-119."""
     started(store, status="queued")

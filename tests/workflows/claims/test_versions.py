@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.plans import plan_of
 
 from lastlight_state.errors import InvalidValue
@@ -73,7 +74,7 @@ def test_an_admission_leaves_runs_of_other_versions_in_line(store: Any, caps: di
     assert versions_of(store, line.admit_next(cap=10, owner="any", limit=10)) == {"3"}
 
 
-@pytest.mark.parametrize("wrong", [[], "1", [""], ["x" * 2001], [1]], ids=str)
+@with_each("wrong", [[], "1", [""], ["x" * 2001], [1]], ids=str)
 def test_what_is_no_list_of_versions_is_refused(store: Any, wrong: Any) -> None:
     """workflows W-218."""
     calls: tuple[Callable[[], object], ...] = (

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import TRIGGER, Raw, started
 
 from lastlight_state import StateStore
@@ -141,7 +142,7 @@ def test_usage_is_kept_where_the_claim_was_lost(store: StateStore, raw: Raw) -> 
     assert (left.outcome, left.turns, executions.find_output(left.id)) == ("running", 2, None)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("name", "value"),
     [
         ("usage", Usage(turns=-1)),
@@ -164,7 +165,7 @@ def test_what_could_not_be_stored_is_refused_where_it_is_set(state_store: StateS
     assert ended.outcome == "failed"
 
 
-@pytest.mark.parametrize(
+@with_each(
     "given",
     [
         (("failure", Failure("no", stop_reason="quota")), ("stop_reason", "end_turn")),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.asking import FORM, PERSON, asked
 from support.workflows.steps import Raw, started
 
@@ -26,7 +27,7 @@ def refusal(schema: Any, response: Any) -> InvalidValue:
     return refused.value
 
 
-@pytest.mark.parametrize(
+@with_each(
     "schema",
     [
         {},
@@ -45,7 +46,7 @@ def test_a_schema_that_refers_to_itself_alone_is_taken(schema: Any) -> None:
     check_schema("schema", schema)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "schema",
     [
         [],
@@ -65,7 +66,7 @@ def test_what_is_no_schema_is_refused_with_its_path(schema: Any) -> None:
     assert refused.value.where.startswith("schema")
 
 
-@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-07/schema#", DIALECT + "#", "https://example.org"])
+@with_each("dialect", ["http://json-schema.org/draft-07/schema#", DIALECT + "#", "https://example.org"])
 def test_another_draft_is_refused_wherever_it_is_named(dialect: str) -> None:
     """workflows W-90."""
     for schema in ({"$schema": dialect}, {"$defs": {"a": {"$schema": dialect}}}):
@@ -73,7 +74,7 @@ def test_another_draft_is_refused_wherever_it_is_named(dialect: str) -> None:
             check_schema("schema", schema)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "reference",
     [
         "http://127.0.0.1:9/schema",
@@ -105,7 +106,7 @@ def test_a_reference_out_of_the_schema_is_refused_and_never_fetched(
     assert not calls
 
 
-@pytest.mark.parametrize(
+@with_each(
     "schema",
     [
         {"$ref": "#"},
@@ -128,7 +129,7 @@ def test_a_schema_that_is_too_deep_to_be_checked_is_refused() -> None:
         check_schema("schema", schema)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("schema", "response", "problem"),
     [
         ({"type": ["integer", "null"]}, "x", ("response", "not of type integer or null")),
@@ -191,7 +192,7 @@ def test_a_check_ends_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> No
     assert "steps" in refusal({"type": "string", "minLength": 1}, "x").problem
 
 
-@pytest.mark.parametrize("response", [7, None, True, "text"])
+@with_each("response", [7, None, True, "text"])
 def test_rules_for_lists_and_objects_say_nothing_of_other_values(response: Any) -> None:
     """workflows W-91."""
     check_response("response", {"uniqueItems": True, "patternProperties": {"^a": False}}, response)
@@ -267,7 +268,7 @@ def test_the_libraries_of_forms_are_loaded_by_the_first_form_alone() -> None:
     assert not {"jsonschema", "referencing"} & set(vars(checks))
 
 
-@pytest.mark.parametrize("schema", [{"pattern": "a{99999999999}"}, {"patternProperties": {"a{99999999999}": {}}}])
+@with_each("schema", [{"pattern": "a{99999999999}"}, {"patternProperties": {"a{99999999999}": {}}}])
 def test_a_pattern_with_too_many_repetitions_is_an_invalid_value(schema: dict[str, object]) -> None:
     with pytest.raises(InvalidValue, match="repetition"):
         checks.check_schema("question.schema", schema)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.refusal import refused
 from support.workflows.asking import FORM, PERSON, SURE, WHICH, WHO, asked
 from support.workflows.steps import PLAN, Raw, paused, started, undone
@@ -145,7 +146,7 @@ def test_the_same_request_again_is_the_stored_one_whatever_became_of_it(store: S
     assert len(raw("SELECT 1 FROM human_requests")) == 2
 
 
-@pytest.mark.parametrize(
+@with_each(
     "other",
     [
         {"prompt": "Who else?"},
@@ -193,7 +194,7 @@ def test_an_id_belongs_to_one_run(store: StateStore) -> None:
         asked(store, question)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("question", "where"),
     [
         (replace(WHO, kind="riddle"), "question.kind"),  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import TRIGGER, Raw, all_pages, started
 
 from lastlight_state.errors import InvalidValue, NotFound
@@ -258,7 +259,7 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("asked", REFUSED.values(), ids=REFUSED)
+@with_each("asked", REFUSED.values(), ids=REFUSED)
 def test_a_question_that_means_nothing_is_refused(sqlite_database: Database, asked: Callable[[Any], Any]) -> None:
     """workflows W-1, W-20, W-96."""
     store = sqlite_database.open()

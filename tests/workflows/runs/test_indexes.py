@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.each import with_each
 from support.workflows.plans import plan_of_page
 from support.workflows.steps import Raw
 
@@ -35,7 +36,7 @@ def test_a_list_by_live_statuses_reads_no_ended_run(database: Database, raw: Raw
         assert not plan.sorts_the_table, plan
 
 
-@pytest.mark.parametrize("statuses", [["failed"], ["failed", "cancelled"], ["running", "failed"]])
+@with_each("statuses", [["failed"], ["failed", "cancelled"], ["running", "failed"]])
 def test_a_list_by_statuses_of_ended_runs_reads_nothing_behind_large_values(
     sqlite_database: Database, raw: Raw, statuses: list[str]
 ) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import Raw, started
 
 from lastlight_state import StateStore
@@ -72,7 +73,7 @@ INDEXED: list[tuple[Callable[..., Any], str, int]] = [
 INDEXED_IDS = [f"{call.__name__}-{name}" for call, name, _ in INDEXED]
 
 
-@pytest.mark.parametrize(("call", "name", "limit"), INDEXED, ids=INDEXED_IDS)
+@with_each(("call", "name", "limit"), INDEXED, ids=INDEXED_IDS)
 def test_a_text_of_an_index_is_bounded_in_bytes(
     every_backend: StateStore, call: Callable[..., Any], name: str, limit: int
 ) -> None:
@@ -114,7 +115,7 @@ def filled(value: Any, text: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("bad", BAD)
+@with_each("bad", BAD)
 def test_texts_that_one_database_would_refuse_are_refused_on_both(
     every_backend: StateStore, raw: Raw, bad: str
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from support.each import with_each
 from support.workflows.steps import Raw, started
 
 from lastlight_state.errors import InvalidValue
@@ -104,7 +105,7 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "count"), BAD)
+@with_each(("method", "count"), BAD)
 def test_no_or_too_many_buckets_are_refused(sqlite_store: StateStore, method: str, count: Any) -> None:
     """workflows W-62."""
     with pytest.raises(InvalidValue):
