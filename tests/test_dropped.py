@@ -105,6 +105,9 @@ def ended_worker(store: StateStore, _: str) -> Any:
     worker.workflow("nothing")(lambda _: None)
     threading.Timer(0.05, worker.stop).start()
     worker.run()
+    for thread in threading.enumerate():
+        if thread.name == "lastlight-worker":  # its last look may need a further connection, which the store keeps
+            thread.join(SOON)
     return worker
 
 
