@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.errors import InvalidValue
@@ -134,7 +134,7 @@ def end_of_a_fire(store: StateStore, text: str) -> Any:
     return kept.note
 
 
-@pytest.mark.parametrize("where", PLACES)
+@with_each("where", PLACES)
 def test_hostile_text_is_kept_exactly_or_refused(every_backend: StateStore, where: str) -> None:
     """backends B-86."""
     changed = {}

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import make_url
 from support.cli.calls import Filled, Said, fill, lastlight_state
+from support.each import with_each
 
 from lastlight_state.backends import connect as connected
 from lastlight_state.conversations import NewSession
@@ -120,14 +121,14 @@ def said(place: tuple[str, Filled], command: str, folder: Path) -> Said:
     return lastlight_state(*words, "--url", url, "--json")
 
 
-@pytest.mark.parametrize("command", LOOKING)
+@with_each("command", LOOKING)
 def test_a_role_that_may_only_select_can_look(place: tuple[str, Filled], command: str, tmp_path: Path) -> None:
     """maintenance OP-73, case 52."""
     answer = said(place, command, tmp_path)
     assert answer.code == 0, answer
 
 
-@pytest.mark.parametrize("command", WRITING)
+@with_each("command", WRITING)
 def test_a_role_that_may_only_select_changes_nothing(place: tuple[str, Filled], command: str, tmp_path: Path) -> None:
     """maintenance OP-73, case 52: the error says so, with its exit code."""
     if command.startswith("import"):
@@ -200,7 +201,7 @@ def test_a_role_that_may_only_select_fills_and_migrates_nothing(
     assert _rows(url) == before
 
 
-@pytest.mark.parametrize("command", COPYING)
+@with_each("command", COPYING)
 def test_a_role_that_may_not_read_sequences_copies_nothing_and_one_that_may_copies_everything(
     filled: tuple[str, Filled], place: tuple[str, Filled], command: str, tmp_path: Path
 ) -> None:

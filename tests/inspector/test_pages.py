@@ -13,6 +13,7 @@ from inspector.conftest import LONG
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
+from support.each import with_each
 from support.run_log.logs import EXAMPLE_RUN
 
 from lastlight_state import AsyncStateStore, StateStore
@@ -100,7 +101,7 @@ def test_every_address_of_every_page_is_tried_here() -> None:
     assert looked_at == set(ADDRESSES) | ELSEWHERE
 
 
-@pytest.mark.parametrize("address", [address for addresses in ADDRESSES.values() for address in addresses])
+@with_each("address", [address for addresses in ADDRESSES.values() for address in addresses])
 def test_a_page_answers_as_html_and_as_json_of_the_same_data(visitor: TestClient, address: str) -> None:
     """inspector IN-1."""
     page = visitor.get(address)
@@ -115,7 +116,7 @@ def test_a_page_answers_as_html_and_as_json_of_the_same_data(visitor: TestClient
 LIVE = [route for page in PAGES for route in page.routes if route.live and route.path in ADDRESSES]
 
 
-@pytest.mark.parametrize("route", LIVE, ids=[route.path for route in LIVE])
+@with_each("route", LIVE, ids=[route.path for route in LIVE])
 def test_a_live_page_names_what_it_reads_of_its_query(
     visitor: TestClient, route: Route, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +134,7 @@ def test_a_live_page_names_what_it_reads_of_its_query(
     assert read == route.takes
 
 
-@pytest.mark.parametrize("address", [addresses[0] for addresses in ADDRESSES.values()])
+@with_each("address", [addresses[0] for addresses in ADDRESSES.values()])
 def test_a_page_needs_no_script_and_loads_nothing_from_elsewhere(visitor: TestClient, address: str) -> None:
     """inspector IN-2: no inline script or style, and every address that is loaded is of this application."""
     tags = Parsed(visitor.get(address).text).tags
@@ -161,7 +162,7 @@ def test_the_first_of_the_contents_wanted_most_is_given(browser: TestClient) -> 
         assert browser.get("/", headers={"accept": accept}).headers["content-type"].startswith(kind), accept
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("address", "status", "code"),
     [
         ("/runs/nobody", 404, "not_found"),
@@ -283,7 +284,7 @@ def test_personal_data_is_hidden_by_a_switch_of_the_browser_and_for_all(filled: 
     assert names(shown) == {None, "(hidden)"}
 
 
-@pytest.mark.parametrize("address", [address for addresses in ADDRESSES.values() for address in addresses])
+@with_each("address", [address for addresses in ADDRESSES.values() for address in addresses])
 def test_every_page_is_whole_with_personal_data_hidden(shown: StateStore, looked_at: Database, address: str) -> None:
     """inspector IN-7."""
     hidden = TestClient(inspector(shown, hide_personal=True, clock=looked_at.clock))

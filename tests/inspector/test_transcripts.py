@@ -12,6 +12,7 @@ from inspector.conftest import LONG
 from inspector.test_pages import HOSTILE, JSON, Parsed
 from starlette.testclient import TestClient
 from support.agent_log import logs as agent_logs
+from support.each import with_each
 from support.run_log.logs import EXAMPLE_RUN, RUN, event, head, put
 
 from lastlight_state import StateStore
@@ -166,7 +167,7 @@ def test_a_whole_result_is_shown_part_by_part(browser: TestClient) -> None:
     assert parts[0]["to"] == parts[1]["from"] < parts[1]["to"] == parts[1]["bytes"]
 
 
-@pytest.mark.parametrize("name", ["../../secret", "..", "/etc/passwd", "a/../../x", ".hidden", "a\0b", ""])
+@with_each("name", ["../../secret", "..", "/etc/passwd", "a/../../x", ".hidden", "a\0b", ""])
 def test_nothing_outside_the_directories_of_the_store_is_shown(filled: StateStore, name: str) -> None:
     """inspector IN-77: whatever an address names; nor what a link leads to."""
     (filled.agent_log.root.parent / "secret.jsonl").write_bytes(line(1, "secret"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.cli.calls import lastlight_state
 from support.conversations.talk import begun, history, said
+from support.each import with_each
 from support.maintenance.people import emptied, shared_place
 from support.maintenance.rows import counts, difference, insert
 from support.workflows.plans import plan_of
@@ -163,7 +164,7 @@ def test_a_message_that_is_held_and_shared_stays_because_it_is_held(store: Any, 
     assert store.maintenance.erase.plan("ana").protected == {"held": 1}
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("wrong", "error"),
     [
         (RedactPolicy(), InvalidValue),

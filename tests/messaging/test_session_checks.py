@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.messaging.chat import KEY, legacy_session, said, started
 from support.workflows.steps import Raw
 
@@ -26,7 +27,7 @@ def nothing_is_stored(raw: Raw) -> bool:
     return raw("SELECT count(*) FROM messaging_sessions") == [(0,)]
 
 
-@pytest.mark.parametrize("word", WORDS)
+@with_each("word", WORDS)
 def test_a_key_of_unfit_words_is_refused_by_name(every_backend: StateStore, raw: Raw, word: str) -> None:
     """messaging M-73."""
     absent = [] if word == "thread_id" else ["", None]
@@ -57,7 +58,7 @@ def test_an_id_of_a_callers_own_must_fit(every_backend: StateStore, raw: Raw) ->
     assert every_backend.messaging.sessions.create(KEY, session_id="x" * 200).id == "x" * 200
 
 
-@pytest.mark.parametrize("bad", BAD_TEXTS)
+@with_each("bad", BAD_TEXTS)
 def test_what_is_looked_up_must_be_a_text_that_could_be_there(every_backend: StateStore, bad: Any) -> None:
     """messaging M-74: one error on both databases."""
     sessions, messages = every_backend.messaging.sessions, every_backend.messaging.messages

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field, create_model
+from support.each import with_each
 from support.outputs.shapes import Analysis, Grown, a_run
 
 from lastlight_state import StateStore
@@ -59,7 +60,7 @@ def test_the_same_definition_again_is_the_same_handle(every_backend: StateStore)
     assert documented is first
 
 
-@pytest.mark.parametrize(
+@with_each(
     "fields",
     [
         {"summary": (str, ...), "severity": (Literal["low", "medium", "high"], "low"), "more": (int | None, None)},
@@ -210,7 +211,7 @@ def test_a_field_less_leaves_its_column_and_its_values(database: Database, caplo
     assert scores == {"old": 3, "new": None}
 
 
-@pytest.mark.parametrize(
+@with_each(
     "fields",
     [{"summary": (int, ...)}, {"summary": (list[str], ...)}, {"payload": (str, ...)}],
     ids=["text to integer", "text to json", "columns to payload"],
@@ -433,7 +434,7 @@ def test_an_unknown_key_is_not_found(store: StateStore, run_id: str) -> None:
 OWN_TABLES = sorted({*Base.metadata.tables, "alembic_version"})
 
 
-@pytest.mark.parametrize("name", OWN_TABLES)
+@with_each("name", OWN_TABLES)
 def test_no_output_takes_the_name_of_a_table_of_ours(every_backend: StateStore, name: str) -> None:
     """outputs D-5: neither by its key nor by name, and nothing else is looked at before."""
     for call in (

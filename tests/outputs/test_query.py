@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
+from support.each import with_each
 from support.outputs.shapes import a_run
 
 from lastlight_state import Settings, StateStore
@@ -62,7 +63,7 @@ def test_times_are_utc_at_rest(database: Database, frozen_clock: FrozenClock) ->
     assert at == (expected if database.name == "postgresql" else expected.isoformat(timespec="milliseconds")[:23] + "Z")
 
 
-@pytest.mark.parametrize(
+@with_each(
     "sql",
     [
         "SELECT 'drop table notes; -- :nobody' AS \"delete\", 100 % 7",
@@ -115,7 +116,7 @@ def test_sqlite_says_that_a_query_may_only_read(sqlite_database: Database, sql: 
         store.outputs.query.rows(sql)
 
 
-@pytest.mark.parametrize(
+@with_each(
     "sql", ["", "  ", "-- nothing", "SELECT 1; SELECT 2", "SELECT 1; COMMIT; DROP TABLE notes", "SELECT x FROM nowhere"]
 )
 def test_one_statement_that_can_be_read_is_expected(store: StateStore, sql: str) -> None:
@@ -134,7 +135,7 @@ def test_the_plan_of_a_statement_is_told_and_nothing_is_run(database: Database) 
     assert explain(endless).rows
 
 
-@pytest.mark.parametrize(
+@with_each(
     "sql",
     [
         "ANALYZE DELETE FROM notes",
@@ -183,7 +184,7 @@ def test_rows_and_seconds_are_limited(store: StateStore) -> None:
     assert store.outputs.query.rows("SELECT 1").rows == ((1,),)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, 3_601, True, "5", None, float("nan")])
+@with_each("timeout", [0, -1, 3_601, True, "5", None, float("nan")])
 def test_the_seconds_of_a_query_are_more_than_none_and_at_most_an_hour(store: StateStore, timeout: Any) -> None:
     """outputs A-2."""
     with pytest.raises(InvalidValue, match="timeout"):
@@ -248,7 +249,7 @@ def test_a_query_keeps_no_lock_and_loses_no_more_than_its_connection(postgres_da
     assert query.rows("SELECT 1").rows == ((1,),)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("sql", "values"),
     [("SELECT :x AS x", {"x": "\ud800"}), ("SELECT :x AS x", {"x": object()}), ("SELECT $1", {})],
     ids=["surrogate", "no value of a database", "a parameter of the protocol"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.outputs.shapes import Analysis, Grown, a_run
 from support.workflows.plans import plan_of
 
@@ -58,7 +59,7 @@ def test_what_is_complete_is_looked_at_once_and_never_written(database: Database
     assert len(counted) == 1
 
 
-@pytest.mark.parametrize("which", ["get", "latest", "list", "list of a run", "load", "load of a node"])
+@with_each("which", ["get", "latest", "list", "list of a run", "load", "load of a node"])
 def test_reads_go_by_the_key_or_by_the_times(database: Database, which: str) -> None:
     """outputs case 59: nothing scans or sorts the table."""
     store = database.open(migrate=True)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, Field, create_model, field_serializer
+from support.each import with_each
 
 from lastlight_state.errors import InvalidValue
 from lastlight_state.outputs import CacheKey
@@ -52,7 +53,7 @@ OPEN: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "problem"), CHANGED, ids=[f"{n}" for n in range(len(CHANGED))])
+@with_each(("value", "problem"), CHANGED, ids=[f"{n}" for n in range(len(CHANGED))])
 def test_a_value_that_pydantic_would_write_as_another_is_refused(
     every_backend: StateStore, run_id: str, value: Any, problem: str
 ) -> None:
@@ -68,7 +69,7 @@ def test_a_value_that_pydantic_would_write_as_another_is_refused(
         assert every_backend.outputs.cache.find(key, made) is None
 
 
-@pytest.mark.parametrize(("value", "problem"), CHANGED, ids=[f"{n}" for n in range(len(CHANGED))])
+@with_each(("value", "problem"), CHANGED, ids=[f"{n}" for n in range(len(CHANGED))])
 def test_an_input_with_a_model_is_as_strict(every_backend: StateStore, run_id: str, value: Any, problem: str) -> None:
     """outputs R-12."""
     model = OPEN["a field of Any"][0]
@@ -118,9 +119,7 @@ class Listed(BaseModel):
     sets: set[int] = set()
 
 
-@pytest.mark.parametrize(
-    "value", [{"names": {"a", "b"}}, {"Names": frozenset("ab")}, {"names": [], "deeper": {"in": [{1, 2}]}}]
-)
+@with_each("value", [{"names": {"a", "b"}}, {"Names": frozenset("ab")}, {"names": [], "deeper": {"in": [{1, 2}]}}])
 def test_a_set_in_place_of_a_list_is_refused(store: StateStore, run_id: str, value: Any) -> None:
     """outputs R-12: its members come in another order in each process, so equal values would be two revisions."""
     made = store.outputs.define("listed", Listed)

@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 
 from lastlight_state import InvalidValue, NotFound, PayloadTooLarge, StaleVersion
 from lastlight_state.states import REMOVED
 from lastlight_state.testing import Database, racing
 
 
-@pytest.mark.parametrize("value", [None, {"a": [1, 2.5, None, "✓"]}, "text", 0, False, [], b"", b"\0\xff"])
+@with_each("value", [None, {"a": [1, 2.5, None, "✓"]}, "text", 0, False, [], b"", b"\0\xff"])
 def test_a_value_reads_back_equal(store: Any, value: Any) -> None:
     """states ST-1."""
     put = store.states.put("k", value, scope="s", user="ana")
@@ -222,7 +223,7 @@ def test_many_keys_are_read_in_one_statement_in_their_order(store: Any) -> None:
     assert s.find_many([]) == {}
 
 
-@pytest.mark.parametrize("beginning", ["a", "a/", "a\ud7ff", "a\U0010ffff", "\U0010ffff", ""])
+@with_each("beginning", ["a", "a/", "a\ud7ff", "a\U0010ffff", "\U0010ffff", ""])
 def test_a_beginning_finds_what_begins_so_whatever_character_ends_it(store: Any, beginning: str) -> None:
     """states ST-16: of keys and of scopes, in the order of code points."""
     names = ["a", "a/", "a/b", "a0", "ab", "a\ud7ff", "a\ud7ffz", "a\ue000", "a\U0010ffff", "a\U0010ffffz", "b"]

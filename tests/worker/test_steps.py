@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from support.each import with_each
 from worker.test_worker import ended, new, until, working
 
 from lastlight_state import StateStore
@@ -86,7 +87,7 @@ def test_a_phase_of_an_agent_stores_all_that_it_says_of_its_execution(store: Sta
     assert store.workflows.executions.find_output(execution.id) == "the whole plan"
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("result", "returns", "comes_back"),
     [
         (None, None, None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
+from support.each import with_each
 
 from lastlight_state import StateStore
 from lastlight_state.db.lists.listing import Listing
@@ -35,7 +35,7 @@ LISTS: list[tuple[Listing[Any], Mapping[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("listing", "given", "index"), LISTS)
+@with_each(("listing", "given", "index"), LISTS)
 def test_a_list_is_shown_from_a_covering_index(
     every_backend: StateStore, listing: Listing[Any], given: Mapping[str, Any], index: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.refusal import refused
 
 from lastlight_state.testing.databases import Database
@@ -157,7 +158,7 @@ def test_a_missing_context_stays_missing(raw: Any) -> None:
         change(raw, "context = '{}'", "bare")
 
 
-@pytest.mark.parametrize("column", ["id", "workflow_name", "trigger_id", "run_key", "parent_run_id"])
+@with_each("column", ["id", "workflow_name", "trigger_id", "run_key", "parent_run_id"])
 def test_what_identifies_a_run_never_changes(raw: Any, column: str) -> None:
     """workflows G-3: also from NULL."""
     with refused():
@@ -174,21 +175,21 @@ def test_counters_never_fall(raw: Any, column: str) -> None:
     change(raw, f"{column} = 5")
 
 
-@pytest.mark.parametrize("table", TABLES)
+@with_each("table", TABLES)
 def test_rows_are_not_deleted(raw: Any, table: str) -> None:
     """workflows G-4."""
     with refused():
         raw.execute(f"DELETE FROM {table}")
 
 
-@pytest.mark.parametrize("table", TABLES)
+@with_each("table", TABLES)
 def test_tables_are_not_truncated(database: Database, raw: Any, table: str) -> None:
     """workflows G-4: Postgres has a statement for it, SQLite takes DELETE without WHERE for it."""
     with refused():
         raw.execute(f"TRUNCATE {table} CASCADE" if database.name == "postgresql" else f"DELETE FROM {table}")
 
 
-@pytest.mark.parametrize("table", TABLES)
+@with_each("table", TABLES)
 def test_rows_are_not_replaced(database: Database, raw: Any, table: str) -> None:
     """workflows G-4: SQLite's REPLACE deletes, without a delete trigger on such a connection."""
     columns = ", ".join(row[0] for row in raw.execute(f"SELECT * FROM {table} WHERE 1 = 0").description)
@@ -213,7 +214,7 @@ def test_an_insert_that_yields_to_another_key_is_no_replacement(raw: Any) -> Non
     assert raw.execute("SELECT id FROM workflow_runs WHERE run_key = 'k'").fetchall() == [("first",)]
 
 
-@pytest.mark.parametrize("table", TABLES)
+@with_each("table", TABLES)
 def test_a_permit_lets_rows_be_deleted(raw: Any, table: str) -> None:
     """workflows G-4, maintenance OP-8."""
     raw.execute("BEGIN")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import Raw, started
 
 from lastlight_state import StateStore
@@ -38,7 +39,7 @@ def test_a_signal_resumes_the_run_that_waits_for_it_in_the_same_commit(store: St
     raw.check_history(run_id)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("waits_for", "sent", "wakes"),
     [
         (("merged", None), ("merged", None), True),

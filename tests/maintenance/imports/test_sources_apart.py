@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.cli.calls import lastlight_state
+from support.each import with_each
 from support.maintenance import node_databases, workflow_databases as theirs
 from support.maintenance.named_sources import ENDED, SOURCES
 from support.maintenance.sources import source_of
@@ -193,7 +194,7 @@ def test_a_kind_with_ids_of_its_own_takes_no_scope(store: Any, tmp_path: Path) -
         store.maintenance.imports.plan(source, scope="clinic")
 
 
-@pytest.mark.parametrize("bad", ["user_1", 5, None, [5], ["a\0"], {"a": 1}])
+@with_each("bad", ["user_1", 5, None, [5], ["a\0"], {"a": 1}])
 def test_what_is_to_be_revived_is_a_bool_or_names_of_units(store: Any, tmp_path: Path, bad: Any) -> None:
     """maintenance M-121."""
     source = source_of("openai-agents-db", tmp_path / "program")

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.messaging.plans import Plans, excess
 from support.sent import recorded
 from support.workflows.steps import Raw
@@ -53,7 +54,7 @@ def health_of(store: Any, name: str = "tidy") -> CronHealth:
     return health
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("ends", "streak"),
     [
         (["ok"], 0),

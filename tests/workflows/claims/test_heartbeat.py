@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.claim_steps import LEASE, abandoned, listed, offered
 from support.workflows.steps import started
 
@@ -143,7 +144,7 @@ def test_a_holder_is_found_for_display(store: StateStore, frozen_clock: FrozenCl
     assert (holder.heartbeat_at, holder.lease_expires_at) == (frozen_clock.now(), renewed.lease_expires_at)
 
 
-@pytest.mark.parametrize("epoch", [2**63, 2**64, 2**70, -1, -(2**63) - 1, -(2**70)])
+@with_each("epoch", [2**63, 2**64, 2**70, -1, -(2**63) - 1, -(2**70)])
 def test_a_claim_with_an_epoch_of_no_run_is_lost_alone(store: StateStore, epoch: int) -> None:
     """workflows W-44: claims beside it are renewed, also a claim on its own run."""
     claims = store.workflows.claims
@@ -155,7 +156,7 @@ def test_a_claim_with_an_epoch_of_no_run_is_lost_alone(store: StateStore, epoch:
     assert isinstance(claims.heartbeat_many([unsound, other])[other.run_id], Claim)
 
 
-@pytest.mark.parametrize("epoch", [1.5, float("inf"), "1", None, True])
+@with_each("epoch", [1.5, float("inf"), "1", None, True])
 def test_a_claim_whose_epoch_is_no_number_is_refused_by_name(store: StateStore, epoch: Any) -> None:
     """workflows W-44: at once, and those beside it are not renewed."""
     claim = store.workflows.claims.take(started(store).id, owner="a")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.sent import recorded
 from support.workflows.steps import Raw, started, wait_until_blocked
 
@@ -37,7 +38,7 @@ def stored(raw: Raw) -> list[tuple[Any, ...]]:
     return rows + raw("SELECT id, scratch, updated_at FROM workflow_runs ORDER BY id")
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+@with_each("write", WRITES.values(), ids=list(WRITES))
 def test_a_write_needs_the_claim_that_holds_the_run(store: StateStore, raw: Raw, write: Write) -> None:
     """workflows W-14, case 1: a claim that was taken over, none at all, one of another run, and the right one."""
     executions, run, other = store.workflows.executions, started(store), started(store)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.asking import FORM, SURE, WHICH, WHO, asked
 from support.workflows.steps import PLAN, Raw, started
 
@@ -36,7 +37,7 @@ def test_an_answer_is_stored_and_the_run_goes_on(store: StateStore, raw: Raw, fr
     raw.check_history(request.run_id)
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("question", "response"),
     [
         (WHO, " bo\n"),
@@ -61,7 +62,7 @@ def test_each_kind_takes_its_answers(store: StateStore, question: Question, resp
     assert store.workflows.human_requests.answer(request.id, response).repeated
 
 
-@pytest.mark.parametrize(
+@with_each(
     ("question", "response"),
     [
         (WHO, ""),

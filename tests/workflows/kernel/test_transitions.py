@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.each import with_each
 from support.workflows.steps import PLAN, Raw, started, together, undone
 
 from lastlight_state import StateStore
@@ -68,7 +69,7 @@ def in_status(store: StateStore, status: str) -> WorkflowRun:
     return store.workflows.runs.get(run.id)
 
 
-@pytest.mark.parametrize("status", sorted(RUN_STATUSES))
+@with_each("status", sorted(RUN_STATUSES))
 def test_only_legal_moves_are_made(every_backend: StateStore, raw: Raw, status: str) -> None:
     """workflows W-12: anything else is a Conflict that says what was found and what is allowed."""
     for name, change in CHANGES.items():
