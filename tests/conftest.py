@@ -53,7 +53,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what chooses among the variants of a test; docs/contributing.md says which of them run."""
     parser.addoption("--quick", action="store_true", help="run no variant of a test on Postgres or from coroutines")
     parser.addoption("--on-a-server", action="store_true", help="run only the variants that have a Postgres server")
-    parser.addoption("--every-variant", action="store_true", help="run every variant of a test on Postgres, too")
     parser.addoption("--every-face", action="store_true", help="run every variant of a test from coroutines, too")
 
 
@@ -68,8 +67,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = set[pytest.Item]()
     if not config.getoption("every_face") and not any("[" in name for name in config.args):
         left_out.update(_proved_by_the_sync_face(items))
-    if not config.getoption("every_variant") and not any("[" in name for name in config.args):
-        left_out.update(_proved_on_sqlite(items))
     if config.getoption("quick"):
         left_out.update(item for item in items if _words(item) & SLOWER)
     if config.getoption("on_a_server"):
@@ -89,22 +86,6 @@ def _proved_by_the_sync_face(items: list[pytest.Item]) -> Iterator[pytest.Item]:
                 yield item
             else:
                 seen.add(test)
-
-
-def _proved_on_sqlite(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Return variants on Postgres that add nothing: SQLite has all, and each of their parameters is in one that stays.
-
-    A test of commands in states runs each command and each state on Postgres, and each pair on SQLite.
-    """
-    on_sqlite = {item.nodeid.partition("[")[0] for item in items if "sqlite" in _words(item)}
-    seen = set[tuple[str, str, int]]()
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        if test in on_sqlite and _words(item) & POSTGRES and "async" not in _words(item):
-            axes = {(test, name, index) for name, index in item.callspec.indices.items()}  # type: ignore[attr-defined]
-            if axes <= seen:
-                yield item
-            seen |= axes
 
 
 def _words(item: pytest.Item) -> set[str]:
