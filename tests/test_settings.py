@@ -84,43 +84,44 @@ def test_what_settings_leave_to_its_default_is_not_read_from_the_environment_aga
     assert load_settings(made, durability="full") == made.model_copy(update={"durability": "full"})
 
 
-@with_each(
-    ("name", "text", "attribute", "value"),
-    [
-        ("URL", "postgresql://db/state", "url", "postgresql://db/state"),
-        ("URL_FILE", "/run/secrets/url", "url_file", Path("/run/secrets/url")),
-        ("SCHEMA", "agents", "schema_name", "agents"),
-        ("STATE_DIR", "/var/state", "state_dir", Path("/var/state")),
-        ("MIGRATE", "false", "migrate", False),
-        ("READ_ONLY", "1", "read_only", True),
-        ("DURABILITY", "full", "durability", "full"),
-        ("REPLICA", "postgresql://b/x", "replica", "postgresql://b/x"),
-        ("MAX_STALENESS", "2.5", "max_staleness", 2.5),
-        ("JOURNAL_MODE", "delete", "journal_mode", "delete"),
-        ("WAL_AUTOCHECKPOINT", "0", "wal_autocheckpoint", 0),
-        ("POOL_SIZE", "20", "pool_size", 20),
-        ("ANY_SERVER", "1", "any_server", True),
-        ("POOLER", "transaction", "pooler", "transaction"),
-        ("STATEMENT_TIMEOUT", "2.5", "statement_timeout", 2.5),
-        ("LOCK_TIMEOUT", "1", "lock_timeout", 1.0),
-        ("BUSY_TIMEOUT", "0.5", "busy_timeout", 0.5),
-        ("QUEUE_TIMEOUT", "2", "queue_timeout", 2.0),
-        ("POOL_TIMEOUT", "3", "pool_timeout", 3.0),
-        ("SLOW_STATEMENT", "0.5", "slow_statement", 0.5),
-        ("RETRY_SECONDS", "1.5", "retry_seconds", 1.5),
-        ("LIMITS__SCRATCH", "1000", "limits", Limits(scratch=1000)),
-        ("MESSAGING_IDLE_TIMEOUT", "90", "messaging_idle_timeout", timedelta(seconds=90)),
-        ("AGENT_LOG_DIR", "/var/log", "agent_log_dir", Path("/var/log")),
-        ("RUN_LOG_ROOT", "/var/runs", "run_log_root", Path("/var/runs")),
-        ("SESSION_TYPES", '[[["review"], "reviewer"]]', "session_types", ((("review",), "reviewer"),)),
-        ("MAILBOX_ROOT", "/var/boxes", "mailbox_root", Path("/var/boxes")),
-        ("MAILBOX_MODE", "group", "mailbox_mode", "group"),
-        ("MAILBOX_TIMEZONE", "Europe/Paris", "mailbox_timezone", "Europe/Paris"),
-        ("LINE_SYNC", "record", "line_sync", "record"),
-        ("VECTOR_MEMORY", "0", "vector_memory", 0),
-        ("SQLITE_DRIVER", "pysqlite3", "sqlite_driver", "pysqlite3"),
-    ],
-)
+#: Variables with a value, the attribute that each sets, and what it then is.
+VARIABLES: list[tuple[str, str, str, Any]] = [
+    ("URL", "postgresql://db/state", "url", "postgresql://db/state"),
+    ("URL_FILE", "/run/secrets/url", "url_file", Path("/run/secrets/url")),
+    ("SCHEMA", "agents", "schema_name", "agents"),
+    ("STATE_DIR", "/var/state", "state_dir", Path("/var/state")),
+    ("MIGRATE", "false", "migrate", False),
+    ("READ_ONLY", "1", "read_only", True),
+    ("DURABILITY", "full", "durability", "full"),
+    ("REPLICA", "postgresql://b/x", "replica", "postgresql://b/x"),
+    ("MAX_STALENESS", "2.5", "max_staleness", 2.5),
+    ("JOURNAL_MODE", "delete", "journal_mode", "delete"),
+    ("WAL_AUTOCHECKPOINT", "0", "wal_autocheckpoint", 0),
+    ("POOL_SIZE", "20", "pool_size", 20),
+    ("ANY_SERVER", "1", "any_server", True),
+    ("POOLER", "transaction", "pooler", "transaction"),
+    ("STATEMENT_TIMEOUT", "2.5", "statement_timeout", 2.5),
+    ("LOCK_TIMEOUT", "1", "lock_timeout", 1.0),
+    ("BUSY_TIMEOUT", "0.5", "busy_timeout", 0.5),
+    ("QUEUE_TIMEOUT", "2", "queue_timeout", 2.0),
+    ("POOL_TIMEOUT", "3", "pool_timeout", 3.0),
+    ("SLOW_STATEMENT", "0.5", "slow_statement", 0.5),
+    ("RETRY_SECONDS", "1.5", "retry_seconds", 1.5),
+    ("LIMITS__SCRATCH", "1000", "limits", Limits(scratch=1000)),
+    ("MESSAGING_IDLE_TIMEOUT", "90", "messaging_idle_timeout", timedelta(seconds=90)),
+    ("AGENT_LOG_DIR", "/var/log", "agent_log_dir", Path("/var/log")),
+    ("RUN_LOG_ROOT", "/var/runs", "run_log_root", Path("/var/runs")),
+    ("SESSION_TYPES", '[[["review"], "reviewer"]]', "session_types", ((("review",), "reviewer"),)),
+    ("MAILBOX_ROOT", "/var/boxes", "mailbox_root", Path("/var/boxes")),
+    ("MAILBOX_MODE", "group", "mailbox_mode", "group"),
+    ("MAILBOX_TIMEZONE", "Europe/Paris", "mailbox_timezone", "Europe/Paris"),
+    ("LINE_SYNC", "record", "line_sync", "record"),
+    ("VECTOR_MEMORY", "0", "vector_memory", 0),
+    ("SQLITE_DRIVER", "pysqlite3", "sqlite_driver", "pysqlite3"),
+]
+
+
+@with_each(("name", "text", "attribute", "value"), VARIABLES)
 def test_every_setting_has_its_variable(
     monkeypatch: pytest.MonkeyPatch, name: str, text: str, attribute: str, value: object
 ) -> None:
@@ -138,7 +139,7 @@ def test_the_timeouts_of_a_session_have_no_default_behind_a_pooler(monkeypatch: 
 
 
 def test_the_list_above_leaves_no_setting_out() -> None:
-    tested = {attribute for _, _, attribute, _ in test_every_setting_has_its_variable.pytestmark[0].args[1]}  # type: ignore[attr-defined]
+    tested = {attribute for _, _, attribute, _ in VARIABLES}
     assert tested == set(Settings.model_fields)
 
 
