@@ -187,7 +187,7 @@ class Returning(Xor):
         return super().decode(key_id, data) if self._opened is None else self._opened[0]
 
 
-@with_each(
+@pytest.mark.parametrize(
     "made",
     [
         None,
