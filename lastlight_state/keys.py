@@ -7,6 +7,7 @@ Two different tuples of parts never give the same key. Ordinary ids stay readabl
 from __future__ import annotations
 
 _ESCAPE = "%"
+#: The last character, and those before and behind the surrogates, which no text contains.
 _LAST, _BEFORE_SURROGATES, _BEHIND_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
 #: More four-byte characters than an indexed text can have.
 _LONGEST = 300

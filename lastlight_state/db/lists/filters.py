@@ -178,7 +178,6 @@ class Filtered(Generic[RowT]):
 # Texts with a prefix: a range of an index, by code points, in which these columns are sorted.
 
 
-#: The last character, and those before and behind the surrogates, which no text contains.
 def begins_with(name: str, column: sa.Column[Any]) -> sa.ColumnElement[bool]:
     """Return the condition that a column begins with the prefix ``name``. `prefix_range` makes its parameters."""
     return sa.and_(column >= bind(f"{name}_first", column), column < bind(f"{name}_end", column))
