@@ -18,8 +18,9 @@ def with_each(
 ) -> Callable[[Test], Test]:
     """Return a decorator as `pytest.mark.parametrize`, for a test whose values need no fixture of their own each.
 
-    All values are tried. The first failure is raised, with a note of all values that failed. Each value has a folder
-    ``tmp_path`` and a ``monkeypatch`` of its own.
+    All values are tried. The first failure is raised, with a note of all values that failed. A value that is skipped is
+    a `TypeError`, because the values after it would not be tried. Each value has a folder ``tmp_path`` and a
+    ``monkeypatch`` of its own.
     """
     values = list(values)
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
@@ -29,14 +30,15 @@ def with_each(
     ]
     assert not any(value.marks for value in values if isinstance(value, _PARAM)), "a mark needs a run of its own"
     assert listed, "a test without a value proves nothing"
-    called = list(map(repr, listed)) if ids is None or callable(ids) else list(map(str, ids))
+    shown = [repr(value[0] if len(wanted) == 1 else value) for value in listed]
+    called = shown if ids is None or callable(ids) else list(map(str, ids))
 
     def decorated(test: Test) -> Test:
         signature = inspect.signature(test)
 
         @wraps(test)
         def run(**fixtures: Any) -> None:
-            failed: list[tuple[str, Exception]] = []
+            failed: list[tuple[str, BaseException]] = []
             for number, (value, name) in enumerate(zip(listed, called, strict=True)):
                 given = {**fixtures, **dict(zip(wanted, value, strict=True))}
                 if "tmp_path" in fixtures:
@@ -47,7 +49,9 @@ def with_each(
                         given["monkeypatch"] = patched
                     try:
                         test(**given)
-                    except Exception as error:  # noqa: BLE001 - raised below, with its value
+                    except pytest.skip.Exception as skipped:
+                        raise TypeError(f"skip the whole test, not the value {name}") from skipped
+                    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - raised below, with its value
                         failed.append((name, error))
             if failed:
                 first = failed[0][1]
