@@ -14,19 +14,13 @@ from lastlight_state.cli.exits import NO, Failure
 from lastlight_state.cli.opening import settings_of
 from lastlight_state.cli.output import Answer, Call, command
 from lastlight_state.cli.screen import Column, Screen
+from lastlight_state.cli.views.kinds import MAILBOXES
 from lastlight_state.clock import SYSTEM_CLOCK
 from lastlight_state.db import valid
 from lastlight_state.db.rows.records import Page
 from lastlight_state.errors import InvalidValue
 from lastlight_state.files.mailbox import AgentMailbox, Finding, HostMailbox, Mailboxes, MailboxInfo, PruneReport
 
-SESSIONS: tuple[Column[MailboxInfo], ...] = (
-    Column("GROUP", lambda found: found.group, keep=True),
-    Column("SESSION", lambda found: found.session, keep=True),
-    Column("INBOUND", lambda found: found.inbound_bytes, right=True, rank=1),
-    Column("OUTBOUND", lambda found: found.outbound_bytes, right=True, rank=2),
-    Column("HEARTBEAT", lambda found: found.heartbeat_at, keep=True),
-)
 FINDINGS: tuple[Column[Finding], ...] = (
     Column("FILE", lambda finding: finding.file),
     Column("MESSAGE", lambda finding: finding.message_id, keep=True),
@@ -162,7 +156,7 @@ ACTIONS: dict[str, Callable[[Arguments], Answer]] = {
 
 def _page(page: Page[MailboxInfo], screen: Screen) -> Iterator[Any]:
     if page.items:
-        yield from screen.table(SESSIONS, page.items)
+        yield from screen.table(MAILBOXES, page.items)
     else:
         yield "(no mailboxes)"
     if page.next_page_token is not None:
