@@ -13,7 +13,7 @@ from lastlight_state.db import valid
 from lastlight_state.domains import Transaction, View
 from lastlight_state.errors import InvalidValue
 from lastlight_state.integrations.conversing import ITEMS, VECTORS
-from lastlight_state.keys import composed
+from lastlight_state.keys import composed, parts_of
 from lastlight_state.states import State, StateSummary
 from lastlight_state.states.face import MANY
 
@@ -31,6 +31,9 @@ except ImportError:  # as in `langgraph_store`
 
 #: The header of an item's stored embeddings: the number of dimensions of each.
 _DIMS = struct.Struct("<I")
+#: How many of the nearest items a search filters before it filters every item: so many for each wanted item, and at
+#: least so many.
+_OF_EACH, _LEAST_FILTERED = 16, 256
 
 
 class Place(NamedTuple):
@@ -38,6 +41,16 @@ class Place(NamedTuple):
 
     labels: str
     key: str
+
+
+def labels_of(namespace: Sequence[str]) -> str:
+    """Return a namespace as one text."""
+    return composed(*namespace, "")
+
+
+def namespace_of(labels: str) -> tuple[str, ...]:
+    """Return the namespace of which this is the text."""
+    return tuple(parts_of(labels)[:-1])
 
 
 class PassingItems:
@@ -193,6 +206,24 @@ class StoredItems:
             if len(there) >= wanted or len(scored) < most:
                 return there
             most *= 2
+
+    def nearest_passing(
+        self,
+        view: View | Transaction,
+        labels: str,
+        index: Index,
+        query: similarity.Query,
+        wanted: int,
+        passes: Callable[[State], bool],
+    ) -> list[tuple[Place, float]] | None:
+        """Return the ``wanted`` nearest items that pass a filter. Filter only the nearest items of all.
+
+        Returns None if too few of these pass; then the filter must see every item.
+        """
+        scored = index.nearest(self.embeddings(view, labels, query), query, max(_LEAST_FILTERED, wanted * _OF_EACH))
+        found = self.at(view, [place for place, _ in scored])
+        passing = [one for one in scored if one[0] in found and passes(found[one[0]])]
+        return passing[:wanted] if len(passing) >= wanted else None
 
 
 # Filters of searches, as in LangGraph: values by key, nested values, and operators.

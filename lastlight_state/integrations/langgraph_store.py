@@ -36,12 +36,13 @@ from lastlight_state.integrations.langgraph_search import (
     PassingItems,
     Place,
     StoredItems,
+    labels_of,
     matches,
+    namespace_of,
     passes,
     refuse_unknown,
 )
 from lastlight_state.integrations.langgraph_upkeep import Upkeep
-from lastlight_state.keys import composed, parts_of
 from lastlight_state.states import State
 from lastlight_state.store import StateStore
 from lastlight_state.workflows import Claim
@@ -228,7 +229,7 @@ class LangGraphStore(Upkeep, BaseStore):
         asked: dict[str, list[str]] = {}
         for op in ops:
             if isinstance(op, GetOp) and valid.are_storable(*op.namespace, op.key):
-                asked.setdefault(_labels(op.namespace), []).append(op.key)
+                asked.setdefault(labels_of(op.namespace), []).append(op.key)
         got = {
             Place(labels, key): one
             for labels, keys in asked.items()
@@ -261,21 +262,31 @@ class LangGraphStore(Upkeep, BaseStore):
         wanted = op.offset + op.limit
         if op.filter:
             return [(one, None) for one in nlargest(wanted, self._passing(view, op), key=_changed)[op.offset :]]
-        latest = view.states._latest(self._stored.items + _labels(op.namespace_prefix), wanted) if wanted else []
+        latest = view.states._latest(self._stored.items + labels_of(op.namespace_prefix), wanted) if wanted else []
         places = [*map(self._stored.place_of, latest[op.offset :])]
         found = self._stored.at(view, places)
         return [(found[place], None) for place in places if place in found]
 
     def _passing(self, view: View | Transaction, op: SearchOp) -> Iterator[State]:
-        listed = iterate(view.states.items, under=self._stored.items + _labels(op.namespace_prefix), limit=_PAGE)
-        return (one for one in listed if passes(runtime.unpacked(one.value[_VALUE]), op.filter))
+        listed = iterate(view.states.items, under=self._stored.items + labels_of(op.namespace_prefix), limit=_PAGE)
+        return (one for one in listed if _passes(one, op))
 
     def _nearest(
         self, view: View | Transaction, op: SearchOp, index: Index, query: similarity.Query
     ) -> list[tuple[State, float | None]]:
         """Return the items nearest to a query, followed by items without embeddings."""
-        wanted, labels = op.offset + op.limit, _labels(op.namespace_prefix)
+        ranked = self._ranked(view, op, index, query)[op.offset :]
+        found = self._stored.at(view, [place for place, _ in ranked])
+        return [(found[place], score) for place, score in ranked if place in found]
+
+    def _ranked(
+        self, view: View | Transaction, op: SearchOp, index: Index, query: similarity.Query
+    ) -> Sequence[tuple[Place, float | None]]:
+        wanted, labels = op.offset + op.limit, labels_of(op.namespace_prefix)
         if op.filter:
+            few = self._stored.nearest_passing(view, labels, index, query, wanted, lambda one: _passes(one, op))
+            if few is not None:
+                return few
             passing = PassingItems(map(self._stored.place_of, self._passing(view, op)), wanted)
             pages = self._stored.embeddings(view, labels, query, passing.has)
             scored = index.nearest(pages, query, wanted)
@@ -289,26 +300,24 @@ class LangGraphStore(Upkeep, BaseStore):
             known = {place for place, _ in scored}
             unscored = ((place, None) for place in others if place not in known)
             ranked.extend(islice(unscored, wanted - len(ranked)))
-        chosen = ranked[op.offset :]
-        found = self._stored.at(view, [place for place, _ in chosen])
-        return [(found[place], score) for place, score in chosen if place in found]
+        return ranked
 
     def _namespaces(self, view: View | Transaction, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         conditions = op.match_conditions or ()
         under = next(
-            (_labels(one.path) for one in conditions if one.match_type == "prefix" and "*" not in one.path), ""
+            (labels_of(one.path) for one in conditions if one.match_type == "prefix" and "*" not in one.path), ""
         )
         if not valid.are_storable(under):
             return []
         listed = iterate(view.states.scopes, under=self._stored.items + under, limit=_PAGE)
-        spaces = (_namespace(scope.removeprefix(self._stored.items)) for scope in listed)
+        spaces = (namespace_of(scope.removeprefix(self._stored.items)) for scope in listed)
         matching = (one for one in spaces if all(matches(condition, one) for condition in conditions))
         cut = (one for one, _ in groupby(one[: op.max_depth] for one in matching))
         return [*islice(cut, op.offset, op.offset + op.limit)]
 
     def _shown(self, one: State) -> dict[str, Any]:
         return {
-            "namespace": _namespace(one.scope.removeprefix(self._stored.items)),
+            "namespace": namespace_of(one.scope.removeprefix(self._stored.items)),
             "key": one.key,
             "value": runtime.unpacked(one.value[_VALUE]),
             "created_at": one.created_at,
@@ -316,20 +325,16 @@ class LangGraphStore(Upkeep, BaseStore):
         }
 
 
+def _passes(one: State, op: SearchOp) -> bool:
+    return passes(runtime.unpacked(one.value[_VALUE]), op.filter)
+
+
 def _changed(one: State) -> datetime:
     return one.updated_at
 
 
-def _labels(namespace: Sequence[str]) -> str:
-    return composed(*namespace, "")
-
-
-def _namespace(labels: str) -> tuple[str, ...]:
-    return tuple(parts_of(labels)[:-1])
-
-
 def _place(op: GetOp | PutOp) -> Place:
-    return Place(_labels(op.namespace), op.key)
+    return Place(labels_of(op.namespace), op.key)
 
 
 def _value(op: PutOp) -> Any:

@@ -27,7 +27,7 @@ VECTORS: dict[str, list[float]] = {f"t{at}": [at % 3 - 1.0, at % 5 - 2.0, 1e-7 *
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With numpy, and as where it is not installed."""
     if request.param != "numpy":
-        monkeypatch.setattr(similarity, "_library", lambda: None)
+        monkeypatch.setattr(similarity, "numeric_library", lambda: None)
 
 
 def put(at: int, chance: random.Random) -> PutOp:
@@ -94,6 +94,19 @@ def test_a_query_reads_embeddings_by_the_thousand_and_items_that_it_found(databa
     with racing(store) as race:
         memories.search(("a",), query="query", limit=5)
         assert len(race.statements) == 3 + 2
+
+
+def test_a_filter_that_many_items_pass_reads_only_the_nearest_items(database: Database) -> None:
+    """integrations AD-49: the same items as if the filter had seen all of them."""
+    store = database.open()
+    memories = LangGraphStore(store, index=INDEX)
+    for at in range(0, 2_500, 500):
+        memories.batch([PutOp(("a",), f"k{at + n:04}", {"texts": [f"t{n % 60}"], "kind": n % 3}) for n in range(500)])
+    with racing(store) as race:
+        found = memories.search(("a",), query="query", limit=5, filter={"kind": 1})
+        assert len(race.statements) == 3 + 2
+    every = memories.search(("a",), query="query", limit=2_500)
+    assert [one.key for one in found] == [one.key for one in every if one.value["kind"] == 1][:5]
 
 
 def test_a_page_of_embeddings_begins_in_the_index(database: Database) -> None:
